@@ -24,14 +24,14 @@ pub struct Contradiction {
     /// The block.
     pub height: u64,
     /// The accused's.
-    pub word: Word,
+    pub word: BrokerStatement,
     /// What contradicts it.
-    pub against: Vec<Word>,
+    pub against: Vec<BrokerStatement>,
 }
 
 /// What one broker signed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Word {
+pub struct BrokerStatement {
     /// Whose.
     pub broker: u16,
     /// The state after the block.
@@ -46,7 +46,7 @@ impl Contradiction {
     /// Of testimonies on one block; `None` if one of them does not hold together, or is of another block.
     pub fn of(accused: &Testimony, against: &[&Testimony]) -> Option<Contradiction> {
         let height = accused.height;
-        let word = |it: &Testimony| (it.height == height).then(|| Word::of(it))?;
+        let word = |it: &Testimony| (it.height == height).then(|| BrokerStatement::of(it))?;
         let against = against.iter().map(|it| word(it)).collect::<Option<_>>()?;
         Some(Contradiction { height, word: word(accused)?, against })
     }
@@ -54,7 +54,7 @@ impl Contradiction {
     /// Whom it convicts; `None` if it convicts nobody.
     pub fn convicts(&self, genesis: &Genesis) -> Option<u16> {
         let (first, cluster) = (self.against.first()?, genesis.cluster());
-        let says = |it: &Word| (it.state_root, it.outbox_root);
+        let says = |it: &BrokerStatement| (it.state_root, it.outbox_root);
         if says(first) == says(&self.word) || self.against.iter().any(|it| says(it) != says(first)) {
             return None;
         }
@@ -62,7 +62,7 @@ impl Contradiction {
         let others: BTreeSet<u16> = self.against.iter().map(|it| it.broker).collect();
         let own = others.len() == 1 && others.contains(&self.word.broker);
         let enough = others.len() > brokers.len().saturating_sub(1) / 3 && !others.contains(&self.word.broker);
-        let signed = |it: &Word| {
+        let signed = |it: &BrokerStatement| {
             let key = brokers.get(usize::from(it.broker)).and_then(|key| Key::new(key).ok());
             let message = executed(&cluster, self.height, &it.state_root, &it.outbox_root);
             key.is_some_and(|key| key.verify(&message, &it.signature))
@@ -89,27 +89,27 @@ impl Contradiction {
         if r.u8()? != FORM {
             return Err(Malformed);
         }
-        let (height, word) = (r.u64()?, Word::decode(&mut r)?);
+        let (height, word) = (r.u64()?, BrokerStatement::decode(&mut r)?);
         let count = r.count16(WORD_LEN, limits::BROKERS_MAX)?;
-        let against = (0..count).map(|_| Word::decode(&mut r)).collect::<Result<_, _>>()?;
+        let against = (0..count).map(|_| BrokerStatement::decode(&mut r)).collect::<Result<_, _>>()?;
         r.end()?;
         Ok(Contradiction { height, word, against })
     }
 }
 
-impl Word {
-    fn of(it: &Testimony) -> Option<Word> {
+impl BrokerStatement {
+    fn of(it: &Testimony) -> Option<BrokerStatement> {
         let (broker, state_root, signature) = (it.broker, it.state_root, it.signature);
-        Some(Word { broker, state_root, outbox_root: it.outbox_root()?, signature })
+        Some(BrokerStatement { broker, state_root, outbox_root: it.outbox_root()?, signature })
     }
 
     fn encode(&self, w: &mut Writer) {
         w.u16(self.broker).raw(&self.state_root).raw(&self.outbox_root).raw(&self.signature);
     }
 
-    fn decode(r: &mut Reader<'_>) -> Result<Word, Malformed> {
+    fn decode(r: &mut Reader<'_>) -> Result<BrokerStatement, Malformed> {
         let (broker, state_root, outbox_root) = (r.u16()?, r.array()?, r.array()?);
-        Ok(Word { broker, state_root, outbox_root, signature: r.array::<SIGNATURE_LEN>()? })
+        Ok(BrokerStatement { broker, state_root, outbox_root, signature: r.array::<SIGNATURE_LEN>()? })
     }
 }
 
@@ -136,17 +136,22 @@ mod tests {
         keys
     }
 
-    fn word(world: &World, broker: u16, height: u64, state: u8) -> Word {
+    fn word(world: &World, broker: u16, height: u64, state: u8) -> BrokerStatement {
         let (state_root, outbox_root) = ([state; 32], [7; 32]);
         let message = executed(&world.cluster, height, &state_root, &outbox_root);
-        Word { broker, state_root, outbox_root, signature: brokers(world)[usize::from(broker)].sign(&message) }
+        BrokerStatement {
+            broker,
+            state_root,
+            outbox_root,
+            signature: brokers(world)[usize::from(broker)].sign(&message),
+        }
     }
 
     #[test]
     fn rule_e4_who_signs_two_outcomes_of_a_block_or_another_one_than_f_plus_1_is_convicted() {
         let world = World::new();
         let says = |broker, state| word(&world, broker, 9, state);
-        let convicts = |word: Word, against: Vec<Word>| {
+        let convicts = |word: BrokerStatement, against: Vec<BrokerStatement>| {
             let record = Contradiction { height: 9, word, against }.to_bytes();
             judge(&world.genesis, &record)
         };
@@ -160,9 +165,9 @@ mod tests {
             ("the others say two things", says(2, 1), vec![says(0, 2), says(3, 3)]),
             ("its own is none of f + 1 others", says(2, 1), vec![says(0, 2), says(2, 2)]),
             ("nothing is said against it", says(2, 1), vec![]),
-            ("nobody is broker 4", Word { broker: 4, ..says(2, 1) }, vec![says(0, 2), says(3, 2)]),
-            ("it is another's word", Word { broker: 1, ..says(2, 1) }, vec![says(0, 2), says(3, 2)]),
-            ("another's is put against it", says(2, 1), vec![Word { broker: 2, ..says(0, 2) }]),
+            ("nobody is broker 4", BrokerStatement { broker: 4, ..says(2, 1) }, vec![says(0, 2), says(3, 2)]),
+            ("it is another's word", BrokerStatement { broker: 1, ..says(2, 1) }, vec![says(0, 2), says(3, 2)]),
+            ("another's is put against it", says(2, 1), vec![BrokerStatement { broker: 2, ..says(0, 2) }]),
             ("of another block", word(&world, 2, 8, 1), vec![says(2, 2)]),
         ] {
             assert_eq!(convicts(word, against), None, "{why}");

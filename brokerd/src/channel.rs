@@ -10,20 +10,20 @@ use std::time::{Duration, Instant};
 use rustls::{ClientConnection, StreamOwned};
 use sealcast_broker::genesis::Cluster;
 use sealcast_broker::operation::Frame;
-use sealcast_broker::protocol::{Answer, Question, Reply, Request, Welcome};
+use sealcast_broker::protocol::{Answer, Query, Reply, Request, Welcome};
 use sealcast_crypto::signature::OriginKey;
 use sealcast_wire::limits;
 
 use sealcast_tls as tls;
 
-/// An open channel. Each call ends after `patience`, however the bytes come: a broker that sends one now and then is
+/// An open channel. Each call ends after `timeout`, however the bytes come: a broker that sends one now and then is
 /// waited for no longer than one that is silent.
 pub struct Channel {
     stream: StreamOwned<ClientConnection, Timed>,
-    patience: Duration,
-    /// When patience ends, whatever is asked.
+    timeout: Duration,
+    /// Limit of one call, whatever is asked.
     last: Option<Instant>,
-    questions: u64,
+    queries: u64,
     /// What came while an answer was waited for: the last [`limits::CHANNEL_EARLIER_BYTES_MAX`] of it.
     earlier: VecDeque<(Reply, usize)>,
     earlier_bytes: usize,
@@ -39,9 +39,9 @@ impl Channel {
         broker: [u8; 32],
         key: Arc<OriginKey>,
         cluster: Cluster,
-        patience: Duration,
+        timeout: Duration,
     ) -> io::Result<(Channel, Welcome)> {
-        Channel::connect(address, broker, key, patience)?.greet(cluster)
+        Channel::connect(address, broker, key, timeout)?.greet(cluster)
     }
 
     /// Says hello, and waits for the welcome.
@@ -61,15 +61,15 @@ impl Channel {
         address: SocketAddr,
         broker: [u8; 32],
         key: Arc<OriginKey>,
-        patience: Duration,
+        timeout: Duration,
     ) -> io::Result<Channel> {
-        let until = Instant::now() + patience;
-        let socket = TcpStream::connect_timeout(&address, patience)?;
+        let until = Instant::now() + timeout;
+        let socket = TcpStream::connect_timeout(&address, timeout)?;
         socket.set_nodelay(true)?;
         let connection = ClientConnection::new(tls::client(key, broker), tls::name()).map_err(io::Error::other)?;
         let stream = StreamOwned::new(connection, Timed { socket, until, end: None });
-        let (questions, earlier, earlier_bytes) = (0, VecDeque::new(), 0);
-        Ok(Channel { stream, patience, last: None, questions, earlier, earlier_bytes })
+        let (queries, earlier, earlier_bytes) = (0, VecDeque::new(), 0);
+        Ok(Channel { stream, timeout, last: None, queries, earlier, earlier_bytes })
     }
 
     /// From `last` on nothing is waited for, and nothing once `end` is set.
@@ -91,11 +91,11 @@ impl Channel {
     ///
     /// # Errors
     /// If the channel broke, or the answer was not there in time.
-    pub fn ask(&mut self, question: Question) -> io::Result<Answer> {
-        self.questions += 1;
-        let asked = self.questions;
-        self.begin(self.patience);
-        self.write_message(&Request::Ask { id: asked, question })?;
+    pub fn ask(&mut self, query: Query) -> io::Result<Answer> {
+        self.queries += 1;
+        let asked = self.queries;
+        self.begin(self.timeout);
+        self.write_message(&Request::Query { id: asked, query })?;
         loop {
             match self.read()? {
                 (Reply::Answer { id, answer }, _) if id == asked => return Ok(answer),
@@ -113,7 +113,7 @@ impl Channel {
             self.earlier_bytes -= bytes;
             return Ok(reply);
         }
-        self.begin(self.patience);
+        self.begin(self.timeout);
         self.read().map(|(reply, _)| reply)
     }
 
@@ -121,11 +121,11 @@ impl Channel {
     ///
     /// # Errors
     /// If the channel broke.
-    pub fn hear_within(&mut self, patience: Duration) -> io::Result<Option<Reply>> {
+    pub fn hear_within(&mut self, timeout: Duration) -> io::Result<Option<Reply>> {
         if !self.earlier.is_empty() {
             return self.hear().map(Some);
         }
-        self.begin(patience);
+        self.begin(timeout);
         match self.stream.fill_buf().map(<[u8]>::is_empty) {
             Ok(_) => self.hear().map(Some),
             Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => Ok(None),
@@ -138,7 +138,7 @@ impl Channel {
     /// # Errors
     /// If the channel broke.
     pub fn say(&mut self, request: &Request) -> io::Result<()> {
-        self.begin(self.patience);
+        self.begin(self.timeout);
         self.write_message(request)
     }
 
@@ -147,13 +147,13 @@ impl Channel {
     /// # Errors
     /// If the channel broke.
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.begin(self.patience);
+        self.begin(self.timeout);
         self.write_all(bytes)
     }
 
-    /// Patience begins anew.
-    fn begin(&mut self, patience: Duration) {
-        let until = Instant::now() + patience;
+    /// The timeout begins anew.
+    fn begin(&mut self, timeout: Duration) {
+        let until = Instant::now() + timeout;
         self.stream.sock.until = self.last.map_or(until, |last| last.min(until));
     }
 
@@ -221,8 +221,8 @@ impl Timed {
 
 impl Read for Timed {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        self.wait(|socket, patience| {
-            socket.set_read_timeout(patience)?;
+        self.wait(|socket, timeout| {
+            socket.set_read_timeout(timeout)?;
             socket.read(bytes)
         })
     }
@@ -230,8 +230,8 @@ impl Read for Timed {
 
 impl Write for Timed {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.wait(|socket, patience| {
-            socket.set_write_timeout(patience)?;
+        self.wait(|socket, timeout| {
+            socket.set_write_timeout(timeout)?;
             socket.write(bytes)
         })
     }

@@ -28,7 +28,7 @@ pub struct Control {
 }
 
 /// Who asked.
-pub struct Asked(Option<UnixStream>);
+pub struct StopRequest(Option<UnixStream>);
 
 /// What reading the settings again came to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -61,16 +61,16 @@ impl Control {
     }
 
     /// Whether somebody asks now.
-    pub fn asked(&self) -> Option<Asked> {
+    pub fn asked(&self) -> Option<StopRequest> {
         if self.hung_up.swap(false, Ordering::AcqRel) {
-            return Some(Asked(None));
+            return Some(StopRequest(None));
         }
         let (stream, _) = self.socket.as_ref()?.accept().ok()?;
-        heard(&stream).ok()?.then_some(Asked(Some(stream)))
+        heard(&stream).ok()?.then_some(StopRequest(Some(stream)))
     }
 }
 
-impl Asked {
+impl StopRequest {
     /// Tells who asked, and the log, what came of it.
     pub fn answer(self, came: &Result<Reloaded, String>) {
         let line = match came {
@@ -112,8 +112,8 @@ fn listen(path: &Path) -> io::Result<UnixListener> {
 /// Whether it is the one thing that can be asked.
 fn heard(stream: &UnixStream) -> io::Result<bool> {
     stream.set_nonblocking(false)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
     let mut line = String::new();
     BufReader::new(stream.take(LINE_BYTES_MAX)).read_line(&mut line)?;
     Ok(line == "reload\n")
@@ -122,6 +122,6 @@ fn heard(stream: &UnixStream) -> io::Result<bool> {
 /// In the broker's folder.
 pub const SOCKET: &str = "control";
 /// How long who asks may take to say what.
-const PATIENCE: Duration = Duration::from_secs(1);
+const TIMEOUT: Duration = Duration::from_secs(1);
 /// Bytes of what is asked.
 const LINE_BYTES_MAX: u64 = 64;

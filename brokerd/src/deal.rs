@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 
 use sealcast_broker::cluster_file::{ClusterFile, Suite as SuiteName, VouchedKey};
 use sealcast_broker::protocol::SignedKey;
-use sealcast_crypto::group::{Group, P256, Ristretto255};
+use sealcast_crypto::group::{P256, PrimeGroup, Ristretto255};
 use sealcast_crypto::signature::OriginKey;
 
-use crate::ceremony::EPOCH;
 use crate::config::{CLUSTER, Config};
+use crate::dkg::EPOCH;
 use crate::failure::{Failure, storage};
 use crate::release;
 use crate::serve::rng;
@@ -40,7 +40,7 @@ pub fn deal(folders: &[PathBuf]) -> Result<(), Failure> {
     }
 }
 
-fn deal_in<G: Group>(file: &ClusterFile, brokers: &BTreeMap<u16, &Config>) -> Result<(), Failure> {
+fn deal_in<G: PrimeGroup>(file: &ClusterFile, brokers: &BTreeMap<u16, &Config>) -> Result<(), Failure> {
     let config = |e: &dyn std::fmt::Display| Failure::Config(e.to_string());
     let mut rng = rng()?;
     let made = release::now();

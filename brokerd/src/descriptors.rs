@@ -50,7 +50,7 @@ impl Connections {
     /// As many as a broker serves at most.
     pub const ALL: Connections = Connections {
         registered: limits::GATEWAY_REGISTERED_MAX,
-        unregistered: limits::GATEWAY_STRANGERS_MAX,
+        unregistered: limits::GATEWAY_UNREGISTERED_MAX,
         brokers: limits::BROKERS_MAX,
     };
 
@@ -66,7 +66,7 @@ impl Connections {
 
     /// For so many clients: a fourth of them may be unregistered.
     fn of(clients: usize, brokers: usize) -> Connections {
-        let unregistered = (clients / 4).clamp(1, limits::GATEWAY_STRANGERS_MAX);
+        let unregistered = (clients / 4).clamp(1, limits::GATEWAY_UNREGISTERED_MAX);
         let registered = (clients - unregistered).min(limits::GATEWAY_REGISTERED_MAX);
         Connections { registered, unregistered, brokers }
     }

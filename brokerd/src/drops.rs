@@ -3,11 +3,11 @@
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Why a channel ended, or a frame or a question was not served.
+/// Why a channel ended, or a frame or a query was not served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(usize)]
 pub enum Reason {
-    /// As many connections of strangers are open as may be, and this was the oldest.
+    /// As many connections of unregistered clients are open as may be, and this was the oldest.
     Connections,
     /// As many connections are open as the process's file descriptors allow: this one is closed at once.
     Descriptors,
@@ -31,9 +31,9 @@ pub enum Reason {
     Broken,
     /// The broker ends.
     Ending,
-    /// Too many questions are open.
+    /// Too many queries are open.
     Questions,
-    /// An unregistered client exceeded its open questions again and again.
+    /// An unregistered client exceeded its open queries again and again.
     Strikes,
     /// A frame whose bytes are none.
     FrameMalformed,
@@ -44,7 +44,7 @@ pub enum Reason {
     /// A frame that accuses a publisher falsely.
     FrameAccusation,
     /// A frame of a client that is not registered, which accuses a publisher or does not show who is behind the client.
-    FrameStranger,
+    UnregisteredBatch,
     /// A frame of a client that is not registered, which shows something false of who is behind it.
     FrameProof,
     /// A frame that publishes at a topic at which nothing can be published.
@@ -107,7 +107,7 @@ impl fmt::Display for Reason {
             Reason::FrameSignature => "frame_signature",
             Reason::FrameCiphertext => "frame_ciphertext",
             Reason::FrameAccusation => "frame_accusation",
-            Reason::FrameStranger => "frame_stranger",
+            Reason::UnregisteredBatch => "frame_stranger",
             Reason::FrameProof => "frame_proof",
             Reason::FrameTopic => "frame_topic",
             Reason::FrameNotYours => "frame_not_yours",
@@ -141,7 +141,7 @@ const REASONS: [Reason; 28] = [
     Reason::FrameSignature,
     Reason::FrameCiphertext,
     Reason::FrameAccusation,
-    Reason::FrameStranger,
+    Reason::UnregisteredBatch,
     Reason::FrameProof,
     Reason::FrameTopic,
     Reason::FrameNotYours,

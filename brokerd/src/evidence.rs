@@ -2,7 +2,7 @@
 //! can check ([`convicts`]; `sealcast brokers evidence verify FILE`).
 //!
 //! ```text
-//! evidence/BROKER-VIEW-MISDEED.json   {"cluster", "broker", "key", "view", "misdeed", "proof"}, bytes in hex
+//! evidence/BROKER-VIEW-MISDEED.json   {"cluster", "broker", "key", "view", "misbehaviour", "proof"}, bytes in hex
 //! ```
 
 use std::collections::BTreeSet;
@@ -21,19 +21,19 @@ use crate::config::{hex, unhex};
 
 /// The evidence of one broker's folder.
 #[derive(Debug)]
-pub struct Shelf {
+pub struct EvidenceStore {
     folder: PathBuf,
     cluster: Cluster,
     keys: Vec<[u8; 32]>,
     known: Mutex<BTreeSet<protocol::Report>>,
 }
 
-impl Shelf {
+impl EvidenceStore {
     /// What lies there; the folder is made if it is not there.
     ///
     /// # Errors
     /// If the folder cannot be made or read.
-    pub fn open(folder: &Path, genesis: &Genesis) -> io::Result<Shelf> {
+    pub fn open(folder: &Path, genesis: &Genesis) -> io::Result<EvidenceStore> {
         fs::create_dir_all(folder)?;
         let mut known = BTreeSet::new();
         for entry in fs::read_dir(folder)? {
@@ -41,19 +41,19 @@ impl Shelf {
             known.extend(name.to_str().and_then(parse));
         }
         let (cluster, keys) = (genesis.cluster(), genesis.brokers.iter().copied().collect());
-        Ok(Shelf { folder: folder.to_path_buf(), cluster, keys, known: Mutex::new(known) })
+        Ok(EvidenceStore { folder: folder.to_path_buf(), cluster, keys, known: Mutex::new(known) })
     }
 
-    /// Keeps a proof of the engine's, if there is none of this misdeed yet; `None` if it is known, or too much is kept.
+    /// Keeps a proof of the engine's, if there is none of this misbehaviour yet; `None` if it is known, or too much is kept.
     ///
     /// # Errors
     /// If it cannot be written.
     pub fn keep(&self, evidence: &order::Evidence) -> io::Result<Option<PathBuf>> {
         let report = report_of(evidence);
-        let protocol::Report { broker, misdeed, .. } = report;
+        let protocol::Report { broker, misbehaviour, .. } = report;
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let has_room = known.len() < limits::EVIDENCE_MAX && evidence.proof.len() <= limits::EVIDENCE_BYTES_MAX;
-        if known.contains(&report) || !has_room {
+        let has_capacity = known.len() < limits::EVIDENCE_MAX && evidence.proof.len() <= limits::EVIDENCE_BYTES_MAX;
+        if known.contains(&report) || !has_capacity {
             return Ok(None);
         }
         let text = json!({
@@ -61,7 +61,7 @@ impl Shelf {
             "broker": broker,
             "key": self.keys.get(evidence.broker).map(|key| hex(key)),
             "view": evidence.view,
-            "misdeed": word(misdeed),
+            "misdeed": word(misbehaviour),
             "proof": hex(&evidence.proof),
         });
         let path = self.path(&report);
@@ -92,7 +92,7 @@ impl Shelf {
     }
 
     fn path(&self, report: &protocol::Report) -> PathBuf {
-        self.folder.join(format!("{}-{}-{}.json", report.broker, report.at, word(report.misdeed)))
+        self.folder.join(format!("{}-{}-{}.json", report.broker, report.at, word(report.misbehaviour)))
     }
 }
 
@@ -105,17 +105,19 @@ pub fn convicts(genesis: &Genesis, text: &str) -> Option<protocol::Report> {
     let report = report_of(&order::engine::judge(&keys, &cluster.0, &proof_in(&value)?)?);
     let says = |key: &str| value.get(key).cloned().unwrap_or_default();
     let told = (says("cluster"), says("broker"), says("view"), says("misdeed"));
-    let shown = (json!(hex(&cluster.0)), json!(report.broker), json!(report.at), json!(word(report.misdeed)));
+    let shown = (json!(hex(&cluster.0)), json!(report.broker), json!(report.at), json!(word(report.misbehaviour)));
     (told == shown).then_some(report)
 }
 
 fn report_of(evidence: &order::Evidence) -> protocol::Report {
-    let misdeed = match evidence.misdeed {
-        order::Misdeed::TwoNotarizeVotes | order::Misdeed::TwoFinalizeVotes => protocol::Misdeed::Equivocated,
-        order::Misdeed::SkippedAndFinalized => protocol::Misdeed::SkippedAndFinalized,
+    let misbehaviour = match evidence.misbehaviour {
+        order::Misbehaviour::TwoNotarizeVotes | order::Misbehaviour::TwoFinalizeVotes => {
+            protocol::Misbehaviour::Equivocated
+        }
+        order::Misbehaviour::SkippedAndFinalized => protocol::Misbehaviour::SkippedAndFinalized,
     };
     let broker = u16::try_from(evidence.broker).expect("brokers have a limit");
-    protocol::Report { broker, at: evidence.view, misdeed }
+    protocol::Report { broker, at: evidence.view, misbehaviour }
 }
 
 fn proof_in(value: &Value) -> Option<Vec<u8>> {
@@ -123,23 +125,23 @@ fn proof_in(value: &Value) -> Option<Vec<u8>> {
 }
 
 /// As files and their names have it.
-pub fn word(misdeed: protocol::Misdeed) -> &'static str {
-    match misdeed {
-        protocol::Misdeed::Equivocated => "equivocated",
-        protocol::Misdeed::SkippedAndFinalized => "skipped-and-finalized",
-        protocol::Misdeed::FalseShare => "false-share",
-        protocol::Misdeed::FalseState => "false-state",
+pub fn word(misbehaviour: protocol::Misbehaviour) -> &'static str {
+    match misbehaviour {
+        protocol::Misbehaviour::Equivocated => "equivocated",
+        protocol::Misbehaviour::SkippedAndFinalized => "skipped-and-finalized",
+        protocol::Misbehaviour::FalseShare => "false-share",
+        protocol::Misbehaviour::FalseState => "false-state",
     }
 }
 
 /// The report that a file's name stands for.
 fn parse(name: &str) -> Option<protocol::Report> {
     let (broker, rest) = name.strip_suffix(".json")?.split_once('-')?;
-    let (at, misdeed) = rest.split_once('-')?;
-    use protocol::Misdeed::{Equivocated, FalseShare, FalseState, SkippedAndFinalized};
+    let (at, misbehaviour) = rest.split_once('-')?;
+    use protocol::Misbehaviour::{Equivocated, FalseShare, FalseState, SkippedAndFinalized};
     let all = [Equivocated, SkippedAndFinalized, FalseShare, FalseState];
-    let misdeed = all.into_iter().find(|it| word(*it) == misdeed)?;
-    Some(protocol::Report { broker: broker.parse().ok()?, at: at.parse().ok()?, misdeed })
+    let misbehaviour = all.into_iter().find(|it| word(*it) == misbehaviour)?;
+    Some(protocol::Report { broker: broker.parse().ok()?, at: at.parse().ok()?, misbehaviour })
 }
 
 #[cfg(test)]
@@ -162,13 +164,13 @@ mod tests {
         let evidence = order::engine::two_votes(&all, &genesis.cluster().0, &seeds[0], 7);
         assert_eq!((evidence.broker, evidence.view), (liar, 7));
 
-        let shelf = Shelf::open(&folder, &genesis).expect("a new folder");
-        let path = shelf.keep(&evidence).expect("written").expect("new");
+        let evidence_store = EvidenceStore::open(&folder, &genesis).expect("a new folder");
+        let path = evidence_store.keep(&evidence).expect("written").expect("new");
         let text = fs::read_to_string(&path).expect("it is there");
         let broker = u16::try_from(liar).expect("four brokers");
-        let report = protocol::Report { broker, at: 7, misdeed: protocol::Misdeed::Equivocated };
+        let report = protocol::Report { broker, at: 7, misbehaviour: protocol::Misbehaviour::Equivocated };
         assert_eq!(convicts(&genesis, &text), Some(report));
-        assert_eq!(shelf.proofs(), [(report, evidence.proof.clone())]);
+        assert_eq!(evidence_store.proofs(), [(report, evidence.proof.clone())]);
 
         let proof = hex(&evidence.proof);
         for at in (0..proof.len()).step_by(7) {
@@ -179,13 +181,13 @@ mod tests {
         assert_eq!(convicts(&genesis, &text.replace(&proof, &proof[2..])), None);
         let other = text.replace(&format!("\"broker\": {broker}"), &format!("\"broker\": {}", (broker + 1) % 4));
         assert!(other != text && convicts(&genesis, &other).is_none(), "another one is named");
-        let stranger = Genesis { name: "another".into(), ..genesis.clone() };
-        assert_eq!(convicts(&stranger, &text), None, "of another cluster");
+        let other = Genesis { name: "another".into(), ..genesis.clone() };
+        assert_eq!(convicts(&other, &text), None, "of another cluster");
 
         fs::write(&path, "{").expect("damaged");
-        assert_eq!(shelf.proofs(), []);
+        assert_eq!(evidence_store.proofs(), []);
         let long = order::Evidence { view: 9, proof: vec![0; limits::EVIDENCE_BYTES_MAX + 1], ..evidence };
-        assert!(shelf.keep(&long).expect("not written").is_none());
+        assert!(evidence_store.keep(&long).expect("not written").is_none());
         let _ = fs::remove_dir_all(&folder);
     }
 
@@ -199,23 +201,24 @@ mod tests {
         let evidence = |view: u64| order::Evidence {
             broker: 1,
             view,
-            misdeed: order::Misdeed::TwoFinalizeVotes,
+            misbehaviour: order::Misbehaviour::TwoFinalizeVotes,
             proof: vec![0xab, 0xcd],
         };
-        let shelf = Shelf::open(&folder, &genesis).expect("a new folder");
-        let path = shelf.keep(&evidence(7)).expect("written").expect("new");
+        let evidence_store = EvidenceStore::open(&folder, &genesis).expect("a new folder");
+        let path = evidence_store.keep(&evidence(7)).expect("written").expect("new");
         let text = fs::read_to_string(&path).expect("it is there");
         let parts = [&hex(&[2; 32])[..], "abcd", &hex(&genesis.cluster().0), "equivocated"];
         assert!(parts.iter().all(|part| text.contains(part)), "{text}");
 
-        let shelf = Shelf::open(&folder, &genesis).expect("the same folder");
+        let evidence_store = EvidenceStore::open(&folder, &genesis).expect("the same folder");
         assert!(
-            shelf.keep(&evidence(7)).expect("known").is_none() && shelf.keep(&evidence(8)).expect("written").is_some()
+            evidence_store.keep(&evidence(7)).expect("known").is_none()
+                && evidence_store.keep(&evidence(8)).expect("written").is_some()
         );
-        assert_eq!(shelf.reports().iter().map(|r| (r.broker, r.at)).collect::<Vec<_>>(), [(1, 7), (1, 8)]);
+        assert_eq!(evidence_store.reports().iter().map(|r| (r.broker, r.at)).collect::<Vec<_>>(), [(1, 7), (1, 8)]);
         // Whoever has dealt with it moves the file away, while the broker runs.
         fs::remove_file(&path).expect("it is there");
-        assert_eq!(shelf.reports().iter().map(|r| (r.broker, r.at)).collect::<Vec<_>>(), [(1, 8)]);
+        assert_eq!(evidence_store.reports().iter().map(|r| (r.broker, r.at)).collect::<Vec<_>>(), [(1, 8)]);
         let _ = fs::remove_dir_all(&folder);
     }
 }

@@ -16,7 +16,7 @@ use sealcast_broker::protocol::{Reply, Update};
 use sealcast_crypto::ed25519::Key;
 use sealcast_crypto::secret::Secret;
 use sealcast_crypto::signature::{Algorithm, OriginKey, SigningKey};
-use sealcast_order::{Block, Floor};
+use sealcast_order::{Block, StartCertificate};
 use sealcast_wire::Utc;
 
 use crate::executor::{Executor, Setup, ShareOn};
@@ -155,7 +155,7 @@ impl Inbox {
         };
         let sent = self.sent.lock().expect("no panic");
         let few = |sent: &mut Vec<(Client, Reply)>| sent.iter().filter_map(attach).count() < count;
-        let (sent, _) = self.came.wait_timeout_while(sent, PATIENCE, few).expect("no panic");
+        let (sent, _) = self.came.wait_timeout_while(sent, TIMEOUT, few).expect("no panic");
         sent.iter().filter_map(attach).collect()
     }
 
@@ -174,7 +174,7 @@ impl Outlet for Inbox {
         self.came.notify_all();
     }
 
-    fn ceremony(&self, height: u64, broker: u16, word: &[u8]) {
+    fn dkg(&self, height: u64, broker: u16, word: &[u8]) {
         self.words.lock().expect("no panic").push((height, broker, word.to_vec()));
     }
 
@@ -196,8 +196,8 @@ impl Blocks for Archive {
         Some(block.frames.get(frame as usize)?.bytes().clone())
     }
 
-    fn floor(&self, height: u64) -> Option<Floor> {
-        Some(Floor { height, certificate: vec![1; 8], header: vec![2; 8] })
+    fn start_certificate(&self, height: u64) -> Option<StartCertificate> {
+        Some(StartCertificate { height, certificate: vec![1; 8], header: vec![2; 8] })
     }
 
     fn prune(&self, height: u64) {
@@ -323,4 +323,4 @@ pub(crate) fn publish(body: &[u8]) -> Operation {
     Operation::Publish(Box::new(publication(Body::Plain(body.to_vec()))))
 }
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);

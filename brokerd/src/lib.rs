@@ -10,13 +10,13 @@
 
 pub mod admission;
 mod cache;
-mod ceremony;
 pub mod channel;
 pub mod code;
 pub mod config;
 pub mod control;
 pub mod deal;
 pub mod descriptors;
+mod dkg;
 pub mod drops;
 pub mod ending;
 pub mod evidence;
@@ -37,4 +37,4 @@ pub mod sync;
 
 pub use executor::{Executor, Setup, ShareOn, StartError};
 pub use outlet::{Blocks, Outlet};
-pub use release::Holding;
+pub use release::KeyWithShare;

@@ -155,8 +155,11 @@ fn convicted(file: &Path, cluster: &Path) -> Result<bool, Failure> {
         std::fs::File::open(file).and_then(|it| std::io::read_to_string(it.take(FILE_BYTES_MAX)))
     };
     match evidence::convicts(&of.genesis, &text.map_err(|e| wrong(file, &e))?) {
-        Some(Report { broker, at, misdeed }) => {
-            println!("{}", serde_json::json!({ "broker": broker, "misdeed": evidence::word(misdeed), "view": at }));
+        Some(Report { broker, at, misbehaviour }) => {
+            println!(
+                "{}",
+                serde_json::json!({ "broker": broker, "misdeed": evidence::word(misbehaviour), "view": at })
+            );
             Ok(true)
         }
         None => {

@@ -51,7 +51,7 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.end.store(true, Ordering::Release);
         // Wakes it.
-        let woken = TcpStream::connect_timeout(&self.address, PATIENCE);
+        let woken = TcpStream::connect_timeout(&self.address, TIMEOUT);
         if let (Ok(_), Some(thread)) = (woken, self.thread.take()) {
             // A panic in it was reported by its own hook.
             let _ = thread.join();
@@ -60,8 +60,8 @@ impl Drop for Server {
 }
 
 fn answer(mut socket: TcpStream, page: impl Fn() -> String) -> io::Result<()> {
-    socket.set_read_timeout(Some(PATIENCE))?;
-    socket.set_write_timeout(Some(PATIENCE))?;
+    socket.set_read_timeout(Some(TIMEOUT))?;
+    socket.set_write_timeout(Some(TIMEOUT))?;
     let mut request = [0; REQUEST_BYTES];
     let mut length = 0;
     while length < request.len() && !request[..length].windows(4).any(|end| end == b"\r\n\r\n") {
@@ -113,7 +113,7 @@ impl Page {
 /// How long it rests after it could not accept a connection.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
 /// How long one who asks may take.
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(2);
 /// Bytes of a request that are read.
 const REQUEST_BYTES: usize = 4096;
 

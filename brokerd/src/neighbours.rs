@@ -38,7 +38,7 @@ pub struct Noticed {
 
 /// A line for the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Line {
+pub enum LogLine {
     /// Something happened that is as it should be.
     Info(String),
     /// Something that somebody should look at.
@@ -96,7 +96,7 @@ impl Neighbours {
     }
 
     /// Looks at what was counted; what is new is to be logged.
-    pub fn look(&mut self, seen: &Seen) -> Vec<Line> {
+    pub fn look(&mut self, seen: &Seen) -> Vec<LogLine> {
         let mut lines = Vec::new();
         let now = seen.now;
         for (broker, (it, peer)) in self.peers.iter_mut().zip(&seen.peers).enumerate() {
@@ -109,16 +109,16 @@ impl Neighbours {
             let is_silent = now.saturating_sub(it.heard.1) >= SILENT;
             if it.silent.turns(is_silent, now) {
                 lines.push(match is_silent {
-                    true => Line::Warn(format!(
+                    true => LogLine::Warn(format!(
                         "broker {broker} is gone: nothing was heard of it for {} s",
                         SILENT.as_secs()
                     )),
-                    false => Line::Info(format!("broker {broker} is back")),
+                    false => LogLine::Info(format!("broker {broker} is back")),
                 });
             }
             if peer.cut_off > it.cut_off.0 {
                 it.cut_off = (peer.cut_off, Some(now));
-                lines.push(Line::Warn(format!(
+                lines.push(LogLine::Warn(format!(
                     "broker {broker} is cut off for an hour: it contradicted itself, or sent what no honest broker sends; \
                      see 'sealcast brokers evidence'"
                 )));
@@ -129,30 +129,30 @@ impl Neighbours {
         let lags = if self.lags.logged { behind > CAUGHT_UP } else { behind > LAG_OF_NOTE };
         if self.lags.turns(lags, now) {
             lines.push(match lags {
-                true => Line::Info(format!("behind by {behind} blocks, catching up")),
-                false => Line::Info(format!("caught up, at block {}", seen.height)),
+                true => LogLine::Info(format!("behind by {behind} blocks, catching up")),
+                false => LogLine::Info(format!("caught up, at block {}", seen.height)),
             });
         }
         if seen.refused > self.refused.0 && self.refused.1.is_none_or(|at| now.saturating_sub(at) >= LOG_EVERY) {
             let more = seen.refused - self.refused.0;
-            lines.push(Line::Warn(format!("refused {more} proposed blocks: each held a frame that is not valid")));
+            lines.push(LogLine::Warn(format!("refused {more} proposed blocks: each held a frame that is not valid")));
             self.refused = (seen.refused, Some(now));
         }
         let alone = self.is_alone(now);
         if self.alone.turns(alone, now) {
             lines.push(match alone {
-                true => Line::Warn(format!(
+                true => LogLine::Warn(format!(
                     "cut off from the order: only {} of the {} other brokers are heard",
                     self.heard(now),
                     self.brokers - 1
                 )),
-                false => Line::Info("the order is heard again".to_owned()),
+                false => LogLine::Info("the order is heard again".to_owned()),
             });
         }
         if !alone {
             self.clock_ahead = 0;
             if self.clock.turns(false, now) {
-                lines.push(Line::Info("the clock agrees with the others again".to_owned()));
+                lines.push(LogLine::Info("the clock agrees with the others again".to_owned()));
             }
         }
         lines
@@ -166,7 +166,7 @@ impl Neighbours {
 
     /// What others said of their last block and its time, Unix seconds, and this broker's own clock. Only those count that
     /// have gone on since they were asked before: the last block of one that stands still says nothing of the time.
-    pub fn compare_clocks(&mut self, now: Duration, clock: i64, said: &BTreeMap<u16, (u64, i64)>) -> Option<Line> {
+    pub fn compare_clocks(&mut self, now: Duration, clock: i64, said: &BTreeMap<u16, (u64, i64)>) -> Option<LogLine> {
         let went_on =
             |(broker, (height, _)): &(&u16, &(u64, i64))| self.times.get(broker).is_some_and(|it| it < height);
         let mut ahead: Vec<i64> = said.iter().filter(went_on).map(|(_, (_, at))| clock.saturating_sub(*at)).collect();
@@ -179,11 +179,11 @@ impl Neighbours {
         self.clock_ahead = if differs { ahead } else { 0 };
         let which = if ahead > 0 { "ahead of" } else { "behind" };
         self.clock.turns(differs, now).then(|| match differs {
-            true => Line::Warn(format!(
+            true => LogLine::Warn(format!(
                 "the clock is {} s {which} the others': beyond 10 s brokers accept no connection; set it right",
                 ahead.unsigned_abs()
             )),
-            false => Line::Info("the clock agrees with the others again".to_owned()),
+            false => LogLine::Info("the clock agrees with the others again".to_owned()),
         })
     }
 
@@ -235,12 +235,12 @@ mod tests {
         Seen { now: seconds(at), peers, ..Seen::default() }
     }
 
-    fn info(text: &str) -> Line {
-        Line::Info(text.to_owned())
+    fn info(text: &str) -> LogLine {
+        LogLine::Info(text.to_owned())
     }
 
-    fn warn(text: &str) -> Line {
-        Line::Warn(text.to_owned())
+    fn warn(text: &str) -> LogLine {
+        LogLine::Warn(text.to_owned())
     }
 
     #[test]
@@ -290,7 +290,7 @@ mod tests {
         assert_eq!(look(25, 92, 92, 9, 0).0, [warn("refused 6 proposed blocks: each held a frame that is not valid")]);
         let (lines, cut_off) = look(26, 92, 92, 9, 1);
         assert!(
-            matches!(&lines[..], [Line::Warn(it)] if it.starts_with("broker 2 is cut off for an hour")),
+            matches!(&lines[..], [LogLine::Warn(it)] if it.starts_with("broker 2 is cut off for an hour")),
             "{lines:?}"
         );
         assert_eq!((cut_off, look(27, 92, 92, 9, 1)), (vec![2], (vec![], vec![2])));
@@ -311,6 +311,6 @@ mod tests {
         assert_eq!(compare(40, 1041, [(12, 1040), (12, 1040), (12, 1040)]).1, 0);
         let (line, ahead) = compare(60, 0, [(13, 3600), (13, 3600), (13, i64::MIN)]);
         assert_eq!(ahead, -3600);
-        assert!(matches!(line, Some(Line::Warn(it)) if it.starts_with("the clock is 3600 s behind the others'")));
+        assert!(matches!(line, Some(LogLine::Warn(it)) if it.starts_with("the clock is 3600 s behind the others'")));
     }
 }

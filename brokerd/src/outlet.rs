@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use sealcast_broker::operation::Client;
 use sealcast_broker::protocol::{Reply, Report, Status};
-use sealcast_order::Floor;
+use sealcast_order::StartCertificate;
 
 /// Where the executor's results leave for clients. Calls return at once; what a client cannot take is dropped with its
 /// channel, and the client asks again when it comes back.
@@ -15,13 +15,13 @@ pub trait Outlet: Send + Sync + 'static {
     fn send(&self, client: &Client, reply: Reply);
 
     /// A broker's word in making the threshold key has its place in the order (E8); words of a block come in order.
-    fn ceremony(&self, height: u64, broker: u16, word: &[u8]);
+    fn dkg(&self, height: u64, broker: u16, word: &[u8]);
 
     /// A block was executed, whether or not it held anything.
     fn executed(&self, height: u64);
 
     /// Fills in what the executor does not know of where the broker stands: leader, view, tip, clients, what waits,
-    /// file descriptors, whether it orders, misdeeds, whom it hears, its clock.
+    /// file descriptors, whether it orders, misbehaviour, whom it hears, its clock.
     fn describe(&self, _status: &mut Status) {}
 
     /// The proofs that are kept of what other brokers did.
@@ -39,7 +39,7 @@ pub trait Blocks: Send + Sync + 'static {
     fn frame(&self, height: u64, frame: u32) -> Option<Bytes>;
 
     /// The proof that a quorum made this block final, if it has one of its own.
-    fn floor(&self, _height: u64) -> Option<Floor> {
+    fn start_certificate(&self, _height: u64) -> Option<StartCertificate> {
         None
     }
 

@@ -15,43 +15,43 @@ use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng as _;
 use sealcast_broker::cluster_file::{Suite as SuiteName, VouchedKey};
 use sealcast_broker::operation::Client;
-use sealcast_broker::protocol::{Answer, Question, Refusal, Reply, Report, Status, Welcome};
-use sealcast_crypto::group::{Group, P256, Ristretto255};
+use sealcast_broker::protocol::{Answer, Query, Refusal, Reply, Report, Status, Welcome};
+use sealcast_crypto::group::{P256, PrimeGroup, Ristretto255};
 use sealcast_crypto::signature::OriginKey;
 use sealcast_crypto::tdh2::{KeyShare, PublicKey};
 use sealcast_order::engine::{self, Engine, SigningSeed, Start};
 use sealcast_order::solo::{self, Solo};
-use sealcast_order::{Block, Fault, Floor, Order, Peer};
+use sealcast_order::{Block, Fault, Order, Peer, StartCertificate};
 use sealcast_wire::limits;
 
 use crate::admission::{self, Admission};
 use crate::cache::Cache;
-use crate::ceremony::{EPOCH, Making, Note};
 use crate::config::{CLUSTER, Config, Settings, ShareOn, read_cluster};
 use crate::control::{Control, Reloaded};
 use crate::descriptors::{self, Budget, Meter};
+use crate::dkg::{EPOCH, Making, Note};
 use crate::drops::{Drops, Reason};
-use crate::evidence::Shelf;
+use crate::evidence::EvidenceStore;
 use crate::executor::{self, Executor};
 use crate::failure::{Failure, address, order_failure, rows_failure, storage, thread_failed};
-use crate::gateway::{Gateway, Service, Standing};
+use crate::gateway::{ClientStatus, Gateway, Handler};
 use crate::log;
 use crate::metrics::{Page, Server};
-use crate::neighbours::{Line, Neighbours, Noticed, Seen};
+use crate::neighbours::{LogLine, Neighbours, Noticed, Seen};
 use crate::outlet::{Blocks, Outlet};
-use crate::release::Holding;
+use crate::release::KeyWithShare;
 use crate::shares;
 use crate::shares::file::{FileError, Folder};
 use crate::sync::{self, Others as _, Peers};
 
 /// A running broker. Dropping it ends it like a crash, which its files bear.
 pub struct Broker {
-    hall: Arc<Hall>,
+    node: Arc<Node>,
     executor: Executor,
     admission: Arc<Admission>,
     order: Arc<dyn Order>,
     gateway_address: SocketAddr,
-    ceremony: Option<JoinHandle<()>>,
+    dkg: Option<JoinHandle<()>>,
     metrics: Option<Server>,
     config: Config,
 }
@@ -74,7 +74,7 @@ impl Broker {
     pub fn start_until(
         config: Config,
         end: &Arc<AtomicBool>,
-        behind: impl FnOnce(Arc<dyn Service>) -> Arc<dyn Service>,
+        behind: impl FnOnce(Arc<dyn Handler>) -> Arc<dyn Handler>,
     ) -> Result<Option<Broker>, Failure> {
         let key = Arc::new(OriginKey::from_seed(&config.seed));
         let (cluster, n) = (config.cluster.cluster(), config.cluster.brokers());
@@ -82,12 +82,12 @@ impl Broker {
             .map_err(|e| Failure::Descriptors { what: e.to_string(), hint: e.hint() })?;
         budget.shortage().iter().for_each(|it| log::warn(it));
         let drops = Arc::new(Drops::default());
-        let shelf = Shelf::open(&config.at("evidence"), &config.cluster.genesis);
-        let shelf = Arc::new(shelf.map_err(|e| storage(&config.at("evidence"), &e))?);
-        let hall = Arc::new(Hall {
+        let evidence_store = EvidenceStore::open(&config.at("evidence"), &config.cluster.genesis);
+        let evidence_store = Arc::new(evidence_store.map_err(|e| storage(&config.at("evidence"), &e))?);
+        let node = Arc::new(Node {
             gateway: Gateway::new(cluster, drops.clone(), budget.connections),
             drops,
-            shelf,
+            evidence_store,
             descriptors: Meter::default(),
             order: Mutex::new(None),
             read: Mutex::new(Cache::new(limits::BLOCKS_READ_BYTES_KEPT)),
@@ -106,8 +106,8 @@ impl Broker {
             index: config.index,
             key: key.clone(),
             folder: config.at("state"),
-            outlet: hall.clone(),
-            blocks: hall.clone(),
+            outlet: node.clone(),
+            blocks: node.clone(),
             share_on: when(config.settings.share_on),
             threads: config.settings.threads.shares,
             keep: config.settings.keep,
@@ -116,21 +116,21 @@ impl Broker {
         let executor = executor.map_err(|e| rows_failure(&config.at("state"), &e.to_string(), n > 1))?;
         let (proofs, proved) = mpsc::channel();
         // It ends with admission.
-        drop(keep_evidence(hall.shelf.clone(), proved).map_err(thread_failed)?);
+        drop(keep_evidence(node.evidence_store.clone(), proved).map_err(thread_failed)?);
         let admission = Admission::start(admission::Setup {
             cluster,
             batch: config.settings.batch_size,
             threads: config.settings.threads.checks,
             execution: Arc::new(executor.clone()),
-            outlet: hall.clone(),
+            outlet: node.clone(),
             misbehaved: Box::new(move |evidence| {
                 // Without its keeper the broker is ending.
                 let _ = proofs.send(evidence.clone());
             }),
-            drops: hall.drops.clone(),
+            drops: node.drops.clone(),
         });
         let admission = Arc::new(admission.map_err(thread_failed)?);
-        *lock(&hall.admission) = Some(admission.clone());
+        *lock(&node.admission) = Some(admission.clone());
 
         let keys = Folder::open(&config.at("keys"))?;
         let making = Making {
@@ -144,21 +144,21 @@ impl Broker {
             admission: admission.clone(),
             rng: rng()?,
         };
-        let ceremony = match config.cluster.suite {
-            SuiteName::Ristretto255 => begin_key::<Ristretto255>(making, &hall, config.cluster.key.as_ref())?,
-            SuiteName::P256 => begin_key::<P256>(making, &hall, config.cluster.key.as_ref())?,
+        let dkg = match config.cluster.suite {
+            SuiteName::Ristretto255 => begin_key::<Ristretto255>(making, &node, config.cluster.key.as_ref())?,
+            SuiteName::P256 => begin_key::<P256>(making, &node, config.cluster.key.as_ref())?,
         };
 
         let order = start_order(&config, begin, admission.clone())?;
         if let Some(failure) = rows_lost(&config, &*order, &executor) {
             return Err(failure);
         }
-        *lock(&hall.order) = Some(order.clone());
+        *lock(&node.order) = Some(order.clone());
         admission.attach(order.clone());
-        let front = behind(Arc::new(Front { admission: admission.clone(), executor: executor.clone() }));
-        let gateway_address = hall.gateway.listen(config.gateway, key, front, config.settings.threads.gateway);
+        let front = behind(Arc::new(ClientHandler { admission: admission.clone(), executor: executor.clone() }));
+        let gateway_address = node.gateway.listen(config.gateway, key, front, config.settings.threads.gateway);
         let gateway_address = gateway_address.map_err(|e| address("clients", config.gateway, &e))?;
-        let mut broker = Broker { hall, executor, admission, order, gateway_address, ceremony, metrics: None, config };
+        let mut broker = Broker { node, executor, admission, order, gateway_address, dkg, metrics: None, config };
         if let Some(at) = broker.config.settings.metrics {
             let figures = broker.figures();
             broker.metrics = Some(Server::start(at, figures).map_err(|e| address("metrics", at, &e))?);
@@ -184,13 +184,13 @@ impl Broker {
 
     /// What was turned away so far.
     pub fn drops(&self) -> &Drops {
-        &self.hall.drops
+        &self.node.drops
     }
 
     /// Where it stands.
     pub fn status(&self) -> Status {
         let client = Client([0; 32]);
-        match self.executor.answer(&client, Question::Status) {
+        match self.executor.answer(&client, Query::Status) {
             Answer::Status(status) => *status,
             _ => Status::default(),
         }
@@ -198,7 +198,7 @@ impl Broker {
 
     /// Why it cannot go on, if it cannot.
     pub fn failure(&self) -> Option<Failure> {
-        if let Some(why) = self.hall.failure.get() {
+        if let Some(why) = self.node.failure.get() {
             return Some(Failure::Storage(why.clone()));
         }
         if let Some(why) = self.executor.failure() {
@@ -299,10 +299,10 @@ impl Broker {
 
     /// Ends it gracefully: nobody comes in any more, what is final is executed and durable.
     pub fn stop(mut self) {
-        self.hall.running.store(false, Ordering::Release);
-        self.hall.gateway.stop();
+        self.node.running.store(false, Ordering::Release);
+        self.node.gateway.stop();
         block_on(self.order.stop());
-        if let Some(notes) = lock(&self.hall.notes).take() {
+        if let Some(notes) = lock(&self.node.notes).take() {
             // It may have ended before.
             let _ = notes.send(Note::End);
         }
@@ -314,14 +314,14 @@ impl Broker {
         self.metrics = None;
         self.admission.stop();
         self.executor.stop();
-        lock(&self.hall.notes).take();
-        if let Some(thread) = self.ceremony.take() {
+        lock(&self.node.notes).take();
+        if let Some(thread) = self.dkg.take() {
             // A panic in it was reported by its own hook.
             let _ = thread.join();
         }
         // What holds the hall is not held by it any more.
-        lock(&self.hall.order).take();
-        lock(&self.hall.admission).take();
+        lock(&self.node.order).take();
+        lock(&self.node.admission).take();
     }
 
     /// Whether the others have pruned blocks that it lacks. They are asked on a thread of its own: whoever of them takes
@@ -340,7 +340,7 @@ impl Broker {
     }
 
     /// Where each of the others stands by its own words: its last block and that block's time, Unix seconds.
-    fn ask_for_times(&self) -> mpsc::Receiver<BTreeMap<u16, (u64, i64)>> {
+    fn request_times(&self) -> mpsc::Receiver<BTreeMap<u16, (u64, i64)>> {
         let (answer, answered) = mpsc::channel();
         let (cluster, index) = (self.config.cluster.clone(), self.config.index);
         let key = Arc::new(OriginKey::from_seed(&self.config.seed));
@@ -352,17 +352,17 @@ impl Broker {
                 _ => None,
             };
             // Nobody may wait any more.
-            let _ = answer.send(peers.ask(&Question::Status).into_iter().filter_map(time).collect());
+            let _ = answer.send(peers.ask(&Query::Status).into_iter().filter_map(time).collect());
         });
         answered
     }
 
     fn figures(&self) -> impl Fn() -> String + Send + 'static {
-        let (hall, executor, admission) = (self.hall.clone(), self.executor.clone(), self.admission.clone());
+        let (node, executor, admission) = (self.node.clone(), self.executor.clone(), self.admission.clone());
         let brokers = u16::try_from(self.config.cluster.brokers()).expect("brokers have a limit");
         move || {
             let mut page = Page::default();
-            let status = lock(&hall.order).as_ref().map(|order| order.status()).unwrap_or_default();
+            let status = lock(&node.order).as_ref().map(|order| order.status()).unwrap_or_default();
             let (blocks, frames) = admission.executed();
             page.figure("counter", "commits", "Blocks executed since the start.", blocks);
             page.figure("counter", "frames", "Frames executed since the start.", frames);
@@ -374,12 +374,12 @@ impl Broker {
             page.figure("counter", "view_changes", "Changes of the leader since the start.", status.changes);
             page.figure("counter", "views_skipped", "Views given up since the start.", status.skips);
             page.figure("gauge", "running", "Whether it orders.", u8::from(status.running));
-            page.figure("gauge", "clients", "Clients connected.", hall.gateway.clients());
-            page.figure("gauge", "descriptors_used", "File descriptors open.", hall.descriptors.used());
+            page.figure("gauge", "clients", "Clients connected.", node.gateway.clients());
+            page.figure("gauge", "descriptors_used", "File descriptors open.", node.descriptors.used());
             let allowed = descriptors::allowed();
             page.figure("gauge", "descriptors_allowed", "File descriptors that the process may open.", allowed);
-            page.figure("gauge", "outgoing_bytes", "Bytes that wait for clients.", hall.gateway.outgoing_bytes());
-            let ((messages_in, bytes_in), (messages_out, bytes_out)) = (hall.gateway.heard(), hall.gateway.said());
+            page.figure("gauge", "outgoing_bytes", "Bytes that wait for clients.", node.gateway.outgoing_bytes());
+            let ((messages_in, bytes_in), (messages_out, bytes_out)) = (node.gateway.heard(), node.gateway.said());
             page.figure("counter", "messages_in", "Messages of clients.", messages_in);
             page.figure("counter", "bytes_in", "Bytes of clients' messages.", bytes_in);
             page.figure("counter", "messages_out", "Messages to clients.", messages_out);
@@ -395,12 +395,15 @@ impl Broker {
             page.figure("gauge", "waiting_bytes", "Bytes of frames checked or waiting.", admission.waiting_bytes());
             page.figure("gauge", "commit_micros", "Median time to commit, microseconds.", admission.commit_micros());
             page.head("counter", "drops", "What was turned away, by reason.");
-            for (reason, count) in hall.drops.all() {
+            for (reason, count) in node.drops.all() {
                 page.line("drops", &format!("{{reason=\"{reason}\"}}"), count);
             }
-            let mut misdeeds: BTreeMap<u16, u64> = (0..brokers).map(|broker| (broker, 0)).collect();
-            hall.shelf.reports().iter().for_each(|report| *misdeeds.entry(report.broker).or_default() += 1);
-            let mut peers = lock(&hall.order).as_ref().map(|order| order.peers()).unwrap_or_default();
+            let mut misbehaviours: BTreeMap<u16, u64> = (0..brokers).map(|broker| (broker, 0)).collect();
+            node.evidence_store
+                .reports()
+                .iter()
+                .for_each(|report| *misbehaviours.entry(report.broker).or_default() += 1);
+            let mut peers = lock(&node.order).as_ref().map(|order| order.peers()).unwrap_or_default();
             peers.resize(usize::from(brokers), Peer::default());
             page.head("counter", "peer_messages", "Messages of the other brokers, by broker.");
             for (broker, peer) in peers.iter().enumerate() {
@@ -410,11 +413,11 @@ impl Broker {
             for (broker, peer) in peers.iter().enumerate() {
                 page.line("peers_cut_off", &format!("{{broker=\"{broker}\"}}"), peer.cut_off);
             }
-            let noticed = lock(&hall.noticed).clone();
+            let noticed = lock(&node.noticed).clone();
             page.figure("gauge", "peers_silent", "Other brokers that are not heard.", noticed.silent.len());
             page.figure("gauge", "clock_ahead_seconds", "Seconds ahead of the others.", noticed.clock_ahead);
             page.head("counter", "equivocations", "Proofs of misbehaviour, by broker.");
-            for (broker, count) in misdeeds {
+            for (broker, count) in misbehaviours {
                 page.line("equivocations", &format!("{{broker=\"{broker}\"}}"), count);
             }
             page.finish()
@@ -424,8 +427,8 @@ impl Broker {
 
 impl Drop for Broker {
     fn drop(&mut self) {
-        self.hall.gateway.stop();
-        if self.hall.running.swap(false, Ordering::AcqRel) {
+        self.node.gateway.stop();
+        if self.node.running.swap(false, Ordering::AcqRel) {
             self.take_apart();
         }
     }
@@ -459,7 +462,7 @@ impl Watched {
             peers: broker.order.peers(),
             tip: order.tip,
             height: broker.executor.height(),
-            refused: broker.hall.drops.of(Reason::Block),
+            refused: broker.node.drops.of(Reason::Block),
         };
         let mut lines = self.neighbours.look(&seen);
         let said = self.times.as_ref().map(mpsc::Receiver::try_recv);
@@ -474,25 +477,25 @@ impl Watched {
             Some(Err(TryRecvError::Empty)) => {}
             // Whoever hears the others has a clock that they accept.
             None if self.neighbours.is_alone(now) && self.asked.elapsed() >= CLOCKS_ASKED_EVERY => {
-                (self.asked, self.times) = (Instant::now(), Some(broker.ask_for_times()));
+                (self.asked, self.times) = (Instant::now(), Some(broker.request_times()));
             }
             None => {}
         }
         for line in lines {
             match line {
-                Line::Info(text) => log::info(&text),
-                Line::Warn(text) => log::warn(&text),
+                LogLine::Info(text) => log::info(&text),
+                LogLine::Warn(text) => log::warn(&text),
             }
         }
-        *lock(&broker.hall.noticed) = self.neighbours.noticed(now);
+        *lock(&broker.node.noticed) = self.neighbours.noticed(now);
     }
 }
 
 /// Where all parts meet.
-struct Hall {
+struct Node {
     gateway: Gateway,
     drops: Arc<Drops>,
-    shelf: Arc<Shelf>,
+    evidence_store: Arc<EvidenceStore>,
     descriptors: Meter,
     order: Mutex<Option<Arc<dyn Order>>>,
     /// Old blocks as the order's archive had them: it reads whole ones, and readers want one publication after the other.
@@ -505,7 +508,7 @@ struct Hall {
     running: AtomicBool,
 }
 
-impl Hall {
+impl Node {
     fn note(&self, note: Note) {
         let mut notes = lock(&self.notes);
         // There is a key: nobody listens any more.
@@ -515,7 +518,7 @@ impl Hall {
     }
 }
 
-impl Outlet for Hall {
+impl Outlet for Node {
     fn is_here(&self, client: &Client) -> bool {
         self.gateway.is_here(client)
     }
@@ -531,8 +534,8 @@ impl Outlet for Hall {
         }
     }
 
-    fn ceremony(&self, height: u64, broker: u16, word: &[u8]) {
-        self.note(Note::Word { height, broker, word: word.to_vec() });
+    fn dkg(&self, height: u64, broker: u16, word: &[u8]) {
+        self.note(Note::Statement { height, broker, word: word.to_vec() });
     }
 
     fn executed(&self, height: u64) {
@@ -552,13 +555,13 @@ impl Outlet for Hall {
             status.waiting = count(admission.waiting());
             status.commit_micros = admission.commit_micros();
         }
-        status.reports = self.shelf.reports();
+        status.reports = self.evidence_store.reports();
         let noticed = lock(&self.noticed).clone();
         (status.silent, status.cut_off, status.clock_ahead) = (noticed.silent, noticed.cut_off, noticed.clock_ahead);
     }
 
     fn evidence(&self) -> Vec<(Report, Vec<u8>)> {
-        self.shelf.proofs()
+        self.evidence_store.proofs()
     }
 
     fn failed(&self, why: &str) {
@@ -566,7 +569,7 @@ impl Outlet for Hall {
     }
 }
 
-impl Blocks for Hall {
+impl Blocks for Node {
     fn frame(&self, height: u64, frame: u32) -> Option<Bytes> {
         let known = lock(&self.read).get(&height).cloned();
         let block = match known {
@@ -581,9 +584,9 @@ impl Blocks for Hall {
         block.frames.get(usize::try_from(frame).ok()?).map(|frame| frame.bytes().clone())
     }
 
-    fn floor(&self, height: u64) -> Option<Floor> {
+    fn start_certificate(&self, height: u64) -> Option<StartCertificate> {
         let order = lock(&self.order).clone()?;
-        block_on(order.floor(height))
+        block_on(order.start_certificate(height))
     }
 
     fn prune(&self, height: u64) {
@@ -594,14 +597,14 @@ impl Blocks for Hall {
 }
 
 /// What the gateway sees.
-struct Front {
+struct ClientHandler {
     admission: Arc<Admission>,
     executor: Executor,
 }
 
-impl Service for Front {
-    fn standing(&self, client: &Client) -> Standing {
-        self.executor.standing(client)
+impl Handler for ClientHandler {
+    fn client_status(&self, client: &Client) -> ClientStatus {
+        self.executor.client_status(client)
     }
 
     fn welcome(&self, client: &Client) -> Welcome {
@@ -612,13 +615,13 @@ impl Service for Front {
         self.admission.submit(client, frame)
     }
 
-    fn answer(&self, client: &Client, question: Question) -> Answer {
-        self.executor.answer(client, question)
+    fn answer(&self, client: &Client, query: Query) -> Answer {
+        self.executor.answer(client, query)
     }
 }
 
 /// Sees to it that what is in the folder can be gone on with; where the order begins, if not at the first block.
-fn begin(config: &Config, key: &Arc<OriginKey>, end: &Arc<AtomicBool>) -> Result<Option<Floor>, Failure> {
+fn begin(config: &Config, key: &Arc<OriginKey>, end: &Arc<AtomicBool>) -> Result<Option<StartCertificate>, Failure> {
     if config.cluster.brokers() == 1 {
         return Ok(None);
     }
@@ -626,9 +629,11 @@ fn begin(config: &Config, key: &Arc<OriginKey>, end: &Arc<AtomicBool>) -> Result
     let disk = |e: io::Error| storage(&config.folder, &e);
     let known = votes.are_known().map_err(disk)?;
     let [joining, state, snapshots] = ["joining", "state", "snapshots"].map(|name| config.at(name));
-    let place = sync::Place { joining, state, snapshots, votes };
+    let place = sync::JoinFolders { joining, state, snapshots, votes };
     let peers = Peers { cluster: &config.cluster, index: config.index, key, end };
-    let is_floor = |floor: &Floor| Engine::check(&engine_settings(config, Some(floor.clone()))).is_ok();
+    let is_start_certificate = |start_certificate: &StartCertificate| {
+        Engine::check(&engine_settings(config, Some(start_certificate.clone()))).is_ok()
+    };
     let rows = |e: io::Error| rows_failure(&place.state, &e.to_string(), true);
     let executed = sync::height_in(&place.state).map_err(rows)?;
     if known && let Some(damaged) = engine::votes::check(&config.at("order"), executed).map_err(disk)? {
@@ -642,22 +647,22 @@ fn begin(config: &Config, key: &Arc<OriginKey>, end: &Arc<AtomicBool>) -> Result
         engine::votes::forget(&config.at("order")).map_err(disk)?;
     }
     let mut rng = rng()?;
-    let floor = sync::prepare(&place, &peers, &is_floor, &mut rng).map_err(rows)?;
-    if floor.is_some() && !known {
+    let start_certificate = sync::prepare(&place, &peers, &is_start_certificate, &mut rng).map_err(rows)?;
+    if start_certificate.is_some() && !known {
         place.votes.doubt().map_err(disk)?;
     }
-    if !place.votes.are_awaited().map_err(disk)? {
-        return Ok(floor);
+    if !place.votes.are_in_quarantine().map_err(disk)? {
+        return Ok(start_certificate);
     }
-    let from = floor.as_ref().map_or(executed, |floor| floor.height);
+    let from = start_certificate.as_ref().map_or(executed, |start_certificate| start_certificate.height);
     wait_for_views(sync::Forgotten::new(from), &peers, &place.votes)?;
     if peers.has_ended() {
-        return Ok(floor);
+        return Ok(start_certificate);
     }
     // Meanwhile the others have pruned on.
-    let floor = sync::prepare(&place, &peers, &is_floor, &mut rng).map_err(disk)?;
+    let start_certificate = sync::prepare(&place, &peers, &is_start_certificate, &mut rng).map_err(disk)?;
     place.votes.are_over().map_err(disk)?;
-    Ok(floor)
+    Ok(start_certificate)
 }
 
 /// Without its journal it does not vote where it may have voted already.
@@ -665,7 +670,7 @@ fn wait_for_views(mut forgotten: sync::Forgotten, peers: &Peers<'_>, votes: &syn
     log::info("it has no journal of its votes: it waits until the others have gone on by so much that they know none");
     let (mut left, mut moved) = (None, Instant::now());
     while !peers.has_ended()
-        && votes.are_awaited().map_err(|e| storage(&votes.awaited, &e))?
+        && votes.are_in_quarantine().map_err(|e| storage(&votes.awaited, &e))?
         && !forgotten.is_over(peers)
     {
         let now = forgotten.blocks_left(peers);
@@ -690,17 +695,17 @@ fn wait_for_views(mut forgotten: sync::Forgotten, peers: &Peers<'_>, votes: &syn
                  it votes: what it said before may convict it then, and for an hour nobody hears it"
             ));
         }
-        thread::sleep(ASKED_EVERY);
+        thread::sleep(REQUEST_INTERVAL);
     }
     Ok(())
 }
 
-fn engine_settings(config: &Config, begin: Option<Floor>) -> engine::Settings {
+fn engine_settings(config: &Config, begin: Option<StartCertificate>) -> engine::Settings {
     let (namespace, keys) = (config.cluster.cluster().0, config.cluster.broker_keys());
     let brokers = keys.into_iter().zip(&config.order).map(|(key, at)| engine::Broker { key, address: *at }).collect();
     let seed = SigningSeed::new(config.seed.expose());
     let mut settings = engine::Settings::new(&namespace, brokers, seed, config.listen_order, config.at("order"));
-    settings.start = begin.map_or(Start::Genesis, Start::Floor);
+    settings.start = begin.map_or(Start::Genesis, Start::StartCertificate);
     settings.block = config.settings.block;
     settings.unacknowledged = UNACKNOWLEDGED;
     settings.threads = config.settings.threads.engine;
@@ -718,7 +723,11 @@ fn when(share_on: ShareOn) -> executor::ShareOn {
 }
 
 /// The engine, or its place taken by one broker alone.
-fn start_order(config: &Config, begin: Option<Floor>, admission: Arc<Admission>) -> Result<Arc<dyn Order>, Failure> {
+fn start_order(
+    config: &Config,
+    begin: Option<StartCertificate>,
+    admission: Arc<Admission>,
+) -> Result<Arc<dyn Order>, Failure> {
     let (folder, n) = (config.at("order"), config.cluster.brokers());
     let fault = |fault: Fault| order_failure(&folder, Some(fault), None, n);
     if n == 1 {
@@ -751,13 +760,13 @@ fn start_order(config: &Config, begin: Option<Floor>, admission: Arc<Admission>)
 }
 
 /// Takes the threshold key from the folder, or sees to it that one is made.
-fn begin_key<G: Group>(
+fn begin_key<G: PrimeGroup>(
     mut making: Making,
-    hall: &Hall,
+    node: &Node,
     vouched: Option<&VouchedKey>,
 ) -> Result<Option<JoinHandle<()>>, Failure>
 where
-    Holding: From<(PublicKey<G>, Option<KeyShare<G>>)>,
+    KeyWithShare: From<(PublicKey<G>, Option<KeyShare<G>>)>,
 {
     let kept = match making.keys.share::<G>(EPOCH, making.index) {
         Err(gone @ FileError::Erased(_)) => {
@@ -786,22 +795,25 @@ where
         let key = PublicKey::<G>::decode(&vouched.key).map_err(|e| Failure::Config(format!("cluster.toml: {e}")))?;
         making.executor.set_key_made((key, None), made(&making)?);
     }
-    let words = making.executor.ceremony_words().map_err(|e| Failure::Storage(e.to_string()))?;
+    let words = making.executor.dkg_statements().map_err(|e| Failure::Storage(e.to_string()))?;
     // Who began with a snapshot was not told how the key was made, and no second one is made. Where the words are here, the
     // share may still come of them.
-    if words.is_empty() && (vouched.is_some() || making.executor.floor().height > 0) {
+    if words.is_empty() && (vouched.is_some() || making.executor.low_water_mark().height > 0) {
         log::warn("the cluster has a threshold key, and this broker no share of it: it helps nobody to read");
         return Ok(None);
     }
     let (notes, noted) = mpsc::channel();
-    *lock(&hall.notes) = Some(notes);
+    *lock(&node.notes) = Some(notes);
     making.start::<G>(noted).map(Some).map_err(thread_failed)
 }
 
-fn keep_evidence(shelf: Arc<Shelf>, proofs: mpsc::Receiver<sealcast_order::Evidence>) -> io::Result<JoinHandle<()>> {
+fn keep_evidence(
+    evidence_store: Arc<EvidenceStore>,
+    proofs: mpsc::Receiver<sealcast_order::Evidence>,
+) -> io::Result<JoinHandle<()>> {
     thread::Builder::new().name("evidence".into()).spawn(move || {
         for evidence in proofs {
-            match shelf.keep(&evidence) {
+            match evidence_store.keep(&evidence) {
                 Ok(Some(path)) => {
                     let what = format!("broker {} contradicted itself: {}", evidence.broker, path.display());
                     log::warn(&what);
@@ -852,6 +864,6 @@ const LOOK_AROUND: Duration = Duration::from_secs(1);
 /// How often a broker that hears too few asks the others for the time.
 const CLOCKS_ASKED_EVERY: Duration = Duration::from_secs(3);
 /// How often the others are asked how far they are, by a broker that waits for them.
-const ASKED_EVERY: Duration = Duration::from_millis(500);
+const REQUEST_INTERVAL: Duration = Duration::from_millis(500);
 /// Others that have not moved for this long do not go on by themselves.
 const STILL: Duration = Duration::from_secs(30);

@@ -8,11 +8,11 @@ use sealcast::brokers::{self, Brokers, ClientKey, FRAME_OPERATIONS, Purpose, loa
 use sealcast::code::Code;
 use sealcast::config::{Home, KeptIdentity};
 use sealcast::session::{Identity, Opening};
-use sealcast::url::{Scheme, Url, Way};
+use sealcast::url::{Scheme, TransportAddress, Url};
 use sealcast_broker::cluster_file::{ClusterFile, Mismatch};
 use sealcast_broker::expression::ParseError;
 use sealcast_broker::operation::Interest;
-use sealcast_client::Standing;
+use sealcast_client::OrderStatus;
 use sealcast_crypto::identity::{Attribute, Fingerprint};
 
 use crate::commands::Env;
@@ -29,7 +29,7 @@ pub(crate) struct Cluster {
     pub(crate) path: PathBuf,
     /// Names it, and says who holds the keys.
     pub(crate) url: Url,
-    pub(crate) patience: Duration,
+    pub(crate) timeout: Duration,
 }
 
 impl Cluster {
@@ -52,9 +52,9 @@ impl Cluster {
 
     /// Of a URL, if it goes through brokers.
     pub(crate) fn of_url(url: &Url) -> Result<Option<Cluster>, Failure> {
-        let Way::Quorum(path) = &url.way else { return Ok(None) };
+        let TransportAddress::Quorum(path) = &url.address else { return Ok(None) };
         let file = Arc::new(load_named(path, &url.options)?);
-        Ok(Some(Cluster { file, path: path.clone(), url: url.clone(), patience: url.options.wait }))
+        Ok(Some(Cluster { file, path: path.clone(), url: url.clone(), timeout: url.options.wait }))
     }
 
     /// Whether the URL says which cluster it is, or who signs its file.
@@ -83,14 +83,14 @@ impl Cluster {
         let purpose = if wanted == For::Subscription { Purpose::Subscribe } else { Purpose::Call };
         let mut opening = sealcast::open(&self.url.to_string()).home(env.home.clone()).as_client(purpose);
         if let Some(me) = me {
-            self.warn_of_strangers(env, &me);
+            self.warn_of_unregistered(env, &me);
             self.warn_of_past(env, &me);
             opening = opening.identity(Identity::Kept(me));
         }
         if self.url.keys == Scheme::Plain {
             env.output.warn("keys=plain: the brokers can read what is published");
         }
-        Ok(opening.timeout(self.patience))
+        Ok(opening.timeout(self.timeout))
     }
 
     /// A client for nobody in particular, whose channels open in the background.
@@ -109,7 +109,7 @@ impl Cluster {
     }
 
     /// E11: which brokers are the right ones, the file alone says, and whoever sealed for the wrong ones was read.
-    fn warn_of_strangers(&self, env: &Env<'_>, me: &KeptIdentity) {
+    fn warn_of_unregistered(&self, env: &Env<'_>, me: &KeptIdentity) {
         if self.is_named() {
             return;
         }
@@ -134,14 +134,14 @@ impl Cluster {
     /// A client by a key that is registered, or an administrator's.
     fn start(&self, key: ClientKey) -> Result<Brokers, Failure> {
         let (cluster, registrations, keys) = (self.file.clone(), Vec::new(), self.url.keys);
-        let (patience, frame_operations, accuse) = (self.patience, FRAME_OPERATIONS, true);
-        Ok(Brokers::open(brokers::Opening { cluster, key, registrations, keys, patience, frame_operations, accuse })?)
+        let (timeout, frame_operations, accuse) = (self.timeout, FRAME_OPERATIONS, true);
+        Ok(Brokers::open(brokers::Opening { cluster, key, registrations, keys, timeout, frame_operations, accuse })?)
     }
 
     /// A client for each key with which the chosen identity has subscribed here; and how many more other processes have.
     pub(crate) fn open_subscribers(&self, env: &Env<'_>) -> Result<(Vec<Brokers>, usize), Failure> {
         let me = self.me(env)?.ok_or_else(|| target::no_identity(env))?;
-        self.warn_of_strangers(env, &me);
+        self.warn_of_unregistered(env, &me);
         let (keys, in_use) = ClientKey::kept(&env.home, &self.file.cluster(), &me.holder(), Purpose::Subscribe)?;
         // Who has something standing is registered.
         let clients = keys.into_iter().map(|key| self.start(key)).collect::<Result<_, _>>()?;
@@ -154,7 +154,7 @@ impl Cluster {
         match self.open_administrator(env)? {
             Some(brokers) => {
                 if let Some(me) = self.me(env)? {
-                    self.warn_of_strangers(env, &me);
+                    self.warn_of_unregistered(env, &me);
                 }
                 brokers.ready()?;
                 Ok(brokers)
@@ -187,10 +187,10 @@ impl Cluster {
     }
 
     /// Waits until a client is known to the brokers, and warns of the end of its certificate.
-    pub(crate) fn registered(&self, env: &Env<'_>, brokers: &Brokers) -> Result<Standing, Failure> {
-        let standing = brokers.registered()?;
+    pub(crate) fn registered(&self, env: &Env<'_>, brokers: &Brokers) -> Result<OrderStatus, Failure> {
+        let order_status = brokers.registered()?;
         self.warn_of_end(env, brokers);
-        Ok(standing)
+        Ok(order_status)
     }
 
     /// Warns if the client's certificate ends soon; whether it does.
@@ -217,7 +217,7 @@ impl Cluster {
 /// A condition on topics and their values, as subscriptions and advertisements have it.
 pub(crate) fn interest(text: &str) -> Result<Interest, Failure> {
     text.parse().map_err(|e: ParseError| {
-        let what = format!("«{text}»:{}: expected {}, found {}", e.place, e.expected, e.found);
+        let what = format!("«{text}»:{}: expected {}, found {}", e.location, e.expected, e.found);
         let usual = || "'news/#', or 'price = 105 and region = eu'".to_owned();
         Failure::new(Code::BadValue, what).hint(e.hint.unwrap_or_else(usual))
     })

@@ -277,7 +277,7 @@ fn is_harmless(text: &str) -> bool {
 /// A text with [`MARGIN`] before each line. A line that is too long for the terminal goes on behind a margin of its own,
 /// since the terminal would begin its rest where headlines begin.
 fn set_off(text: &str, columns: usize) -> String {
-    let room = columns.saturating_sub(MARGIN.len()).max(ROOM_MIN);
+    let room = columns.saturating_sub(MARGIN.len()).max(WIDTH_MIN);
     let mut out = String::with_capacity(text.len() + MARGIN.len());
     for (number, line) in text.replace("\r\n", "\n").split('\n').enumerate() {
         if number > 0 {
@@ -335,7 +335,7 @@ const MARGIN: &str = "  ";
 /// Columns where the terminal does not say.
 const COLUMNS_USUAL: usize = 80;
 /// Columns that a line has even in a narrower terminal.
-const ROOM_MIN: usize = 10;
+const WIDTH_MIN: usize = 10;
 /// Bytes of a payload that are worth a dump.
 const DUMP_BYTES_MAX: usize = 256;
 const FIELDS: &str = "tspenildj";

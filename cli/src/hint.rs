@@ -26,7 +26,7 @@ pub(crate) struct Failure {
 enum Cause {
     Code(Code),
     /// Everything was said; only the exit code is left.
-    Said(u8),
+    Reported(u8),
 }
 
 impl Failure {
@@ -68,19 +68,19 @@ impl Failure {
 
     /// Ends with an exit code; all was said.
     pub(crate) fn said(exit: u8) -> Failure {
-        Failure { cause: Cause::Said(exit), what: String::new(), hint: None }
+        Failure { cause: Cause::Reported(exit), what: String::new(), hint: None }
     }
 
     /// Whether nothing is to be printed.
     pub(crate) fn is_silent(&self) -> bool {
-        matches!(self.cause, Cause::Said(_))
+        matches!(self.cause, Cause::Reported(_))
     }
 
     /// The program's exit code.
     pub(crate) fn exit(&self) -> u8 {
         match self.cause {
             Cause::Code(code) => code.exit(),
-            Cause::Said(exit) => exit,
+            Cause::Reported(exit) => exit,
         }
     }
 
@@ -88,7 +88,7 @@ impl Failure {
     pub(crate) fn to_json(&self) -> Value {
         let code = match self.cause {
             Cause::Code(code) => Some(code.to_string()),
-            Cause::Said(_) => None,
+            Cause::Reported(_) => None,
         };
         json!({ "code": code, "message": self.what, "hint": self.hint, "exit": self.exit() })
     }

@@ -48,11 +48,11 @@ impl Scene {
         Ok(other)
     }
 
-    /// Puts the veil of another scene's group into an identity: the worst that an outsider can know.
-    pub(crate) fn steal_veil(&self, from: &Scene, name: &str) -> Result<(), Failure> {
+    /// Puts the bootstrap key of another scene's group into an identity: the worst that an outsider can know.
+    pub(crate) fn steal_bootstrap_key(&self, from: &Scene, name: &str) -> Result<(), Failure> {
         let mut identity = KeptIdentity::load(&self.home(), name)?;
         if let Some(m) = &mut identity.membership {
-            m.veils.insert(from.group.clone(), from.authority.veil(&from.group));
+            m.bootstrap_keys.insert(from.group.clone(), from.authority.bootstrap_key(&from.group));
         }
         Ok(identity.save(Overwrite::Replace)?)
     }
@@ -92,8 +92,8 @@ impl Scene {
         let certificate = self.authority.issue(&request, now(), VALID_SECONDS);
         let certificate = certificate.map_err(|e| Failure::new(Code::BadValue, e))?;
         let anchor = self.authority.anchor().clone();
-        let veils = BTreeMap::from([(self.group.clone(), self.authority.veil(&self.group))]);
-        identity.membership = Some(Membership { certificate, anchor, policy: None, veils });
+        let bootstrap_keys = BTreeMap::from([(self.group.clone(), self.authority.bootstrap_key(&self.group))]);
+        identity.membership = Some(Membership { certificate, anchor, policy: None, bootstrap_keys });
         Ok(identity.save(Overwrite::Never)?)
     }
 }

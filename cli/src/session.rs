@@ -7,7 +7,7 @@ use sealcast::code::Code;
 use sealcast::config::KeptIdentity;
 use sealcast::control::{Client, GroupInfo, running, socket_path};
 use sealcast::session::Opening;
-use sealcast::url::{OriginMode, Scheme, Way};
+use sealcast::url::{OriginMode, Scheme, TransportAddress};
 use sealcast_keys::Exclusion;
 
 use crate::cluster::Cluster;
@@ -92,19 +92,19 @@ fn stays(env: &Env<'_>, target: &Target) -> bool {
     other.and_then(|mut it| it.show().ok()).is_some_and(|info| !info.one_shot)
 }
 
-/// Waits for the first key as long as the URL says (`wait=`), and not beyond `patience`; tells after a
+/// Waits for the first key as long as the URL says (`wait=`), and not beyond `timeout`; tells after a
 /// second what it waits for.
 pub(crate) fn wait_for_key(
     env: &Env<'_>,
     target: &Target,
     session: &Session,
-    patience: Option<Duration>,
+    timeout: Option<Duration>,
 ) -> Result<(), Failure> {
     let (start, mut told) = (Instant::now(), false);
-    let patience = target.url.options.wait.min(patience.unwrap_or(Duration::MAX));
+    let timeout = target.url.options.wait.min(timeout.unwrap_or(Duration::MAX));
     let mut views = session.views();
     while session.view().is_none() {
-        let left = patience.saturating_sub(start.elapsed());
+        let left = timeout.saturating_sub(start.elapsed());
         if views.next_timeout(left.min(STEP)).is_some() && session.view().is_none() {
             let info = session.info();
             if info.excluded == Some(Exclusion::Left) {
@@ -120,7 +120,7 @@ pub(crate) fn wait_for_key(
         let group = session.info().group;
         if left.is_zero() && session.view().is_none() {
             let failure =
-                Failure::new(Code::NotReady, format!("no key of {group} was agreed in {}", duration(patience)));
+                Failure::new(Code::NotReady, format!("no key of {group} was agreed in {}", duration(timeout)));
             return Err(failure.hint("sealcast doctor; do the others have the same URL and the same authority?"));
         }
         if !told && start.elapsed() > TELL_AFTER {
@@ -155,7 +155,7 @@ pub(crate) fn at_target(env: &Env<'_>, target: &Target) -> Result<Option<(Client
     let Some(mut client) = of_target(env, target)? else { return Ok(None) };
     // One that is about to end is as good as none.
     let Ok(info) = client.show() else { return Ok(None) };
-    if !same_place(&info, target) {
+    if !same_address(&info, target) {
         let failure = format!("your session of {} runs at {}, not at {}", info.group, info.url, target.url);
         return Err(Failure::new(Code::Duplicate, failure).hint("sealcast group leave, or another --id"));
     }
@@ -206,9 +206,9 @@ pub(crate) fn meant(env: &Env<'_>) -> Result<(Client, GroupInfo), Failure> {
 }
 
 /// Whether a running session is where the command wants to be.
-fn same_place(info: &GroupInfo, target: &Target) -> bool {
-    match (sealcast::url::Url::parse(&info.url).map(|u| u.way), &target.url.way) {
-        (Ok(Way::Multicast(a)), Way::Multicast(b)) => a == *b,
+fn same_address(info: &GroupInfo, target: &Target) -> bool {
+    match (sealcast::url::Url::parse(&info.url).map(|u| u.address), &target.url.address) {
+        (Ok(TransportAddress::Multicast(a)), TransportAddress::Multicast(b)) => a == *b,
         (Ok(a), b) => a == *b,
         (Err(_), _) => false,
     }

@@ -29,7 +29,7 @@ fn market(name: &str) -> (Home, Running) {
     (home, up)
 }
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 #[test]
 fn a_sealed_publication_reaches_whom_its_publisher_allows_and_nobody_else() {
@@ -272,8 +272,8 @@ fn rule_e3_what_several_issuers_say_of_one_reader_opens_what_needs_all_of_them()
     let rating = ["--issuer", "bank", "--for", &cat, "--attr", "rating=b", "-o", "cat.pem", "--json"];
     let claim = home.good(&[&["--id", "bank", "brokers", "claim"][..], &rating].concat());
     let claim: Value = serde_json::from_str(&claim).expect("an object");
-    let stranger = home.run(&["--id", "cat", "pub", "market/cat", "hello"]);
-    assert_eq!(stranger.exit, 5, "{}{}", stranger.stdout, stranger.stderr);
+    let outsider = home.run(&["--id", "cat", "pub", "market/cat", "hello"]);
+    assert_eq!(outsider.exit, 5, "{}{}", outsider.stdout, outsider.stderr);
     home.good(&["--id", "cat", "brokers", "reg", "--with", "cat.pem"]);
     home.good(&["--id", "cat", "pub", "market/cat", "hello"]);
     let serial = format!("bank:{}", claim["serial"].as_str().expect("it has one"));
@@ -308,16 +308,17 @@ fn client(home: &Home, who: &str) -> Brokers {
     let cluster = load(&folders.state().join("clusters/market/cluster.toml")).unwrap();
     let key = ClientKey::of(&folders, &cluster.cluster(), &identity.certificate().hash, Purpose::Call).unwrap();
     let registrations = registration(&cluster, &identity, &key.client(), false).into_iter().collect();
-    let (keys, patience, frame_operations, accuse) = (Scheme::Threshold, PATIENCE, 1, false);
+    let (keys, timeout, frame_operations, accuse) = (Scheme::Threshold, TIMEOUT, 1, false);
     let cluster = std::sync::Arc::new(cluster);
-    Brokers::open(Opening { cluster, key, registrations, keys, patience, frame_operations, accuse }).unwrap()
+    Brokers::open(Opening { cluster, key, registrations, keys, timeout, frame_operations, accuse }).unwrap()
 }
 
 /// Publishes at file/a that a thousand bytes lie elsewhere.
 fn publish_digest(home: &Home, who: &str) {
     let brokers = client(home, who);
-    let standing = brokers.registered().unwrap();
-    let (policy, epoch, body) = (standing.policy, standing.epoch, Body::Digest { size: 1000, hash: [0xab; 32] });
+    let order_status = brokers.registered().unwrap();
+    let (policy, epoch, body) =
+        (order_status.policy, order_status.epoch, Body::Digest { size: 1000, hash: [0xab; 32] });
     let headers = vec![Header { topic: "file/a".into(), value: None }];
     let (associated, access, execute) = (Vec::new(), None, Execute::Nothing);
     let publication = Publication { headers, associated, access, execute, policy, epoch, body };
@@ -327,7 +328,7 @@ fn publish_digest(home: &Home, who: &str) {
 
 /// Publishes at market/eurusd, as `who`, what every broker finds well-formed and nobody opens; the client's key in hex.
 fn seal_falsely(home: &Home, who: &str) -> String {
-    let (brokers, patience) = (client(home, who), PATIENCE);
+    let (brokers, timeout) = (client(home, who), TIMEOUT);
     let client = brokers.client();
     let headers = vec![Header { topic: "market/eurusd".into(), value: None }];
     let (associated, access, execute) = (Vec::new(), None, Execute::Nothing);
@@ -339,10 +340,10 @@ fn seal_falsely(home: &Home, who: &str) -> String {
         body: b"1.0841".to_vec(),
     };
     let number = brokers.publish(&outgoing).unwrap().number + 1;
-    let standing = brokers.ready().unwrap();
-    let (policy, epoch, body) = (standing.policy, standing.epoch, Body::Plain(Vec::new()));
+    let order_status = brokers.ready().unwrap();
+    let (policy, epoch, body) = (order_status.policy, order_status.epoch, Body::Plain(Vec::new()));
     let publication = Publication { headers, associated, access, execute, policy, epoch, body };
-    let threshold = PublicKey::<Ristretto255>::decode(&brokers.key(patience).unwrap().key).expect("the brokers' key");
+    let threshold = PublicKey::<Ristretto255>::decode(&brokers.key(timeout).unwrap().key).expect("the brokers' key");
     let mut rng = ChaCha20Rng::seed_from_u64(number);
     let ciphertext = threshold.encrypt_falsely(&publication.label(&client, number), 32, &mut rng).encode();
     let sealed = Publication { body: Body::Sealed(ciphertext), ..publication };

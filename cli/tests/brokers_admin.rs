@@ -206,8 +206,8 @@ fn administrators_rule_running_brokers_two_of_three() {
         assert_eq!(home.good(&["--id", who, "policy", "show"]), written, "{who}");
     }
     home.good(&["id", "new", "stranger"]);
-    let stranger = home.run(&["--id", "stranger", "policy", "show"]);
-    assert_eq!(stranger.exit, 5, "{}{}", stranger.stdout, stranger.stderr);
+    let outsider = home.run(&["--id", "stranger", "policy", "show"]);
+    assert_eq!(outsider.exit, 5, "{}{}", outsider.stdout, outsider.stderr);
     let why = ["--id", "bob", "policy", "why", "--topic", "market/eurusd", "--publish"];
     let why = home.good(&why);
     assert!(why.contains("exchange:desk=fx") && why.contains("rule 1 of policy 1"), "{why}");

@@ -19,7 +19,7 @@ fn market(name: &str) -> (Home, Running) {
         home.good(&["ca", "issue", member, "--attr", "desk=fx"]);
     }
     let mut up = home.start(&["--id", "ann", "brokers", "up", "-n", "4", "--name", "market", "--port", "0"]);
-    up.line_within("Ctrl-C stops", PATIENCE).expect("four brokers agree on their key");
+    up.line_within("Ctrl-C stops", TIMEOUT).expect("four brokers agree on their key");
     (home, up)
 }
 
@@ -78,7 +78,7 @@ fn the_quickstart_ends_with_a_group_whose_brokers_read_nothing() {
     let file = state.join("clusters/market/cluster.toml");
     let url = format!("quorum:{}?keys=contributory&group=exchange&wait=150s", file.display());
     let mut sub = home.start(&["--id", "ann", "--url", &url, "sub", "#", "-C", "1", "-v"]);
-    sub.line_within("1 member", PATIENCE).expect("a group of one");
+    sub.line_within("1 member", TIMEOUT).expect("a group of one");
     home.good(&["--id", "bob", "--url", &url, "pub", "market/eurusd", "between us"]);
     let (exit, heard) = sub.end();
     assert!(exit == 0 && heard.contains("between us"), "{heard}");
@@ -104,22 +104,22 @@ fn the_quickstart_ends_with_a_group_whose_brokers_read_nothing() {
 fn brokers_that_run_go_on_when_others_are_killed_and_a_dead_one_is_started_by_hand() {
     let (home, mut up) = market("killed");
     kill(&home, 3);
-    up.line_within("broker 3 was killed by SIGKILL", PATIENCE).expect("it says how it ended");
-    let again = up.line_within("To start it again:", PATIENCE).expect("it says what to type");
+    up.line_within("broker 3 was killed by SIGKILL", TIMEOUT).expect("it says how it ended");
+    let again = up.line_within("To start it again:", TIMEOUT).expect("it says what to type");
     assert!(again.contains("sealcast brokers run") && again.contains("market/broker-3"), "{again}");
     home.good(&["pub", "market/eurusd", "1.0842"]);
 
     // Too few to order anything: those that run wait.
     kill(&home, 2);
-    up.line_within("broker 2 was killed by SIGKILL", PATIENCE).expect("it says how it ended");
-    up.line_within("only 2 of 4 brokers run, and 3 are needed", PATIENCE).expect("it warns");
+    up.line_within("broker 2 was killed by SIGKILL", TIMEOUT).expect("it says how it ended");
+    up.line_within("only 2 of 4 brokers run, and 3 are needed", TIMEOUT).expect("it warns");
     assert!(process(&home, 0).is_some() && process(&home, 1).is_some());
 
     let by_hand = folder(&home, 3);
     let mut run = home.start(&["brokers", "run", by_hand.to_str().unwrap()]);
-    up.line_within("broker 3 runs again", PATIENCE).expect("it is seen");
-    up.line_within("3 brokers run, enough to go on", PATIENCE).expect("nothing is missing");
-    let until = Instant::now() + PATIENCE;
+    up.line_within("broker 3 runs again", TIMEOUT).expect("it is seen");
+    up.line_within("3 brokers run, enough to go on", TIMEOUT).expect("nothing is missing");
+    let until = Instant::now() + TIMEOUT;
     while home.run(&["pub", "market/eurusd", "1.0843"]).exit != 0 {
         assert!(Instant::now() < until, "three brokers order nothing");
     }
@@ -128,12 +128,12 @@ fn brokers_that_run_go_on_when_others_are_killed_and_a_dead_one_is_started_by_ha
     // It ends with those whom nobody could help.
     run.interrupt();
     assert_eq!(run.end().0, 0, "a broker ends when asked");
-    up.line_within("broker 3 has ended; it was not started here", PATIENCE).expect("it is watched too");
-    up.line_within("only 2 of 4 brokers run", PATIENCE).expect("it warns");
+    up.line_within("broker 3 has ended; it was not started here", TIMEOUT).expect("it is watched too");
+    up.line_within("only 2 of 4 brokers run", TIMEOUT).expect("it warns");
     up.interrupt();
     let (exit, all) = up.end();
     assert!(exit == 8 && all.contains("only 2 of 4 brokers ran at the end") && all.contains("stopping 2"), "{all}");
 }
 
 /// Machines that run tests are busy.
-const PATIENCE: Duration = Duration::from_secs(180);
+const TIMEOUT: Duration = Duration::from_secs(180);

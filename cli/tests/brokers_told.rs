@@ -60,7 +60,7 @@ impl Brokers {
 
     /// Waits until so many brokers run and know the key.
     fn all_with_key(&self, n: usize) {
-        let end = std::time::Instant::now() + PATIENCE;
+        let end = std::time::Instant::now() + TIMEOUT;
         loop {
             let said = self.home.run(&["brokers", "status", "--json", "--wait", "1s"]).stdout;
             let with_key = said.lines().filter_map(|it| serde_json::from_str::<Value>(it).ok());
@@ -81,12 +81,12 @@ impl Drop for Brokers {
 
 fn sub(home: &Home, arguments: &[&str]) -> Running {
     let mut sub = home.start(&[&["--id", "bob", "sub"], arguments, &["-v"]].concat());
-    sub.line_within("subscription", PATIENCE).expect("it stands");
+    sub.line_within("subscription", TIMEOUT).expect("it stands");
     sub
 }
 
 /// The longest that brokers under load take for anything here.
-const PATIENCE: Duration = Duration::from_secs(180);
+const TIMEOUT: Duration = Duration::from_secs(180);
 
 #[test]
 fn a_publisher_is_told_what_is_in_clear_and_which_rule_or_limit_is_against_it() {
@@ -171,7 +171,7 @@ fn a_topic_of_which_the_beginning_is_no_longer_kept_is_read_from_the_oldest_on()
     fill("old/gone", 3);
     fill("old/x", 300);
     // Pruning goes on behind what is published.
-    let end = std::time::Instant::now() + PATIENCE;
+    let end = std::time::Instant::now() + TIMEOUT;
     let read = loop {
         let read = home.run(&["--id", "ann", "read", "old/x", "--limit", "1024", "--json"]);
         if !read.stdout.contains("\"number\":0,") {
@@ -214,7 +214,7 @@ fn readers_and_publishers_are_told_which_brokers_have_no_share_and_a_revoked_rea
     let mut reader = sub(&brokers.home, &["market/#"]);
     let before = publish(&brokers, "second");
     assert!(before.exit == 0 && !before.stderr.contains("share"), "{}", before.stderr);
-    reader.line_within("second", PATIENCE).expect("it comes");
+    reader.line_within("second", TIMEOUT).expect("it comes");
 
     // Broker 2 loses its share, and broker 3 is down: two shares are left, and three open anything.
     brokers.kill(2);
@@ -227,7 +227,7 @@ fn readers_and_publishers_are_told_which_brokers_have_no_share_and_a_revoked_rea
     let none_from = "no share from broker 2 (it holds none), broker 3 (";
     assert!(told.stderr.contains("it needs shares of 3 brokers, and 2 can give theirs"), "{}", told.stderr);
     assert!(told.stderr.contains(none_from), "{}", told.stderr);
-    let warning = reader.line_within("cannot be opened", PATIENCE).expect("a running sub warns");
+    let warning = reader.line_within("cannot be opened", TIMEOUT).expect("a running sub warns");
     assert!(warning.contains("2 of the 3 shares that it needs have come") && warning.contains(none_from), "{warning}");
     let url = "quorum:market/cluster.toml?wait=5s";
     let read = brokers.home.run(&["--id", "bob", "--url", url, "read", "market/eurusd", "--latest"]);
@@ -240,12 +240,12 @@ fn readers_and_publishers_are_told_which_brokers_have_no_share_and_a_revoked_rea
     let _ = std::fs::remove_dir_all(&keys);
     std::fs::rename(&away, &keys).unwrap();
     brokers.start(2);
-    reader.line_within("third", PATIENCE).expect("it opens when there are shares enough");
+    reader.line_within("third", TIMEOUT).expect("it opens when there are shares enough");
 
     // A reader that is revoked while it waits ends, and says why.
     let serial = "exchange:2";
     brokers.home.good(&["--id", "ann", "brokers", "revoke", "--serial", serial]);
-    let refused = reader.line_within("error[E0701]", PATIENCE).expect("it is told");
+    let refused = reader.line_within("error[E0701]", TIMEOUT).expect("it is told");
     assert!(refused.contains("nobody vouches for us at the brokers any more"), "{refused}");
     assert_eq!(reader.end().0, 7);
 }
@@ -267,9 +267,9 @@ fn a_running_reader_whose_client_is_revoked_by_its_key_ends_and_says_so() {
     let client = client_of_bob(&brokers);
     let mut reader = sub(&brokers.home, &["market/#"]);
     assert_eq!(brokers.home.run(&["--id", "ann", "pub", "market/eurusd", "first"]).exit, 0);
-    reader.line_within("first", PATIENCE).expect("it comes");
+    reader.line_within("first", TIMEOUT).expect("it comes");
     brokers.home.good(&["--id", "ann", "brokers", "revoke", &client]);
-    reader.line_within("error[E07", PATIENCE).expect("it is told");
+    reader.line_within("error[E07", TIMEOUT).expect("it is told");
     assert_eq!(reader.end().0, 7);
 }
 
@@ -285,19 +285,19 @@ fn rule_e4_more_liars_than_may_be_are_told_of_and_evidence_is_kept_while_a_reade
     brokers.all_with_key(4);
     brokers.kill(2);
     assert_eq!(publish(&brokers, "among lies").exit, 0, "one may lie");
-    let saved = reader.line_within("evidence saved", PATIENCE).expect("the liar is caught");
+    let saved = reader.line_within("evidence saved", TIMEOUT).expect("the liar is caught");
     brokers.start(2);
-    reader.line_within("among lies", PATIENCE).expect("it opens when there are shares enough");
+    reader.line_within("among lies", TIMEOUT).expect("it opens when there are shares enough");
     assert!(saved.contains("warning"), "{saved}");
     let listed = brokers.home.good(&["--id", "bob", "brokers", "evidence"]);
     assert!(listed.contains("broker 3"), "it is there though the reader still runs: {listed}");
     assert_eq!(publish(&brokers, "still read").exit, 0);
-    reader.line_within("still read", PATIENCE).expect("one liar stops nobody");
+    reader.line_within("still read", TIMEOUT).expect("one liar stops nobody");
 
     // Two: nothing that the brokers say can be relied on, and whoever notices says so instead of waiting or of ⊥.
     brokers.kill(2);
     brokers.start_as("lying-broker", 2, &[]);
-    let end = std::time::Instant::now() + PATIENCE;
+    let end = std::time::Instant::now() + TIMEOUT;
     loop {
         let came = publish(&brokers, "among more lies");
         if came.exit == 8 && came.stderr.contains("error[E0801]") {
@@ -319,7 +319,7 @@ fn rule_e4_more_liars_than_may_be_are_told_of_and_evidence_is_kept_while_a_reade
         assert!(!read.stderr.contains("E0415") && matches!(read.exit, 0 | 8), "{}{}", read.stdout, read.stderr);
         assert!(read.exit == 0 || !read.stdout.contains('⊥'), "{}", read.stdout);
     }
-    let told = reader.line_within("error[E0801]", PATIENCE).expect("the running reader says so, too");
+    let told = reader.line_within("error[E0801]", TIMEOUT).expect("the running reader says so, too");
     assert!(told.contains("told this client what no honest broker says"), "{told}");
     assert_eq!(reader.end().0, 8);
 }

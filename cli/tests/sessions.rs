@@ -162,8 +162,8 @@ fn members_agree_on_keys_through_brokers_who_read_nothing() {
 
     let report = sessions[0].evict("carol", "lost laptop").wait().expect("alice may");
     assert!(report.to.counter > report.from.counter);
-    let placed = sessions[0].publish("vitals/pulse", "secret after").ordered().wait().expect("it has its place");
-    assert!(placed.number.is_some());
+    let ordered = sessions[0].publish("vitals/pulse", "secret after").ordered().wait().expect("it has its place");
+    assert!(ordered.number.is_some());
     assert_eq!(text(next(&url, &mut subscriptions[1]).payload()), "secret after");
     let after = std::iter::from_fn(|| subscriptions[2].next_timeout(Duration::from_secs(1)).ok().flatten());
     assert_eq!(after.count(), 0, "the evicted reads nothing");
@@ -171,7 +171,7 @@ fn members_agree_on_keys_through_brokers_who_read_nothing() {
 
     let brokers = sessions[0].info().brokers.expect("it goes through brokers");
     assert_eq!((brokers.name.as_str(), brokers.brokers), ("ward", 4));
-    assert!(brokers.standing.is_some_and(|it| it.height > 0));
+    assert!(brokers.order_status.is_some_and(|it| it.height > 0));
     // The commands see the running session, and meet it as members.
     let shown = ward.home.good(&["--url", &url, "--id", "alice", "group", "show"]);
     assert!(shown.contains("contributory") && shown.contains("alice") && shown.contains("bob"), "{shown}");

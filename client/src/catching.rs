@@ -39,7 +39,7 @@ struct Stream {
 }
 
 /// How many brokers there are, and what is to be waited for before anything is given up.
-pub(super) struct Company<'a> {
+pub(super) struct AgreementRule<'a> {
     pub(super) brokers: usize,
     pub(super) faulty: usize,
     /// This one may yet say something.
@@ -83,15 +83,15 @@ impl Streams {
     }
 
     /// What stands from `at` on, as far as it is agreed on.
-    pub(super) fn agree(&mut self, mut at: u64, company: &Company<'_>) -> Vec<Agreed> {
+    pub(super) fn agree(&mut self, mut at: u64, rule: &AgreementRule<'_>) -> Vec<Agreed> {
         let mut agreed = Vec::new();
         loop {
             let found: Vec<&Found> = self.told().filter_map(|it| it.at(at)).collect();
-            let alike = found.iter().find(|it| found.iter().filter(|other| other == it).count() > company.faulty);
+            let alike = found.iter().find(|it| found.iter().filter(|other| other == it).count() > rule.faulty);
             if let Some(found) = alike {
                 agreed.push(Agreed::Found((*found).clone()));
                 at += 1;
-            } else if let Some(end) = self.lost(at, found.len(), company) {
+            } else if let Some(end) = self.lost(at, found.len(), rule) {
                 agreed.push(Agreed::Lost(end - at));
                 at = end;
             } else {
@@ -103,18 +103,18 @@ impl Streams {
     }
 
     /// Up to where nothing can be had from `at` on, of which so many brokers have `found` something, not alike.
-    fn lost(&self, at: u64, found: usize, company: &Company<'_>) -> Option<u64> {
+    fn lost(&self, at: u64, found: usize, rule: &AgreementRule<'_>) -> Option<u64> {
         let starts: Vec<u64> = self.told().map(|it| it.first).filter(|first| *first > at).collect();
         let first = *starts.iter().min()?;
-        if starts.len() + company.faulty >= company.brokers {
+        if starts.len() + rule.faulty >= rule.brokers {
             return Some(first);
         }
-        let brokers = 0..u16::try_from(company.brokers).expect("brokers have a limit");
+        let brokers = 0..u16::try_from(rule.brokers).expect("brokers have a limit");
         let mut silent = brokers.filter(|broker| !self.covers(*broker, at));
-        let waits = silent.any(|broker| self.is_moving(broker) || (company.waits)(broker));
+        let waits = silent.any(|broker| self.is_moving(broker) || (rule.waits)(broker));
         let ends = self.told().map(|it| it.end()).filter(|end| *end > at).min();
-        let differ = found > company.faulty && company.may_agree;
-        (!waits && !differ && starts.len() > company.faulty).then(|| first.min(ends.unwrap_or(first)))
+        let differ = found > rule.faulty && rule.may_agree;
+        (!waits && !differ && starts.len() > rule.faulty).then(|| first.min(ends.unwrap_or(first)))
     }
 
     /// Whether it is known what a broker says of this place.
@@ -194,7 +194,7 @@ mod tests {
     }
 
     fn agree(streams: &mut Streams, at: u64, waits: bool) -> Vec<Agreed> {
-        streams.agree(at, &Company { brokers: 4, faulty: 1, waits: &|_| waits, may_agree: true })
+        streams.agree(at, &AgreementRule { brokers: 4, faulty: 1, waits: &|_| waits, may_agree: true })
     }
 
     #[test]

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use sealcast_broker::protocol::{SignedKey, Standing, Status, Welcome};
+use sealcast_broker::protocol::{ActiveSubscription, SignedKey, Status, Welcome};
 use sealcast_wire::{Monotonic, Utc};
 
-use super::event::{Conduct, Misdeed};
+use super::event::{Conduct, Misbehaviour};
 
 /// A broker and the channel to it.
 #[derive(Clone, Debug, Default)]
@@ -37,7 +37,7 @@ pub(super) struct Greeted {
     /// The place in the order that the next operation got after that block.
     pub(super) sn: u64,
     pub(super) registered: bool,
-    pub(super) subscriptions: Vec<Standing>,
+    pub(super) subscriptions: Vec<ActiveSubscription>,
 }
 
 /// Where a broker says that the order is. Each of these only grows.
@@ -105,8 +105,8 @@ impl Channel {
         claim.epoch = claim.epoch.max(epoch);
     }
 
-    pub(super) fn count(&mut self, how: Misdeed) {
-        *self.conduct.misdeeds.entry(how).or_default() += 1;
+    pub(super) fn count(&mut self, how: Misbehaviour) {
+        *self.conduct.misbehaviours.entry(how).or_default() += 1;
     }
 
     pub(super) fn down(&mut self) {

@@ -7,15 +7,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use sealcast_broker::operation::{Operation, OperationId, Publication};
-use sealcast_broker::protocol::{Contents, Question, Update};
+use sealcast_broker::protocol::{Contents, Query, Update};
 use sealcast_broker::state::{Entry, Notice, Run};
 use sealcast_wire::{Monotonic, Now, limits};
 
 use super::Quorum;
-use super::asking::Purpose;
-use super::catching::Company;
-use super::event::{Delivered, Misdeed, Output};
-use super::line::{Item, Line};
+use super::catching::AgreementRule;
+use super::event::{Delivered, Misbehaviour, Output};
+use super::line::{Item, SubscriptionState};
+use super::queries::Purpose;
 use super::updates::Known;
 
 /// Bodies of publications and advertisements, named by their operations' ids.
@@ -58,7 +58,7 @@ impl Bodies {
     /// What is wanted and not here, by sn.
     fn missing(&self) -> Vec<u64> {
         let missing = self.wanted.keys().filter(|sn| !self.got.contains_key(sn));
-        missing.copied().take(limits::READ_PLACES_MAX).collect()
+        missing.copied().take(limits::READ_POSITIONS_MAX).collect()
     }
 
     /// Whether it is here.
@@ -98,14 +98,14 @@ impl Quorum {
             channel.claim.height = channel.claim.height.max(height);
         }
         if !self.updates.named(now.monotonic, broker, height, digest) {
-            self.misbehaved(broker, Misdeed::Differed);
+            self.misbehaved(broker, Misbehaviour::Differed);
         }
         if let Some(mut contents) = contents.filter(|_| height > self.updates.applied) {
             if contents.digest(&self.cluster, &self.client, height) != digest {
-                self.misbehaved(broker, Misdeed::Contents);
+                self.misbehaved(broker, Misbehaviour::Contents);
             } else {
                 if !keep_good_bodies(&mut contents) {
-                    self.misbehaved(broker, Misdeed::Body);
+                    self.misbehaved(broker, Misbehaviour::Body);
                 }
                 self.updates.contents(height, digest, contents);
             }
@@ -115,7 +115,7 @@ impl Quorum {
 
     /// Hands on whatever can be.
     pub(super) fn advance(&mut self, now: Now) {
-        if self.standing().is_none() {
+        if self.order_status().is_none() {
             return;
         }
         self.watch_vouching(now);
@@ -138,7 +138,7 @@ impl Quorum {
                 break;
             }
         }
-        self.ask_for_bodies(now);
+        self.request_bodies(now);
     }
 
     fn known_of(&self, height: u64) -> Known {
@@ -190,7 +190,7 @@ impl Quorum {
     fn settle_height(&mut self, height: u64, digest: Option<[u8; 32]>) {
         self.known.height = self.known.height.max(if digest.is_some() { height } else { 0 });
         for broker in self.updates.done(height, digest) {
-            self.misbehaved(broker, Misdeed::Differed);
+            self.misbehaved(broker, Misbehaviour::Differed);
         }
     }
 
@@ -310,10 +310,10 @@ impl Quorum {
                     waits = true;
                     let purpose = Purpose::Resume(*id);
                     let (place, sn) = line.anchor;
-                    let floor = self.known.height;
-                    if !self.asking.is_open(&purpose) && self.asking.has_room() {
-                        let question = Question::Resume { subscription: *id, place, sn, floor };
-                        self.ask(now, purpose, question, self.faulty + 1);
+                    let min_height = self.known.height;
+                    if !self.queries.is_open(&purpose) && self.queries.has_capacity() {
+                        let query = Query::Resume { subscription: *id, place, sn, min_height };
+                        self.ask(now, purpose, query, self.faulty + 1);
                     }
                 }
             }
@@ -322,7 +322,7 @@ impl Quorum {
         let line = self.lines.get_mut(&id).expect("it lags");
         // Bodies of what follows are asked for at once.
         let mut wanted = Vec::new();
-        for item in line.ready.iter().take(limits::READ_PLACES_MAX) {
+        for item in line.ready.iter().take(limits::READ_POSITIONS_MAX) {
             if let Item::Publication(entry) = item {
                 wanted.push((entry.sn, entry.id));
             }
@@ -343,19 +343,19 @@ impl Quorum {
     }
 
     /// Takes in what f + 1 brokers say of a subscription; of what they do not agree on something is given up only once
-    /// nobody is to be waited for, and if it is `late` for nobody. `true` if the question is done with.
+    /// nobody is to be waited for, and if it is `late` for nobody. `true` if the query is done with.
     pub(super) fn resumed(&mut self, id: u64, ask: u64, late: bool) -> bool {
         let (up, brokers, faulty) = (self.up(), self.channels.len(), self.faulty);
-        let (Some(line), Some(ask)) = (self.lines.get_mut(&id), self.asking.get(ask)) else { return true };
+        let (Some(line), Some(ask)) = (self.lines.get_mut(&id), self.queries.get(ask)) else { return true };
         let waits = |broker: u16| !late && up.contains(&broker) && !ask.has_said(broker);
         let may_agree = !late || ask.rounds < DIFFERING_ROUNDS;
-        line.fetch(&Company { brokers, faulty, waits: &waits, may_agree })
+        line.fetch(&AgreementRule { brokers, faulty, waits: &waits, may_agree })
     }
 
     /// Asks those brokers on whose pages ended before what is wanted; whether there are such.
     pub(super) fn ask_on(&mut self, id: u64, ask: u64) -> bool {
         let up = self.up();
-        let (Some(line), Some(ask_of)) = (self.lines.get(&id), self.asking.get_mut(ask)) else { return false };
+        let (Some(line), Some(ask_of)) = (self.lines.get(&id), self.queries.get_mut(ask)) else { return false };
         let mut behind = line.streams.behind(line.fetched());
         behind.retain(|broker| up.contains(broker));
         behind.iter().for_each(|broker| ask_of.is_asked_on(*broker));
@@ -372,7 +372,7 @@ impl Quorum {
     /// and is lost or ⊥ then.
     pub(super) fn bodies_gone(&mut self, now: Now) {
         self.bodies.wanted.clear();
-        self.lines.values_mut().for_each(Line::refetch);
+        self.lines.values_mut().for_each(SubscriptionState::refetch);
         self.reads_pruned();
         self.pass_over_head(now);
     }
@@ -402,28 +402,28 @@ impl Quorum {
         let before = self.bodies.got.len();
         for (sn, body) in bodies {
             if !self.bodies.put(sn, body) {
-                self.misbehaved(broker, Misdeed::Body);
+                self.misbehaved(broker, Misbehaviour::Body);
             }
         }
         self.bodies.got.len() > before
     }
 
-    pub(super) fn ask_for_bodies(&mut self, now: Now) {
+    pub(super) fn request_bodies(&mut self, now: Now) {
         // What nobody may be handed now is not asked for.
         let sns = if self.held { self.missing_of_reads() } else { self.bodies.missing() };
-        if !sns.is_empty() && self.asking.has_room() && !self.asking.is_open(&Purpose::Bodies) {
-            self.ask(now, Purpose::Bodies, Question::Bodies { sns }, 1);
+        if !sns.is_empty() && self.queries.has_capacity() && !self.queries.is_open(&Purpose::Bodies) {
+            self.ask(now, Purpose::Bodies, Query::Bodies { sns }, 1);
         }
     }
 
     /// When the first block has waited long enough to be asked for.
     pub(super) fn late_update(&self) -> Option<Monotonic> {
         let due = |(height, it): (u64, &super::updates::Height)| {
-            (!self.asking.is_open(&Purpose::Update(height))).then(|| it.since + PATIENCE * (1 + it.asked))
+            (!self.queries.is_open(&Purpose::Update(height))).then(|| it.since + TIMEOUT * (1 + it.asked))
         };
         let reached = self.reached(|it| it.claim.height)?;
         let executed = self.updates.heights().take_while(|(height, _)| *height <= reached).take(ASKED_AT_ONCE);
-        executed.filter_map(due).min().filter(|_| self.asking.has_room())
+        executed.filter_map(due).min().filter(|_| self.queries.has_capacity())
     }
 
     /// Whether nothing of a block is missing but perhaps bodies.
@@ -436,15 +436,15 @@ impl Quorum {
     }
 
     /// Asks for blocks whose digests or contents did not come.
-    pub(super) fn ask_for_updates(&mut self, now: Now) {
-        let is_late = |(_, it): &(u64, &super::updates::Height)| now.monotonic >= it.since + PATIENCE * (1 + it.asked);
+    pub(super) fn request_updates(&mut self, now: Now) {
+        let is_late = |(_, it): &(u64, &super::updates::Height)| now.monotonic >= it.since + TIMEOUT * (1 + it.asked);
         let Some(reached) = self.reached(|it| it.claim.height) else { return };
         let first = self.updates.heights().take_while(|(height, _)| *height <= reached).take(ASKED_AT_ONCE);
         let late: Vec<u64> = first.filter(is_late).map(|(height, _)| height).collect();
         for height in late {
             let (known, is_here) = (self.known_of(height), self.has_update(height));
             let purpose = Purpose::Update(height);
-            if self.asking.is_open(&purpose) || !self.asking.has_room() {
+            if self.queries.is_open(&purpose) || !self.queries.has_capacity() {
                 continue;
             }
             let Some(it) = self.updates.get_mut(height) else { continue };
@@ -458,7 +458,7 @@ impl Quorum {
                 continue;
             }
             let width = if known == Known::Unclear { self.channels.len() } else { 1 };
-            self.ask(now, purpose, Question::Update { height }, width);
+            self.ask(now, purpose, Query::Update { height }, width);
         }
     }
 
@@ -537,14 +537,14 @@ fn behind(runs: Vec<Run>, mut places: u64) -> Vec<Run> {
     left
 }
 
-/// Times that a question's patience ends before brokers that answer differently are taken to do so for ever: they were asked
+/// Times that a request's timeout ends before brokers that answer differently are taken to do so for ever: they were asked
 /// afresh meanwhile.
 const DIFFERING_ROUNDS: u32 = 4;
 /// How long a block's digests and contents may take before they are asked for.
-const PATIENCE: Duration = Duration::from_millis(100);
+const TIMEOUT: Duration = Duration::from_millis(100);
 /// How often a block is asked for before it is given up, which leaves a gap that is caught up.
 const UPDATE_ASKS: u32 = 5;
-/// Of how many blocks questions are open at once.
+/// Of how many blocks queries are open at once.
 const ASKED_AT_ONCE: usize = 16;
 /// How often the record is stored at most: what was delivered since may come again after a crash.
 const STORE_EVERY: Duration = Duration::from_millis(200);

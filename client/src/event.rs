@@ -23,7 +23,7 @@ pub enum Output {
         request: Arc<[u8]>,
     },
     /// The order has a new version, or the client found out where it stands.
-    Standing(Standing),
+    OrderStatus(OrderStatus),
     /// A publication for a subscription, once and in order.
     Delivered(Box<Delivered>),
     /// Publications at these places of a subscription may not be read: ⊥.
@@ -63,7 +63,7 @@ pub enum Output {
         attachment: Vec<u8>,
     },
     /// What became of an operation.
-    Outcome(Token, Outcome),
+    Outcome(Token, OperationOutcome),
     /// A subscription stands from here on; until it ends, it is known by its id.
     Subscribed {
         /// Of [`super::Quorum::subscribe`].
@@ -87,7 +87,7 @@ pub enum Output {
 
 /// Where the order is, as at least one honest broker says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Standing {
+pub struct OrderStatus {
     /// A block that was executed.
     pub height: u64,
     /// That block's time.
@@ -102,12 +102,12 @@ pub struct Standing {
     pub keys: BTreeMap<u16, SignedKey>,
 }
 
-/// The proofs that brokers keep, by who gave them: of which misdeed, and its bytes.
+/// The proofs that brokers keep, by who gave them: of which misbehaviour, and its bytes.
 pub type Proofs = BTreeMap<u16, Vec<(Report, Vec<u8>)>>;
 
-/// A subscription of the client's that stands in the order.
+/// A subscription of the client's that is confirmed in the order.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stood {
+pub struct ConfirmedSubscription {
     /// The subscription.
     pub subscription: u64,
     /// What it wants.
@@ -133,7 +133,7 @@ pub struct Delivered {
 
 /// What became of an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum OperationOutcome {
     /// f + 1 brokers say what it came to.
     Executed {
         /// In which block.
@@ -141,7 +141,7 @@ pub enum Outcome {
         /// The number under which it stands there.
         number: u64,
         /// What.
-        outcome: state::Outcome,
+        outcome: state::OperationResult,
     },
     /// It was sealed for what is no longer in force, or under a number that was used: seal it again. Nothing of it was
     /// executed, and nothing will be.
@@ -161,7 +161,7 @@ pub enum Outcome {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Read {
     /// What stands at a topic's place.
-    Place {
+    TopicPosition {
         /// The topic.
         header: Header,
         /// The place.
@@ -173,7 +173,7 @@ pub enum Read {
         header: Header,
         /// The first place.
         from: u64,
-        /// How many at most, of `READ_PLACES_MAX`.
+        /// How many at most, of `READ_POSITIONS_MAX`.
         limit: u16,
     },
     /// The last place of a topic.
@@ -198,7 +198,7 @@ pub enum Read {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// Places of a topic, ascending.
-    Places(Vec<Place>),
+    Places(Vec<TopicPosition>),
     /// A value, if the key has one.
     Value(Option<Vec<u8>>),
     /// The global policy in force.
@@ -212,9 +212,9 @@ pub enum Answer {
     Subject(SubjectStatus),
 }
 
-/// A place of a topic.
+/// A position in a topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct TopicPosition {
     /// The number at the topic.
     pub ps: u64,
     /// What stands there; `None` is ⊥.
@@ -227,7 +227,7 @@ pub enum Notice {
     /// f + 1 brokers say that nobody vouches for the client, and it has no registration to give.
     Unregistered,
     /// The brokers do not take this registration of the client's: revoked, expired, or of another issuer.
-    NotRegistered(OperationId, state::Outcome),
+    NotRegistered(OperationId, state::OperationResult),
     /// f + 1 brokers say, twice in a row, that nobody vouches any more for the client, which waits for publications: its
     /// certificates are revoked or over, or administrators have ended it.
     NotVouched,
@@ -243,7 +243,7 @@ pub enum Notice {
         /// Who.
         broker: u16,
         /// What.
-        how: Misdeed,
+        how: Misbehaviour,
     },
     /// A broker signed two outcomes of one block, or another one than f + 1: all of it that convicts (E4).
     Evidence(Box<Contradiction>),
@@ -251,7 +251,7 @@ pub enum Notice {
 
 /// What a broker did that no honest one does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Misdeed {
+pub enum Misbehaviour {
     /// Messages that are none.
     Malformed,
     /// Another broker's number.
@@ -270,7 +270,7 @@ pub enum Misdeed {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Conduct {
     /// How often it did what.
-    pub misdeeds: BTreeMap<Misdeed, u64>,
+    pub misbehaviours: BTreeMap<Misbehaviour, u64>,
     /// How often it did not answer in time, or a frame came to nothing there.
     pub silent: u64,
     /// Since when it is connected.

@@ -18,7 +18,7 @@ use super::advertised::Advertisements;
 use super::item::{Item, Took};
 use super::machine::{Done, Machine};
 use super::transport::lock;
-use super::{Conduct, Notice, Read, Standing, Stood};
+use super::{Conduct, ConfirmedSubscription, Notice, OrderStatus, Read};
 
 /// See the module. Clones share one client.
 #[derive(Clone, Debug)]
@@ -169,12 +169,12 @@ impl Handle {
     }
 
     /// The client's subscriptions at the brokers, whether or not somebody reads them here.
-    pub fn stood_subscriptions(&self) -> Vec<Stood> {
-        lock(&self.0).quorum.stood_subscriptions()
+    pub fn confirmed_subscriptions(&self) -> Vec<ConfirmedSubscription> {
+        lock(&self.0).quorum.confirmed_subscriptions()
     }
 }
 
-/// Reads and other questions.
+/// Reads and other queries.
 impl Handle {
     /// Reads the newest state that f + 1 brokers agree on; [`Done::Read`] answers. What is sealed there [`Handle::open`]
     /// opens.
@@ -254,7 +254,7 @@ impl Handle {
         Ok(token)
     }
 
-    /// Asks all brokers for the threshold key; [`Standing`] has what they sign.
+    /// Asks all brokers for the threshold key; [`OrderStatus`] has what they sign.
     pub fn look_for_key(&self, now: Now) {
         let mut machine = lock(&self.0);
         machine.quorum.look_for_key(now);
@@ -265,8 +265,8 @@ impl Handle {
 /// What is known of the order, the brokers and this client.
 impl Handle {
     /// Where the order is; `None` before f + 1 brokers said it.
-    pub fn standing(&self) -> Option<Standing> {
-        lock(&self.0).quorum.standing().cloned()
+    pub fn order_status(&self) -> Option<OrderStatus> {
+        lock(&self.0).quorum.order_status().cloned()
     }
 
     /// Whether the group can send messages.

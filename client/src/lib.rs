@@ -4,7 +4,7 @@
 //! ```text
 //!  verbs: publish, subscribe, read …          ┌─────────── Quorum ───────────┐
 //!  ──────────────────────────────────────────▶│ sending: numbers, frames     │──▶ Output::Send{broker, request}
-//!  connected, handle(broker, reply), …        │ updates: digests, contents   │──▶ Delivered, Outcome, Standing …
+//!  connected, handle(broker, reply), …        │ updates: digests, contents   │──▶ Delivered, OperationOutcome, Standing …
 //!  ──────────────────────────────────────────▶│ asking:  f + 1 equal answers │
 //!                                             └──────────────────────────────┘
 //! ```
@@ -15,12 +15,12 @@
 //! |---|---|
 //! | `event` | what it hands out |
 //! | `channel` | one broker: where it says that the order is, how it behaves |
-//! | `standing` | where the order is, as f + 1 brokers back it; how old that is |
+//! | `order_status` | where the order is, as f + 1 brokers back it; how old that is |
 //! | `sending`, `outcomes` | operations with their numbers, frames under way; what became of them |
 //! | `updates`, `delivering` | blocks that concern the client: digests of f + 1, contents of one; handing them on in order |
 //! | `line`, `catching` | a subscription's cursor; catching up after a gap, page by page and broker by broker |
 //! | `pace` | handing on no faster than it is taken |
-//! | `asking`, `reading`, `receipts` | questions, until f + 1 brokers answer alike |
+//! | `queries`, `reading`, `receipts` | queries, until f + 1 brokers answer alike |
 //! | `vouching` | whether a client that only waits is still registered |
 //! | `record` | what a restarted program goes on from (G6) |
 //! | `transport` | the trait [`sealcast_delivery::Delivery`] over all of this |
@@ -31,7 +31,6 @@
 #![forbid(unsafe_code)]
 
 mod advertised;
-mod asking;
 mod catching;
 mod channel;
 mod delivering;
@@ -40,14 +39,15 @@ mod handle;
 mod item;
 mod line;
 mod machine;
+mod order_status;
 mod outcomes;
 mod pace;
+mod queries;
 mod readers;
 mod reading;
 mod receipts;
 mod record;
 mod sending;
-mod standing;
 #[cfg(test)]
 mod tests;
 mod transport;
@@ -60,26 +60,29 @@ use std::time::Duration;
 
 use sealcast_broker::genesis::{Cluster, Genesis};
 use sealcast_broker::operation::{Client, Interest, Operation, Publication, Registration};
-use sealcast_broker::protocol::{Question, Reply, Request};
+use sealcast_broker::protocol::{Query, Reply, Request};
 use sealcast_crypto::signature::OriginKey;
 use sealcast_wire::{Dropped, Drops, Fetch, Fetched, Malformed, Monotonic, Now, Utc, limits};
 
 pub use advertised::{Advertised, Advertisement, Advertisements};
-pub use event::{Answer, Conduct, Delivered, Misdeed, Notice, Outcome, Output, Place, Proofs, Read, Standing, Stood};
+pub use event::{
+    Answer, Conduct, ConfirmedSubscription, Delivered, Misbehaviour, Notice, OperationOutcome, OrderStatus, Output,
+    Proofs, Read, TopicPosition,
+};
 pub use handle::Handle;
 pub use item::{Content, Item, Took};
-pub use machine::{Cargo, Done};
+pub use machine::{Done, PayloadKind};
 pub use transport::Transport;
 
-use asking::{Asking, Purpose};
 use channel::Channel;
 use delivering::Bodies;
-use line::Line;
+use line::SubscriptionState;
+use order_status::Known;
+use queries::{Purpose, Queries};
 use reading::Reading;
 use receipts::Receipts;
 use sealcast_delivery::{SendError, Token};
 use sending::{Op, Sending, What};
-use standing::Known;
 use updates::Updates;
 use vouching::Vouching;
 
@@ -118,16 +121,16 @@ pub struct Quorum {
     known: Known,
     sending: Sending,
     /// The broker that frames go to.
-    home: u16,
+    primary_broker: u16,
     updates: Updates,
     /// Subscriptions, by id.
-    lines: BTreeMap<u64, Line>,
+    lines: BTreeMap<u64, SubscriptionState>,
     /// Subscriptions that were told to end: they are not gone on with, though brokers may still name them.
     ended: BTreeSet<u64>,
     /// What is wanted and not yet subscribed to: before it is known where the order is.
     wanted: Vec<(Token, Interest, Begin)>,
     bodies: Bodies,
-    asking: Asking,
+    queries: Queries,
     reads: BTreeMap<Token, Reading>,
     receipts: Receipts,
     vouching: Vouching,
@@ -160,13 +163,13 @@ impl Quorum {
             known: Known::default(),
             sending: Sending::default(),
             // Clients spread over the brokers.
-            home: u16::from(client.0[1]) % u16::try_from(brokers.max(1)).expect("brokers have a limit"),
+            primary_broker: u16::from(client.0[1]) % u16::try_from(brokers.max(1)).expect("brokers have a limit"),
             updates: Updates::default(),
             lines: BTreeMap::new(),
             ended: BTreeSet::new(),
             wanted: Vec::new(),
             bodies: Bodies::default(),
-            asking: Asking::default(),
+            queries: Queries::default(),
             reads: BTreeMap::new(),
             receipts: Receipts::default(),
             vouching: Vouching::default(),
@@ -209,7 +212,7 @@ impl Quorum {
             Ok(Reply::Refused { first, why }) => self.refused(now, broker, first, why),
             Err(Malformed) => {
                 self.drops.count(Dropped::Malformed);
-                self.misbehaved(broker, Misdeed::Malformed);
+                self.misbehaved(broker, Misbehaviour::Malformed);
             }
         }
     }
@@ -229,11 +232,11 @@ impl Quorum {
     /// # Errors
     /// `NotReady` before f + 1 brokers said it; `Old` if no recent block is known (E6); `Full`.
     pub fn number(&self, now: Now) -> Result<u64, SendError> {
-        let number = self.sending.next().filter(|_| self.standing().is_some()).ok_or(SendError::NotReady)?;
+        let number = self.sending.next().filter(|_| self.order_status().is_some()).ok_or(SendError::NotReady)?;
         if self.known.age(now).is_none_or(|age| age > limits::SEAL_BLOCK_AGE_MAX) {
             return Err(SendError::Old);
         }
-        if self.sending.has_room(limits::OPERATION_BYTES_MAX) { Ok(number) } else { Err(SendError::Full) }
+        if self.sending.has_capacity(limits::OPERATION_BYTES_MAX) { Ok(number) } else { Err(SendError::Full) }
     }
 
     /// Publishes what was sealed under [`Quorum::number`], before any other verb; what was sealed `again` keeps the token
@@ -289,7 +292,7 @@ impl Quorum {
     /// Whoever must register again says the same again.
     fn remember(&mut self, registration: Registration) {
         let all = &mut self.config.registrations;
-        all.retain(|it| !it.proof.is_same_word(&registration.proof));
+        all.retain(|it| !it.proof.is_same_statement(&registration.proof));
         all.iter_mut().for_each(|it| it.intent = registration.intent);
         all.push(registration);
     }
@@ -312,7 +315,7 @@ impl Quorum {
         if op.bytes.len() > limits::OPERATION_BYTES_MAX {
             return Err(SendError::TooLong);
         }
-        if !self.sending.has_room(op.bytes.len()) {
+        if !self.sending.has_capacity(op.bytes.len()) {
             return Err(SendError::Full);
         }
         self.sending.push(now.monotonic, op);
@@ -342,7 +345,7 @@ impl Quorum {
         }
         let token = self.token();
         self.wanted.push((token, interest, begin));
-        if self.standing().is_some() {
+        if self.order_status().is_some() {
             self.take_up_wanted(now);
         }
         Ok(token)
@@ -362,16 +365,16 @@ impl Quorum {
     /// # Errors
     /// `Full`.
     pub fn shares(&mut self, now: Now, sn: u64, proved: bool) -> Result<(), SendError> {
-        if !self.asking.has_room_for_shares() {
+        if !self.queries.has_capacity_for_shares() {
             return Err(SendError::Full);
         }
-        self.ask(now, Purpose::Shares(sn), Question::Share { sn, proved }, self.channels.len());
+        self.ask(now, Purpose::Shares(sn), Query::Share { sn, proved }, self.channels.len());
         Ok(())
     }
 
     /// A sealed publication is opened, or never will be: shares of brokers that did not answer are waited for no more.
     pub fn opened(&mut self, sn: u64) {
-        self.asking.close_shares(sn);
+        self.queries.close_shares(sn);
     }
 
     /// Asks for what a key scheme wants of the brokers; shares are all that they have for one. They do not come as the
@@ -387,8 +390,8 @@ impl Quorum {
     }
 
     /// Where the order is; `None` before f + 1 brokers said it.
-    pub fn standing(&self) -> Option<&Standing> {
-        self.known.standing.as_ref()
+    pub fn order_status(&self) -> Option<&OrderStatus> {
+        self.known.order_status.as_ref()
     }
 
     /// The time of the newest block that f + 1 brokers back (E10); of an idle cluster, as of a quarter of `SEAL_BLOCK_AGE_MAX` ago.
@@ -458,7 +461,7 @@ impl Quorum {
     /// When [`Quorum::handle_timeout`] wants to be called next.
     pub fn timeout(&self) -> Option<Monotonic> {
         let (vouching, known) = (self.vouching.timeout(), self.known.timeout());
-        let own = [known, self.asking.timeout(), self.late_update(), self.store_at, vouching];
+        let own = [known, self.queries.timeout(), self.late_update(), self.store_at, vouching];
         own.into_iter().flatten().chain(self.timeout_of_operations()).min()
     }
 
@@ -467,7 +470,7 @@ impl Quorum {
         self.look_around(now);
         self.send_late(now);
         self.ask_late(now);
-        self.ask_for_updates(now);
+        self.request_updates(now);
         self.advance(now);
         if self.store_at.is_some_and(|at| at <= now.monotonic) {
             self.store_at = None;
@@ -481,12 +484,12 @@ impl Quorum {
         if let Some(output) = self.outputs.pop_front() {
             return Some(output);
         }
-        let home = self.home()?;
+        let primary_broker = self.primary_broker()?;
         let frames = self.config.frame_operations;
-        let registered = self.standing().is_some_and(|it| it.registered);
+        let registered = self.order_status().is_some_and(|it| it.registered);
         let keys = (&self.cluster, &*self.config.key);
-        for request in self.sending.cut(now.monotonic, keys, frames, home, registered) {
-            self.outputs.push_back(Output::Send { broker: home, request });
+        for request in self.sending.cut(now.monotonic, keys, frames, primary_broker, registered) {
+            self.outputs.push_back(Output::Send { broker: primary_broker, request });
         }
         self.outputs.pop_front()
     }
@@ -496,24 +499,27 @@ impl Quorum {
     }
 
     /// The broker that frames go to, or the next one that is there.
-    fn home(&mut self) -> Option<u16> {
+    fn primary_broker(&mut self) -> Option<u16> {
         let brokers = self.channels.len();
-        let next = (0..brokers).map(|i| (usize::from(self.home) + i) % brokers).find(|i| self.channels[*i].is_up())?;
-        self.home = u16::try_from(next).expect("brokers have a limit");
-        Some(self.home)
+        let next = (0..brokers)
+            .map(|i| (usize::from(self.primary_broker) + i) % brokers)
+            .find(|i| self.channels[*i].is_up())?;
+        self.primary_broker = u16::try_from(next).expect("brokers have a limit");
+        Some(self.primary_broker)
     }
 
-    /// Brokers that can be asked, from the client's home on.
+    /// Brokers that can be asked, from the client's primary broker on.
     fn up(&mut self) -> Vec<u16> {
-        let Some(home) = self.home() else { return Vec::new() };
+        let Some(primary_broker) = self.primary_broker() else { return Vec::new() };
         let brokers = self.channels.len();
-        let from_home = (0..brokers).map(|i| (usize::from(home) + i) % brokers).filter(|i| self.channels[*i].is_up());
-        from_home.map(|i| u16::try_from(i).expect("brokers have a limit")).collect()
+        let from_primary =
+            (0..brokers).map(|i| (usize::from(primary_broker) + i) % brokers).filter(|i| self.channels[*i].is_up());
+        from_primary.map(|i| u16::try_from(i).expect("brokers have a limit")).collect()
     }
 
-    fn misbehaved(&mut self, broker: u16, how: Misdeed) {
+    fn misbehaved(&mut self, broker: u16, how: Misbehaviour) {
         if let Some(channel) = self.channels.get_mut(usize::from(broker)) {
-            if !channel.conduct.misdeeds.contains_key(&how) {
+            if !channel.conduct.misbehaviours.contains_key(&how) {
                 self.outputs.push_back(Output::Notice(Notice::Misbehaved { broker, how }));
             }
             channel.count(how);

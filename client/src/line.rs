@@ -12,11 +12,11 @@ use std::collections::VecDeque;
 use sealcast_broker::operation::Interest;
 use sealcast_broker::state::{Entry, Run};
 
-use super::catching::{Agreed, Company, Streams};
+use super::catching::{Agreed, AgreementRule, Streams};
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Line {
+pub(super) struct SubscriptionState {
     pub(super) interest: Interest,
     /// The next place to deliver.
     pub(super) place: u64,
@@ -46,9 +46,9 @@ pub(super) enum Item {
     Lost(u64),
 }
 
-impl Line {
-    pub(super) fn new(interest: Interest, place: u64, anchor: (u64, u64)) -> Line {
-        Line {
+impl SubscriptionState {
+    pub(super) fn new(interest: Interest, place: u64, anchor: (u64, u64)) -> SubscriptionState {
+        SubscriptionState {
             interest,
             place,
             anchor,
@@ -95,7 +95,7 @@ impl Line {
     }
 
     /// f + 1 brokers say that this place is the first at or behind this sn: nobody need look for it before.
-    pub(super) fn stands_at(&mut self, pair: (u64, u64)) {
+    pub(super) fn set_position(&mut self, pair: (u64, u64)) {
         if pair.0 <= self.place && pair > self.anchor {
             self.anchor = pair;
         }
@@ -136,9 +136,9 @@ impl Line {
     }
 
     /// Takes in what brokers agree on from what is ready on; whether that is anything.
-    pub(super) fn fetch(&mut self, company: &Company<'_>) -> bool {
+    pub(super) fn fetch(&mut self, rule: &AgreementRule<'_>) -> bool {
         let at = self.fetched();
-        let agreed = self.streams.agree(at, company);
+        let agreed = self.streams.agree(at, rule);
         let any = !agreed.is_empty();
         for it in agreed {
             match (self.ready.back_mut(), it) {
@@ -153,7 +153,7 @@ impl Line {
         // What is found exists.
         self.goal = self.goal.max(end);
         // All of a page was ⊥, or nothing: the next one begins behind it, also in the next run.
-        if let Some(pair) = self.streams.pair(end, company.faulty) {
+        if let Some(pair) = self.streams.pair(end, rule.faulty) {
             self.anchor = self.anchor.max(pair);
             if pair.0 <= self.taken.0 {
                 self.taken.1 = self.taken.1.max(pair);
@@ -221,7 +221,7 @@ mod tests {
 
     #[test]
     fn what_is_looked_for_again_is_not_passed_over() {
-        let mut line = Line::new("a".parse().expect("an interest"), 5, (5, 50));
+        let mut line = SubscriptionState::new("a".parse().expect("an interest"), 5, (5, 50));
         line.ready.push_back(Item::Empty(4));
         line.anchor = (9, 90);
         line.refetch();
@@ -230,20 +230,20 @@ mod tests {
 
     #[test]
     fn who_lacks_nothing_goes_on_from_where_the_brokers_are() {
-        let mut line = Line::new("a".parse().expect("an interest"), 0, (0, 0));
-        line.stands_at((0, 900));
+        let mut line = SubscriptionState::new("a".parse().expect("an interest"), 0, (0, 0));
+        line.set_position((0, 900));
         assert_eq!((line.anchor, line.taken), ((0, 900), (0, (0, 900))), "nothing was published for it below 900");
-        line.stands_at((3, 1000));
+        line.set_position((3, 1000));
         assert_eq!((line.anchor, line.taken), ((0, 900), (0, (0, 900))), "three places are to be fetched");
         (0..3).for_each(|n| line.deliver(950 + n));
         line.take(1, Some(950));
-        line.stands_at((3, 1000));
+        line.set_position((3, 1000));
         assert_eq!((line.anchor, line.taken), ((3, 1000), (1, (1, 951))), "two places are not yet taken");
     }
 
     #[test]
     fn who_leaves_goes_back_to_what_was_taken() {
-        let mut line = Line::new("a".parse().expect("an interest"), 0, (0, 0));
+        let mut line = SubscriptionState::new("a".parse().expect("an interest"), 0, (0, 0));
         (0..5).for_each(|n| line.deliver(950 + n));
         line.take(2, Some(951));
         line.leave();

@@ -29,7 +29,8 @@ use super::advertised::{Advertised, Advertisement};
 use super::item::{Content, Item};
 use super::readers::{Readers, Sealed};
 use super::{
-    Answer, Config, Delivered as Published, Notice, Outcome as Became, Output as Said, Proofs, Quorum, Standing,
+    Answer, Config, Delivered as Published, Notice, OperationOutcome as Became, OrderStatus, Output as QuorumEvent,
+    Proofs, Quorum,
 };
 use sealcast_delivery::memory::{BestEffort, keys_message};
 use sealcast_delivery::{Body, Delivered, Outcome, Outgoing, Output, SendError, Token, What};
@@ -38,7 +39,7 @@ use sealcast_delivery::{Body, Delivered, Outcome, Outgoing, Output, SendError, T
 #[derive(Debug)]
 pub(super) struct Machine {
     pub(super) quorum: Quorum,
-    pub(super) cargo: Cargo,
+    pub(super) payload_kind: PayloadKind,
     /// For a key scheme that asks for the brokers' key.
     cluster: Option<Arc<ClusterFile>>,
     /// The scheme asked last under this id, and the brokers had no key.
@@ -92,7 +93,7 @@ pub(super) struct Machine {
 
 /// What publications hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Cargo {
+pub enum PayloadKind {
     /// A message each.
     Messages {
         /// Brokers hold shares of the key that it is sealed under.
@@ -147,7 +148,7 @@ impl Machine {
         now: Now,
         config: Config,
         record: Option<&[u8]>,
-        cargo: Cargo,
+        payload_kind: PayloadKind,
         cluster: Option<Arc<ClusterFile>>,
         resumes: bool,
     ) -> Result<Machine, sealcast_wire::Malformed> {
@@ -160,7 +161,7 @@ impl Machine {
         }
         let mut machine = Machine {
             quorum,
-            cargo,
+            payload_kind,
             cluster,
             key_asked: None,
             frames: BestEffort::up_to(limits::BODY_BYTES_MAX),
@@ -189,8 +190,8 @@ impl Machine {
             paused: false,
             held: false,
         };
-        if let Cargo::Group(name) = &machine.cargo {
-            for place in [group_place(name, KEYS), group_place(name, MESSAGES)] {
+        if let PayloadKind::Group(name) = &machine.payload_kind {
+            for place in [group_pattern(name, KEYS), group_pattern(name, MESSAGES)] {
                 // What waits to be numbered has room for the first of all.
                 let _ = machine.read_pattern(now, &place);
             }
@@ -237,7 +238,7 @@ impl Machine {
 
     /// Keys begin when the brokers know us, and those of a group when what others say for them comes.
     fn look_whether_up(&mut self) {
-        let registered = self.quorum.standing().is_some_and(|it| it.registered);
+        let registered = self.quorum.order_status().is_some_and(|it| it.registered);
         let meets = !self.orders_all() || matches!(self.group_status(), Some(Ok(())));
         if registered && meets && !std::mem::replace(&mut self.is_up, true) {
             self.put(Output::Up);
@@ -247,7 +248,8 @@ impl Machine {
     /// The threshold key that the cluster's file names, or else enough brokers.
     pub(super) fn key(&self) -> Option<Vec<u8>> {
         let cluster = self.cluster.as_ref()?;
-        let said = self.quorum.standing().into_iter().flat_map(|it| it.keys.iter().map(|(broker, key)| (*broker, key)));
+        let said =
+            self.quorum.order_status().into_iter().flat_map(|it| it.keys.iter().map(|(broker, key)| (*broker, key)));
         cluster.key.clone().or_else(|| cluster.agreed_key(said)).map(|it| it.key)
     }
 
@@ -341,9 +343,9 @@ impl Machine {
         if message.guarantee == Guarantee::Safe {
             return Err(SendError::NotGiven(message.guarantee));
         }
-        let token = match (&self.cargo, message.what) {
-            (Cargo::Group(_), What::Message { .. }) => return Err(SendError::PerDatagram),
-            (Cargo::Group(name), what) => {
+        let token = match (&self.payload_kind, message.what) {
+            (PayloadKind::Group(_), What::Message { .. }) => return Err(SendError::PerDatagram),
+            (PayloadKind::Group(name), what) => {
                 let kind = if let What::Data { .. } = what { MESSAGES } else { KEYS };
                 let topic = format!("{}/{kind}", group_topic(name));
                 let datagram = self.frames.datagram(protect.map(|p| &**p), &message)?;
@@ -352,19 +354,19 @@ impl Machine {
                 self.ours.entry(id).or_default().push_back(token);
                 token
             }
-            (Cargo::Messages { .. }, What::Data { topic, sent_micros, body, .. }) => {
+            (PayloadKind::Messages { .. }, What::Data { topic, sent_micros, body, .. }) => {
                 check_topic(topic).map_err(|_| SendError::BadTopic)?;
                 let sent = sent_micros.map_or_else(Vec::new, |at| [SENT, &at.to_be_bytes()[..]].concat());
                 self.publish(now, topic.to_owned(), sent, body.to_vec())?
             }
-            (Cargo::Messages { sealed: true }, What::Message { body: Body::Sealed(seal), again, .. }) => {
+            (PayloadKind::Messages { sealed: true }, What::Message { body: Body::Sealed(seal), again, .. }) => {
                 let number = self.quorum.number(now)?;
                 let sealed = seal.seal(Some(u128::from(number).to_be_bytes()))?;
                 let (number, publication) =
                     sealed_publication(&sealed.header, &sealed.body).ok_or(SendError::TooLong)?;
                 self.quorum.publish_sealed(now, number, publication, again)?
             }
-            (Cargo::Messages { sealed: false }, What::Message { envelope, body: Body::Clear(body), .. }) => {
+            (PayloadKind::Messages { sealed: false }, What::Message { envelope, body: Body::Clear(body), .. }) => {
                 if body.len() > limits::BODY_BYTES_MAX {
                     return Err(SendError::TooLong);
                 }
@@ -372,7 +374,9 @@ impl Machine {
                 let publication = Publication::of(envelope, body).map_err(|_| SendError::TooLong)?;
                 self.quorum.publish(now, publication)?
             }
-            (Cargo::Messages { .. }, What::Message { .. } | What::Keys { .. }) => return Err(SendError::PerDatagram),
+            (PayloadKind::Messages { .. }, What::Message { .. } | What::Keys { .. }) => {
+                return Err(SendError::PerDatagram);
+            }
         };
         self.drain(now);
         Ok(token)
@@ -394,12 +398,12 @@ impl Machine {
         }
     }
 
-    fn perform(&mut self, now: Now, said: Said) {
+    fn perform(&mut self, now: Now, said: QuorumEvent) {
         match said {
-            Said::Send { broker, request } => self.queue.push_back(Next::Request(broker, request)),
-            Said::Standing(Standing { policy, epoch, registered, .. }) => {
+            QuorumEvent::Send { broker, request } => self.queue.push_back(Next::Request(broker, request)),
+            QuorumEvent::OrderStatus(OrderStatus { policy, epoch, registered, .. }) => {
                 if registered && !self.resumes && !std::mem::replace(&mut self.is_tidy, true) {
-                    for id in self.quorum.strangers() {
+                    for id in self.quorum.unread_subscriptions() {
                         // What does not get through stays for the next run.
                         let _ = self.quorum.unsubscribe(now, id);
                     }
@@ -409,27 +413,27 @@ impl Machine {
                 self.give_key();
                 self.put(Output::InForce(EpochId { counter: epoch, hash: policy }));
             }
-            Said::Delivered(published) => self.deliver(now, *published),
-            Said::Skipped { subscription, place, count } => {
+            QuorumEvent::Delivered(published) => self.deliver(now, *published),
+            QuorumEvent::Skipped { subscription, place, count } => {
                 self.line_up(now, subscription, Item::Empty { place, count });
             }
-            Said::Lost { subscription, place, count } => {
+            QuorumEvent::Lost { subscription, place, count } => {
                 if self.readers.is_read(subscription) {
                     self.line_up(now, subscription, Item::Lost { place, count });
                 } else {
                     self.drops.count_many(Dropped::Incomplete, count);
                 }
             }
-            Said::Advertised { advertisement, scope, text } => {
+            QuorumEvent::Advertised { advertisement, scope, text } => {
                 let state::Advertisement { client, sn, .. } = advertisement;
                 self.changes += 1;
                 self.advertised.put(Advertisement { scope, text, client, sn });
             }
-            Said::Attach { sn, broker, attachment } => {
+            QuorumEvent::Attach { sn, broker, attachment } => {
                 self.put(Output::Attach { index: sn, attachments: vec![(broker, attachment)] });
             }
-            Said::Outcome(token, became) => self.became(now, token, became),
-            Said::Subscribed { token, subscription } => {
+            QuorumEvent::Outcome(token, became) => self.became(now, token, became),
+            QuorumEvent::Subscribed { token, subscription } => {
                 if self.wanted.remove(&token).is_none() {
                     self.decided(now, token, Ok(subscription));
                 } else if !self.forgotten.remove(&token) {
@@ -440,18 +444,18 @@ impl Machine {
                     self.quorum.leave(now, subscription);
                 }
             }
-            Said::Read(token, answer) => self.finish(token, Done::Read(answer)),
-            Said::Receipt(token, receipt) => self.finish(token, Done::Receipt(receipt)),
-            Said::Status(token, said) => self.finish(token, Done::Status(said)),
-            Said::Proofs(token, proofs) => self.finish(token, Done::Proofs(proofs)),
-            Said::Store(record) => {
+            QuorumEvent::Read(token, answer) => self.finish(token, Done::Read(answer)),
+            QuorumEvent::Receipt(token, receipt) => self.finish(token, Done::Receipt(receipt)),
+            QuorumEvent::Status(token, said) => self.finish(token, Done::Status(said)),
+            QuorumEvent::Proofs(token, proofs) => self.finish(token, Done::Proofs(proofs)),
+            QuorumEvent::Store(record) => {
                 let is_due = |at| now.monotonic.since(at) >= STORE_EVERY;
                 if self.resumes || self.stored.is_none_or(is_due) {
                     self.stored = Some(now.monotonic);
                     self.put(Output::Store { id: RECORD, record });
                 }
             }
-            Said::Notice(notice) => {
+            QuorumEvent::Notice(notice) => {
                 self.changes += 1;
                 self.notices.push_back(notice);
             }
@@ -539,7 +543,7 @@ impl Machine {
 
     /// Whether keys open what is sealed.
     pub(super) fn opens(&self) -> bool {
-        self.cargo == Cargo::Messages { sealed: true }
+        self.payload_kind == PayloadKind::Messages { sealed: true }
     }
 
     /// A sealed publication opened, or is ⊥.
@@ -610,12 +614,12 @@ impl Machine {
             self.finish(token, Done::Outcome(became.clone()));
         }
         let outcome = match became {
-            Became::Executed { outcome, .. } if outcome.code == Code::Done => match &self.cargo {
+            Became::Executed { outcome, .. } if outcome.code == Code::Done => match &self.payload_kind {
                 // Its place is told when it comes back.
-                Cargo::Group(_) => return,
-                Cargo::Messages { .. } => {
+                PayloadKind::Group(_) => return,
+                PayloadKind::Messages { .. } => {
                     let sn = outcome.detail.first_chunk::<8>().map(|sn| u64::from_be_bytes(*sn));
-                    sn.map_or(Outcome::Accepted, Outcome::Placed)
+                    sn.map_or(Outcome::Accepted, Outcome::Ordered)
                 }
             },
             Became::Executed { outcome, .. } => Outcome::Denied(outcome.code.into()),
@@ -634,7 +638,7 @@ impl Machine {
         if self.patterns.values().any(|it| it.token == token) {
             return;
         }
-        if !matches!(outcome, Outcome::Placed(_) | Outcome::Accepted) {
+        if !matches!(outcome, Outcome::Ordered(_) | Outcome::Accepted) {
             self.ours.retain(|_, tokens| {
                 tokens.retain(|it| *it != token);
                 !tokens.is_empty()
@@ -647,8 +651,8 @@ impl Machine {
     fn published(&mut self, it: Published) -> Result<(), Dropped> {
         let Published { entry, publication, .. } = it;
         let key = entry.client.0;
-        match (&self.cargo, publication.body) {
-            (Cargo::Group(_), Contents::Plain(datagram)) => {
+        match (&self.payload_kind, publication.body) {
+            (PayloadKind::Group(_), Contents::Plain(datagram)) => {
                 let source = Source::Client { key, epoch: EpochId::default() };
                 let ours = if entry.client == *self.quorum.client() { self.came_back(&datagram) } else { None };
                 if datagram.get(1) == Some(&KIND_SEALED) {
@@ -656,7 +660,7 @@ impl Machine {
                     return Ok(());
                 }
                 if let Some(token) = ours {
-                    self.put(Output::Outcome(token, Outcome::Placed(entry.sn)));
+                    self.put(Output::Outcome(token, Outcome::Ordered(entry.sn)));
                     return Ok(());
                 }
                 let bytes = keys_message(&datagram)?;
@@ -666,8 +670,8 @@ impl Machine {
                 self.put(Output::Keys { source, position: Some(entry.sn), bytes: bytes.to_vec() });
                 Ok(())
             }
-            (Cargo::Group(_), Contents::Sealed(_) | Contents::Digest { .. }) => Err(Dropped::Foreign),
-            (Cargo::Messages { .. }, body) => {
+            (PayloadKind::Group(_), Contents::Sealed(_) | Contents::Digest { .. }) => Err(Dropped::Foreign),
+            (PayloadKind::Messages { .. }, body) => {
                 if self.passed.is_some_and(|passed| passed >= entry.sn) {
                     return Ok(());
                 }
@@ -730,14 +734,14 @@ impl Machine {
 impl Machine {
     /// A group's messages have one order, and so have what its members say for its key.
     pub(super) fn orders_all(&self) -> bool {
-        matches!(self.cargo, Cargo::Group(_))
+        matches!(self.payload_kind, PayloadKind::Group(_))
     }
 
     /// The group takes no more messages, or takes them again.
     pub(super) fn pause(&mut self, now: Now, paused: bool) {
         self.paused = paused;
-        if let Cargo::Group(name) = &self.cargo {
-            let messages = self.patterns.get(&group_place(name, MESSAGES));
+        if let PayloadKind::Group(name) = &self.payload_kind {
+            let messages = self.patterns.get(&group_pattern(name, MESSAGES));
             if let Some(Wanted { status: Some(Ok(id)), .. }) = messages {
                 self.quorum.pause(now, *id, paused);
             }
@@ -759,7 +763,7 @@ fn group_topic(name: &str) -> String {
 }
 
 /// One of the two places there.
-fn group_place(name: &str, kind: &str) -> Pattern {
+fn group_pattern(name: &str, kind: &str) -> Pattern {
     format!("{}/{kind}", group_topic(name)).parse().expect("the name is one level")
 }
 

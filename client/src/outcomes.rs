@@ -1,15 +1,15 @@
 //! What became of operations: results that f + 1 brokers back, refusals, silence.
 
 use sealcast_broker::operation::Operation;
-use sealcast_broker::protocol::{Question, Refusal, Why};
+use sealcast_broker::protocol::{Query, Refusal, Why};
 use sealcast_broker::state::{self, Code, Results};
 use sealcast_wire::Now;
 
-use super::asking::Purpose;
-use super::event::{Notice, Outcome, Output};
-use super::line::Line;
+use super::event::{Notice, OperationOutcome, Output};
+use super::line::SubscriptionState;
+use super::order_status::INTERNAL;
+use super::queries::Purpose;
 use super::sending::{Op, Settled, What};
-use super::standing::INTERNAL;
 use super::{Known, Quorum};
 use sealcast_delivery::Token;
 
@@ -19,28 +19,29 @@ impl Quorum {
         let (settled, doubts) = self.sending.executed(now.monotonic, results);
         settled.into_iter().for_each(|it| self.settle(now, height, it));
         for number in doubts {
-            self.ask_for_result(now, number);
+            self.request_result(now, number);
         }
         self.sending.hasten_early(now.monotonic);
     }
 
     /// Somebody used a number of ours, perhaps we: which frame it was tells.
-    pub(super) fn ask_for_result(&mut self, now: Now, number: u64) {
+    pub(super) fn request_result(&mut self, now: Now, number: u64) {
         let purpose = Purpose::Result(number);
-        if self.asking.has_room() && !self.asking.is_open(&purpose) {
-            self.ask(now, purpose, Question::Result { number }, self.faulty + 1);
+        if self.queries.has_capacity() && !self.queries.is_open(&purpose) {
+            self.ask(now, purpose, Query::Result { number }, self.faulty + 1);
         }
     }
 
     pub(super) fn refused(&mut self, now: Now, broker: u16, first: u64, why: Refusal) {
         if why == Refusal::Executed {
-            return self.ask_for_result(now, first);
+            return self.request_result(now, first);
         }
-        if broker == self.home && !matches!(why, Refusal::Quota | Refusal::Unregistered) {
-            self.home = (self.home + 1) % u16::try_from(self.channels.len()).expect("brokers have a limit");
+        if broker == self.primary_broker && !matches!(why, Refusal::Quota | Refusal::Unregistered) {
+            self.primary_broker =
+                (self.primary_broker + 1) % u16::try_from(self.channels.len()).expect("brokers have a limit");
         }
         let keys = (&self.cluster, &*self.config.key);
-        let is_registered = self.known.standing.as_ref().is_some_and(|it| it.registered);
+        let is_registered = self.known.order_status.as_ref().is_some_and(|it| it.registered);
         let who = (self.faulty, is_registered);
         let settled = self.sending.refused(now.monotonic, keys, (broker, first, why), who);
         settled.into_iter().for_each(|it| self.settle(now, 0, it));
@@ -60,14 +61,15 @@ impl Quorum {
             let keys = (&self.cluster, &*self.config.key);
             self.sending.late(now.monotonic, keys, &up, self.faulty)
         } {
-            if late.silent.contains(&self.home) {
-                self.home = (self.home + 1) % u16::try_from(self.channels.len()).expect("brokers have a limit");
+            if late.silent.contains(&self.primary_broker) {
+                self.primary_broker =
+                    (self.primary_broker + 1) % u16::try_from(self.channels.len()).expect("brokers have a limit");
             }
             for broker in &late.silent {
                 self.channels[usize::from(*broker)].conduct.silent += 1;
             }
             if !late.silent.is_empty() || late.number < executed {
-                self.ask_for_result(now, late.number);
+                self.request_result(now, late.number);
             }
             for broker in late.to {
                 self.send(broker, late.request.clone());
@@ -78,17 +80,17 @@ impl Quorum {
     /// What became of one operation is known.
     pub(super) fn settle(&mut self, now: Now, height: u64, settled: Settled) {
         match settled {
-            Settled::Refused(Op { what: What::Floor(read), .. }, Refusal::Unregistered) => {
+            Settled::Refused(Op { what: What::SyncForRead(read), .. }, Refusal::Unregistered) => {
                 self.fail_read(read, Why::Denied);
             }
-            Settled::Refused(Op { what: What::Floor(read), .. }, _) => self.floor_refused(read),
+            Settled::Refused(Op { what: What::SyncForRead(read), .. }, _) => self.sync_refused(read),
             Settled::Refused(op, why) => {
                 if op.what == What::Register {
                     self.known.is_registering = false;
-                    let outcome = state::Outcome { code: Code::Proof, detail: Vec::new() };
+                    let outcome = state::OperationResult { code: Code::Proof, detail: Vec::new() };
                     self.outputs.push_back(Output::Notice(Notice::NotRegistered(op.id, outcome)));
                 }
-                self.report(op.token, Outcome::Refused(why));
+                self.report(op.token, OperationOutcome::Refused(why));
             }
             // The same again under another number; what is sealed is bound to its own.
             Settled::Displaced(op) if op.what == What::Sealed => self.superseded(op.token),
@@ -97,7 +99,7 @@ impl Quorum {
         }
     }
 
-    fn done(&mut self, now: Now, height: u64, op: Op, number: u64, outcome: state::Outcome) {
+    fn done(&mut self, now: Now, height: u64, op: Op, number: u64, outcome: state::OperationResult) {
         let number_in = |at: usize| outcome.detail.get(at..at + 8)?.try_into().ok().map(u64::from_be_bytes);
         match (&op.what, outcome.code) {
             (What::Publish | What::Sealed, Code::StalePolicy | Code::StaleEpoch) => {
@@ -112,13 +114,13 @@ impl Quorum {
                 }
             }
             (What::Filler, _) => {}
-            (What::Floor(read), code) => {
-                let floor = number_in(8).filter(|_| code == Code::Done);
-                self.floor_found(now, *read, floor);
+            (What::SyncForRead(read), code) => {
+                let min_height = number_in(8).filter(|_| code == Code::Done);
+                self.sync_done(now, *read, min_height);
             }
             (What::Subscribe(interest), Code::Done) => {
                 let sn = number_in(0).unwrap_or(0);
-                self.lines.insert(number, Line::new(interest.clone(), 0, (0, sn)));
+                self.lines.insert(number, SubscriptionState::new(interest.clone(), 0, (0, sn)));
                 self.outputs.push_back(Output::Subscribed { token: op.token, subscription: number });
                 self.changed(now);
             }
@@ -127,7 +129,7 @@ impl Quorum {
                     self.lines.remove(id);
                     self.changed(now);
                 }
-                self.report(op.token, Outcome::Executed { height, number, outcome });
+                self.report(op.token, OperationOutcome::Executed { height, number, outcome });
             }
             (What::Register, code) => {
                 if code == Code::Done {
@@ -136,7 +138,7 @@ impl Quorum {
                     self.known.is_registering = false;
                     self.outputs.push_back(Output::Notice(Notice::NotRegistered(op.id, outcome.clone())));
                 }
-                self.report(op.token, Outcome::Executed { height, number, outcome });
+                self.report(op.token, OperationOutcome::Executed { height, number, outcome });
             }
             (_, Code::Unregistered) if op.tries < TRIES && self.register(now) => {
                 if op.what == What::Sealed {
@@ -145,7 +147,7 @@ impl Quorum {
                     self.sending.push(now.monotonic, op.afresh());
                 }
             }
-            _ => self.report(op.token, Outcome::Executed { height, number, outcome }),
+            _ => self.report(op.token, OperationOutcome::Executed { height, number, outcome }),
         }
     }
 
@@ -167,17 +169,17 @@ impl Quorum {
     pub(super) fn forgotten(&mut self, now: Now, op: Op) {
         match op.what {
             // A mark that was passed by unseen is ordered again: it does nothing but say where it stands.
-            What::Floor(_) => self.sending.push(now.monotonic, op.afresh()),
-            _ => self.report(op.token, Outcome::Forgotten),
+            What::SyncForRead(_) => self.sending.push(now.monotonic, op.afresh()),
+            _ => self.report(op.token, OperationOutcome::Forgotten),
         }
     }
 
     fn superseded(&mut self, token: Token) {
         let Known { policy, epoch, .. } = self.known;
-        self.report(token, Outcome::Superseded { policy, epoch });
+        self.report(token, OperationOutcome::Superseded { policy, epoch });
     }
 
-    pub(super) fn report(&mut self, token: Token, outcome: Outcome) {
+    pub(super) fn report(&mut self, token: Token, outcome: OperationOutcome) {
         if token != INTERNAL {
             self.outputs.push_back(Output::Outcome(token, outcome));
         }

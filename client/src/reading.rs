@@ -1,15 +1,15 @@
 //! Reading without ordering: what f + 1 brokers answer alike, and not older than what the client has seen (E9).
 
 use sealcast_broker::operation::{Operation, Publication};
-use sealcast_broker::protocol::{self, Question, Why};
-use sealcast_broker::state::{self, Entry, Place};
+use sealcast_broker::protocol::{self, Query, Why};
+use sealcast_broker::state::{self, Entry, TopicPosition};
 use sealcast_wire::{Now, limits};
 
 use super::Quorum;
-use super::asking::Purpose;
 use super::channel::reached;
 use super::event::{self, Answer, Output, Read};
 use super::line::shared;
+use super::queries::Purpose;
 use super::sending::{Op, What};
 use sealcast_delivery::{SendError, Token};
 
@@ -19,8 +19,8 @@ type Found = Option<Box<(Entry, Option<Publication>)>>;
 /// A read under way.
 #[derive(Debug)]
 pub(super) enum Reading {
-    /// Its `Sync` is being ordered, or its question is open.
-    Asked(Read),
+    /// Its `Sync` is being ordered, or its query is open.
+    Requested(Read),
     /// Bodies are missing.
     Places(Vec<(u64, Found)>),
 }
@@ -33,15 +33,15 @@ impl Quorum {
     /// # Errors
     /// `Full`.
     pub fn read(&mut self, now: Now, what: Read, linearizable: bool) -> Result<Token, SendError> {
-        if !self.asking.has_room() || self.reads.len() >= limits::CLIENT_QUESTIONS_MAX {
+        if !self.queries.has_capacity() || self.reads.len() >= limits::CLIENT_QUERIES_MAX {
             return Err(SendError::Full);
         }
         self.tokens += 1;
         let token = Token(self.tokens);
-        self.reads.insert(token, Reading::Asked(what));
+        self.reads.insert(token, Reading::Requested(what));
         if linearizable {
             self.tokens += 1;
-            let op = Op::new(Token(self.tokens), What::Floor(token), &Operation::Sync);
+            let op = Op::new(Token(self.tokens), What::SyncForRead(token), &Operation::Sync);
             self.sending.push(now.monotonic, op);
         } else {
             self.ask_to_read(now, token, self.known.height);
@@ -54,11 +54,11 @@ impl Quorum {
     /// # Errors
     /// `Full`.
     pub fn status(&mut self, now: Now) -> Result<Token, SendError> {
-        if !self.asking.has_room() {
+        if !self.queries.has_capacity() {
             return Err(SendError::Full);
         }
         self.tokens += 1;
-        self.ask(now, Purpose::Status(Token(self.tokens)), Question::Status, self.channels.len());
+        self.ask(now, Purpose::Status(Token(self.tokens)), Query::Status, self.channels.len());
         Ok(Token(self.tokens))
     }
 
@@ -68,52 +68,52 @@ impl Quorum {
     /// # Errors
     /// `Full`.
     pub fn proofs(&mut self, now: Now) -> Result<Token, SendError> {
-        if !self.asking.has_room() {
+        if !self.queries.has_capacity() {
             return Err(SendError::Full);
         }
         self.tokens += 1;
-        self.ask(now, Purpose::Proofs(Token(self.tokens)), Question::Evidence, self.channels.len());
+        self.ask(now, Purpose::Proofs(Token(self.tokens)), Query::Evidence, self.channels.len());
         Ok(Token(self.tokens))
     }
 
-    /// Asks all brokers for the threshold key, for a client that came before there was one; [`Output::Standing`] brings
+    /// Asks all brokers for the threshold key, for a client that came before there was one; [`Output::ActiveSubscription`] brings
     /// what they sign.
     pub fn look_for_key(&mut self, now: Now) {
-        if self.asking.has_room() && !self.asking.is_open(&Purpose::Key) {
-            self.ask(now, Purpose::Key, Question::Key, self.channels.len());
+        if self.queries.has_capacity() && !self.queries.is_open(&Purpose::Key) {
+            self.ask(now, Purpose::Key, Query::Key, self.channels.len());
         }
     }
 
     /// The `Sync` of a read has its place; without one the client may not read.
-    pub(super) fn floor_found(&mut self, now: Now, token: Token, floor: Option<u64>) {
-        match floor {
-            Some(floor) => self.ask_to_read(now, token, floor),
+    pub(super) fn sync_done(&mut self, now: Now, token: Token, min_height: Option<u64>) {
+        match min_height {
+            Some(min_height) => self.ask_to_read(now, token, min_height),
             None => self.fail_read(token, Why::Denied),
         }
     }
 
     /// f + 1 brokers refuse to order the `Sync` of a read.
-    pub(super) fn floor_refused(&mut self, token: Token) {
+    pub(super) fn sync_refused(&mut self, token: Token) {
         self.fail_read(token, Why::Busy);
     }
 
-    fn ask_to_read(&mut self, now: Now, token: Token, floor: u64) {
-        let Some(Reading::Asked(what)) = self.reads.get(&token) else { return };
-        let question = match what.clone() {
-            // What stands at a place never changes, but whether anything does yet is a question of how far one sees.
-            Read::Place { header, ps } => Question::Range { header, from: ps, limit: 1, floor },
-            Read::Range { header, from, limit } => Question::Range { header, from, limit, floor },
-            Read::Latest { header } => Question::Latest { header, floor },
-            Read::Value { topic, key } => Question::Value { topic, key, floor },
-            Read::Policy => Question::Policy { floor },
-            Read::Subject(subject) => Question::Subject { subject, floor },
+    fn ask_to_read(&mut self, now: Now, token: Token, min_height: u64) {
+        let Some(Reading::Requested(what)) = self.reads.get(&token) else { return };
+        let query = match what.clone() {
+            // What stands at a place never changes, but whether anything does yet is a query of how far one sees.
+            Read::TopicPosition { header, ps } => Query::Range { header, from: ps, limit: 1, min_height },
+            Read::Range { header, from, limit } => Query::Range { header, from, limit, min_height },
+            Read::Latest { header } => Query::Latest { header, min_height },
+            Read::Value { topic, key } => Query::Value { topic, key, min_height },
+            Read::Policy => Query::Policy { min_height },
+            Read::Subject(subject) => Query::Subject { subject, min_height },
         };
-        self.ask(now, Purpose::Read(token), question, self.faulty + 1);
+        self.ask(now, Purpose::Read(token), query, self.faulty + 1);
     }
 
-    /// Looks whether enough brokers agree on what was read; `true` if the question is done with.
+    /// Looks whether enough brokers agree on what was read; `true` if the query is done with.
     pub(super) fn judge_read(&mut self, now: Now, token: Token, id: u64) -> bool {
-        let Some(ask) = self.asking.get(id) else { return true };
+        let Some(ask) = self.queries.get(id) else { return true };
         match ask.agreed(self.faulty) {
             Some(protocol::Answer::Value(value)) => {
                 // Whoever reads again sees no less (E9).
@@ -138,7 +138,7 @@ impl Quorum {
             }
             Some(protocol::Answer::Places(places)) => {
                 let places = places.clone();
-                self.read_places(token, places);
+                self.read_topic_positions(token, places);
                 return true;
             }
             Some(protocol::Answer::No(why)) => {
@@ -155,39 +155,39 @@ impl Quorum {
             protocol::Answer::No(Why::Nothing) => Some(Vec::new()),
             _ => None,
         });
-        let lists: Vec<Vec<Place>> = there.collect();
+        let lists: Vec<Vec<TopicPosition>> = there.collect();
         if lists.len() <= 2 * self.faulty {
             return false;
         }
-        match &ask.question {
+        match &ask.query {
             // What stands at a place never changes, so brokers differ only in how far they see.
-            Question::Range { .. } => {
+            Query::Range { .. } => {
                 let agreed = shared(&lists, self.faulty);
                 let is_some = !agreed.is_empty();
                 if is_some {
-                    self.read_places(token, agreed);
+                    self.read_topic_positions(token, agreed);
                 }
                 is_some
             }
-            Question::Latest { header, floor } => {
+            Query::Latest { header, min_height } => {
                 let latest = lists.iter().map(|list| list.last().map(|it| it.ps));
                 let (Some(Some(ps)), header) = (reached(latest, self.faulty), header.clone()) else { return false };
-                let question = Question::Range { header, from: ps, limit: 1, floor: *floor };
-                self.ask(now, Purpose::Read(token), question, self.channels.len());
+                let query = Query::Range { header, from: ps, limit: 1, min_height: *min_height };
+                self.ask(now, Purpose::Read(token), query, self.channels.len());
                 true
             }
             _ => false,
         }
     }
 
-    fn read_places(&mut self, token: Token, places: Vec<Place>) {
+    fn read_topic_positions(&mut self, token: Token, places: Vec<TopicPosition>) {
         // Whoever reads again sees no less (E9).
         let heights = places.iter().filter_map(|it| match &it.reading {
             state::Reading::Empty => None,
             state::Reading::Publication(entry) => Some(entry.height),
         });
         self.known.height = heights.fold(self.known.height, u64::max);
-        let of = |place: Place| match place.reading {
+        let of = |place: TopicPosition| match place.reading {
             state::Reading::Empty => (place.ps, None),
             state::Reading::Publication(entry) => (place.ps, Some(Box::new((*entry, None)))),
         };
@@ -216,24 +216,26 @@ impl Quorum {
                 let (entry, publication) = *it;
                 publication.map(|publication| Box::new((entry, publication)))
             };
-            let places =
-                places.into_iter().map(|(ps, found)| event::Place { ps, found: found.and_then(whole) }).collect();
+            let places = places
+                .into_iter()
+                .map(|(ps, found)| event::TopicPosition { ps, found: found.and_then(whole) })
+                .collect();
             self.outputs.push_back(Output::Read(token, Ok(Answer::Places(places))));
         }
-        self.ask_for_bodies(now);
+        self.request_bodies(now);
     }
 
     /// The bodies that reads wait for, by sn.
     pub(super) fn missing_of_reads(&self) -> Vec<u64> {
         let places = self.reads.values().filter_map(|it| match it {
             Reading::Places(places) => Some(places),
-            Reading::Asked(_) => None,
+            Reading::Requested(_) => None,
         });
         let missing = places.flatten().filter_map(|(_, found)| match found.as_deref() {
             Some((entry, None)) if !self.bodies.holds(entry.sn) => Some(entry.sn),
             _ => None,
         });
-        missing.take(limits::READ_PLACES_MAX).collect()
+        missing.take(limits::READ_POSITIONS_MAX).collect()
     }
 
     /// Bodies that reads wait for are no longer kept.

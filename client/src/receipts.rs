@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 
 use sealcast_broker::contradiction::Contradiction;
 use sealcast_broker::operation::Client;
-use sealcast_broker::protocol::Question;
+use sealcast_broker::protocol::Query;
 use sealcast_broker::receipt::{Fact, Receipt, Testimony};
 use sealcast_broker::state::Entry;
 use sealcast_crypto::ed25519::Key;
 use sealcast_wire::{Now, limits};
 
 use super::Quorum;
-use super::asking::Purpose;
-use super::event::{Misdeed, Notice, Output};
+use super::event::{Misbehaviour, Notice, Output};
+use super::queries::Purpose;
 use sealcast_delivery::{SendError, Token};
 
 /// Receipts being collected, and who signed what.
@@ -40,8 +40,8 @@ impl Quorum {
     /// # Errors
     /// `Full`.
     pub fn receipt(&mut self, now: Now, height: u64, number: u64) -> Result<Token, SendError> {
-        let question = Question::Receipt { height, number };
-        self.testimonies(now, question, self.client, height, number, self.faulty + 1)
+        let query = Query::Receipt { height, number };
+        self.testimonies(now, query, self.client, height, number, self.faulty + 1)
     }
 
     /// The same of 2f + 1 brokers: when it comes, so many have executed the operation, and of any t = 2f + 1 of them whose
@@ -50,8 +50,8 @@ impl Quorum {
     /// # Errors
     /// `Full`.
     pub fn bound(&mut self, now: Now, height: u64, number: u64) -> Result<Token, SendError> {
-        let question = Question::Receipt { height, number };
-        self.testimonies(now, question, self.client, height, number, 2 * self.faulty + 1)
+        let query = Query::Receipt { height, number };
+        self.testimonies(now, query, self.client, height, number, 2 * self.faulty + 1)
     }
 
     /// Collects the receipt of a publication that this client may read, whoever published it, to show it to others.
@@ -59,26 +59,26 @@ impl Quorum {
     /// # Errors
     /// `Full`.
     pub fn receipt_of(&mut self, now: Now, entry: &Entry) -> Result<Token, SendError> {
-        let question = Question::Witness { sn: entry.sn };
-        self.testimonies(now, question, entry.client, entry.height, entry.number, self.faulty + 1)
+        let query = Query::Witness { sn: entry.sn };
+        self.testimonies(now, query, entry.client, entry.height, entry.number, self.faulty + 1)
     }
 
     fn testimonies(
         &mut self,
         now: Now,
-        question: Question,
+        query: Query,
         client: Client,
         height: u64,
         number: u64,
         needed: usize,
     ) -> Result<Token, SendError> {
-        if !self.asking.has_room() {
+        if !self.queries.has_capacity() {
             return Err(SendError::Full);
         }
         self.tokens += 1;
         let token = Token(self.tokens);
         self.receipts.open.insert(token, Wanted { client, height, number, needed, receipts: Vec::new() });
-        self.ask(now, Purpose::Receipt(token), question, self.channels.len());
+        self.ask(now, Purpose::Receipt(token), query, self.channels.len());
         Ok(token)
     }
 
@@ -97,7 +97,7 @@ impl Quorum {
             }
         };
         if signed.is_none() || testimony.broker != broker || testimony.height != wanted.height || !is_wanted {
-            self.misbehaved(broker, Misdeed::Testimony);
+            self.misbehaved(broker, Misbehaviour::Testimony);
             return false;
         }
         match wanted.receipts.iter_mut().find_map(|it| it.add(&testimony).then_some(())) {
@@ -135,7 +135,7 @@ impl Quorum {
         }
         // What was taken holds together, so that nothing is left out here.
         for it in evidence.into_iter().flatten() {
-            self.misbehaved(it.word.broker, Misdeed::Testimony);
+            self.misbehaved(it.word.broker, Misbehaviour::Testimony);
             self.outputs.push_back(Output::Notice(Notice::Evidence(Box::new(it))));
         }
         if self.receipts.signed.len() >= limits::EVIDENCE_MAX {

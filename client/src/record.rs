@@ -9,7 +9,7 @@ use sealcast_broker::genesis::Cluster;
 use sealcast_broker::operation::{Client, Interest};
 use sealcast_wire::{Malformed, Reader, Writer, limits};
 
-use super::line::Line;
+use super::line::SubscriptionState;
 use super::{Config, Quorum};
 
 impl Quorum {
@@ -42,7 +42,7 @@ impl Quorum {
         (quorum.known.height, quorum.known.epoch) = (r.u64()?, r.u32()?);
         for _ in 0..r.count16(34, limits::SUBSCRIPTIONS_PER_CLIENT_MAX)? {
             let (id, interest) = (r.u64()?, Interest::from_bytes(r.bytes16(limits::EXPRESSION_BYTES_MAX)?)?);
-            let mut line = Line::new(interest, r.u64()?, (r.u64()?, r.u64()?));
+            let mut line = SubscriptionState::new(interest, r.u64()?, (r.u64()?, r.u64()?));
             (line.is_read, line.stands) = (false, false);
             if line.anchor.0 > line.place || quorum.lines.insert(id, line).is_some() {
                 return Err(Malformed);

@@ -6,7 +6,7 @@
 //! flights     └──── [first, end) ────┘└──── … ───┘
 //! ```
 //! A lone operation leaves at once; while frames are under way others gather for a moment. Frames go to one broker, the
-//! client's home, so that they are ordered in their order; what it refuses or what comes to nothing goes to others.
+//! client's primary broker, so that they are ordered in their order; what it refuses or what comes to nothing goes to others.
 //! A number belongs to its operation until f + 1 brokers say what came of it, so the same bytes may be ordered any number
 //! of times and are executed once.
 
@@ -18,7 +18,7 @@ use std::time::Duration;
 use sealcast_broker::genesis::Cluster;
 use sealcast_broker::operation::{Interest, Operation, OperationId, sign_encoded};
 use sealcast_broker::protocol::{Refusal, Request};
-use sealcast_broker::state::{Code, Outcome, Results};
+use sealcast_broker::state::{Code, OperationResult, Results};
 use sealcast_crypto::signature::OriginKey;
 use sealcast_wire::{Monotonic, Took, limits};
 
@@ -73,7 +73,7 @@ pub(super) enum What {
     Unsubscribe(u64),
     Register,
     /// Gives a floor to the read with this token.
-    Floor(Token),
+    SyncForRead(Token),
     /// Fills the number of an operation that brokers refuse.
     Filler,
     Other,
@@ -101,7 +101,7 @@ struct Flight {
 #[derive(Debug)]
 pub(super) enum Settled {
     /// It was executed.
-    Done { op: Op, number: u64, outcome: Outcome },
+    Done { op: Op, number: u64, outcome: OperationResult },
     /// Its number was used for something else: nothing came of it, and nothing will.
     Displaced(Op),
     /// Brokers refuse it.
@@ -133,7 +133,7 @@ impl Sending {
     }
 
     /// Whether another operation of so many bytes has room.
-    pub(super) fn has_room(&self, bytes: usize) -> bool {
+    pub(super) fn has_capacity(&self, bytes: usize) -> bool {
         self.operations.len() < limits::CLIENT_OPERATIONS_MAX
             && self.bytes + bytes <= limits::CLIENT_OPERATIONS_BYTES_MAX
     }
@@ -175,7 +175,7 @@ impl Sending {
         self.gathering.get_or_insert(now);
     }
 
-    /// Cuts frames of what waits, and names those that go to `home` now. Unless the client is registered, what comes after
+    /// Cuts frames of what waits, and names those that go to `primary_broker` now. Unless the client is registered, what comes after
     /// registrations waits for them: of a client that brokers do not know, no number is used up. Several go in one frame:
     /// who is not known is let in if one of them holds.
     pub(super) fn cut(
@@ -183,7 +183,7 @@ impl Sending {
         now: Monotonic,
         (cluster, key): (&Cluster, &OriginKey),
         operations: usize,
-        home: u16,
+        primary_broker: u16,
         is_registered: bool,
     ) -> Vec<Arc<[u8]>> {
         let Some(first) = self.first.filter(|_| self.framed < self.operations.len()) else { return Vec::new() };
@@ -221,7 +221,7 @@ impl Sending {
             }
             let at = first + self.framed as u64;
             let flight = self.frame(now, cluster, key, at..at + count as u64, 0);
-            let flight = Flight { at: BTreeSet::from([home]), due: now + self.patience(0), ..flight };
+            let flight = Flight { at: BTreeSet::from([primary_broker]), due: now + self.retry_timeout(0), ..flight };
             requests.push(flight.request.clone());
             self.enter(at, flight);
             self.framed += count;
@@ -297,8 +297,8 @@ impl Sending {
     }
 
     /// How long a frame may take before others are asked: well over what frames took lately.
-    fn patience(&self, tries: u32) -> Duration {
-        self.took.patience(PATIENCE_MIN, PATIENCE_MAX) * (1 << tries.min(4))
+    fn retry_timeout(&self, tries: u32) -> Duration {
+        self.took.timeout(TIMEOUT_MIN, TIMEOUT_MAX) * (1 << tries.min(4))
     }
 
     /// How long operations gather while frames are under way.
@@ -307,11 +307,11 @@ impl Sending {
     }
 
     /// Until when a frame that is due waits with those that come to something before it: much is under way, and its turn
-    /// comes. Whoever lets one pass now and then gains no more than [`PATIENCE_MAX`] by it.
+    /// comes. Whoever lets one pass now and then gains no more than [`TIMEOUT_MAX`] by it.
     fn turn(&self, flight: &Flight) -> Option<Monotonic> {
         let is_with_somebody = flight.tries == 0 && !flight.early && !flight.at.is_empty();
         let came = self.came.filter(|_| is_with_somebody)?;
-        Some((came + self.patience(0)).min(flight.sent_at + PATIENCE_MAX))
+        Some((came + self.retry_timeout(0)).min(flight.sent_at + TIMEOUT_MAX))
     }
 
     /// Takes in what became of a frame, as f + 1 brokers say. Names the numbers that somebody used, nobody knows for what.
@@ -477,7 +477,7 @@ impl Sending {
         }
     }
 
-    /// The next frame whose time has come, and which of these brokers it goes to; the first is the client's home.
+    /// The next frame whose time has come, and which of these brokers it goes to; the first is the client's primary broker.
     pub(super) fn late(
         &mut self,
         now: Monotonic,
@@ -521,17 +521,17 @@ impl Sending {
         let tries = self.flights[&first].tries;
         let number = (first..self.flights[&first].end)
             .find(|number| self.place(*number).is_some_and(|at| !self.operations[at].done));
-        self.put_off(first, now + self.patience(tries));
+        self.put_off(first, now + self.retry_timeout(tries));
         Some(Late { number: number.unwrap_or(first), ..silent })
     }
 
     /// When [`Sending::cut`] or [`Sending::late`] has something to do.
     pub(super) fn timeout(&self) -> Option<Monotonic> {
-        let has_room = !(self.is_held && self.framed > 0)
+        let has_capacity = !(self.is_held && self.framed > 0)
             && self.flying_bytes < limits::CLIENT_FRAMES_BYTES_MAX
             && self.flights.len() < limits::CLIENT_FRAMES_MAX
             && self.first.is_some();
-        let gathering = self.gathering.filter(|_| has_room).map(|since| since + self.gather());
+        let gathering = self.gathering.filter(|_| has_capacity).map(|since| since + self.gather());
         self.due.first().map(|(due, _)| *due).into_iter().chain(gathering).min()
     }
 }
@@ -556,8 +556,8 @@ const GATHER_MIN: Duration = Duration::from_millis(1);
 /// and at most.
 const GATHER_MAX: Duration = Duration::from_millis(10);
 /// Silence after which a frame goes to more brokers, at least: a block under load took half a second here.
-const PATIENCE_MIN: Duration = Duration::from_millis(500);
+const TIMEOUT_MIN: Duration = Duration::from_millis(500);
 /// And at most.
-const PATIENCE_MAX: Duration = Duration::from_secs(4);
+const TIMEOUT_MAX: Duration = Duration::from_secs(4);
 /// How long a broker is left alone that says that too much waits with it.
 const QUOTA: Duration = Duration::from_millis(20);

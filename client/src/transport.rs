@@ -18,7 +18,7 @@ use sealcast_wire::{
 
 use super::Config;
 use super::handle::Handle;
-use super::machine::{Cargo, Machine, Next};
+use super::machine::{Machine, Next, PayloadKind};
 use sealcast_delivery::{Batch, Channel, Cut, Delivery, Input, Outgoing, Output, Properties, SendError, Token};
 
 /// See the module.
@@ -37,15 +37,15 @@ impl Transport {
         now: Now,
         config: Config,
         record: Option<&[u8]>,
-        cargo: Cargo,
+        payload_kind: PayloadKind,
         cluster: Option<Arc<ClusterFile>>,
         resumes: bool,
     ) -> Result<(Box<dyn Delivery>, Handle), Malformed> {
-        let machine = Arc::new(Mutex::new(Machine::new(now, config, record, cargo, cluster, resumes)?));
+        let machine = Arc::new(Mutex::new(Machine::new(now, config, record, payload_kind, cluster, resumes)?));
         Ok((Box::new(Transport(machine.clone())), Handle(machine)))
     }
 
-    /// What it gives; `orders_all` where it carries what a group's members say to each other ([`Cargo::Group`]).
+    /// What it gives; `orders_all` where it carries what a group's members say to each other ([`PayloadKind::Group`]).
     pub const fn properties_of(orders_all: bool) -> Properties {
         // Whole messages are sealed for brokers, not for an epoch of members.
         let cut = if orders_all { Cut::Position } else { Cut::Clock };
@@ -121,7 +121,7 @@ impl Delivery for Transport {
                 machine.put(Output::Flushed(view.epoch, [0; 32]));
             }
             // Brokers keep nothing but publications.
-            Input::Install(_) | Input::Retire(_) | Input::Offer { .. } => {}
+            Input::Install(_) | Input::Retire(_) | Input::Provide { .. } => {}
         }
         machine.drain(now);
     }

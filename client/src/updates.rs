@@ -86,7 +86,7 @@ impl Updates {
     /// Contents that have this digest. Bodies for which there is no room are asked for when their turn comes.
     pub(super) fn contents(&mut self, height: u64, digest: [u8; 32], mut contents: Contents) {
         let new = bytes(&contents);
-        if !self.make_room(height, new) {
+        if !self.free(height, new) {
             contents.bodies.clear();
         }
         if let Some(it) = self.heights.get_mut(&height) {
@@ -104,7 +104,7 @@ impl Updates {
     }
 
     /// Makes room for so many bytes of bodies: those of later blocks are not needed yet. `false` if there is none.
-    fn make_room(&mut self, height: u64, bytes: usize) -> bool {
+    fn free(&mut self, height: u64, bytes: usize) -> bool {
         for (_, it) in self.heights.range_mut(height.saturating_add(1)..).rev() {
             if self.bytes + bytes <= limits::CLIENT_BODIES_BYTES_MAX {
                 break;

@@ -11,12 +11,12 @@
 use std::time::Duration;
 
 use sealcast_broker::operation::Header;
-use sealcast_broker::protocol::Question;
+use sealcast_broker::protocol::Query;
 use sealcast_wire::{Monotonic, Now};
 
 use super::Quorum;
-use super::asking::Purpose;
 use super::event::{Notice, Output};
+use super::queries::Purpose;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -36,7 +36,7 @@ impl Vouching {
 impl Quorum {
     /// Asks if it is time.
     pub(super) fn watch_vouching(&mut self, now: Now) {
-        let registered = self.standing().is_some_and(|it| it.registered) && !self.is_registering();
+        let registered = self.order_status().is_some_and(|it| it.registered) && !self.is_registering();
         let waits = self.lines.values().any(|line| line.is_read)
             || self.config.registrations.iter().any(|registration| registration.intent);
         if !registered || !waits || self.vouching.denied >= DENIALS {
@@ -48,10 +48,10 @@ impl Quorum {
             return;
         }
         self.vouching.ask_at = Some(now.monotonic + EVERY);
-        if self.asking.has_room() && !self.asking.is_open(&Purpose::Vouched) {
+        if self.queries.has_capacity() && !self.queries.is_open(&Purpose::Vouched) {
             let header = Header { topic: TOPIC.to_owned(), value: None };
-            let question = Question::Range { header, from: 0, limit: 1, floor: self.known.height };
-            self.ask(now, Purpose::Vouched, question, self.faulty + 1);
+            let query = Query::Range { header, from: 0, limit: 1, min_height: self.known.height };
+            self.ask(now, Purpose::Vouched, query, self.faulty + 1);
         }
     }
 

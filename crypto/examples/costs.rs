@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use rand_chacha::ChaCha20Rng;
 use rand_core::{Rng, SeedableRng};
 use sealcast_crypto::aead::{Key, Suite, TAG_LEN};
+use sealcast_crypto::bootstrap::BootstrapKey;
 use sealcast_crypto::dutta_barua::{Context, Contribution, Kind, Ring, Round1, Shares};
 use sealcast_crypto::hash::{Transcript, sha256};
 use sealcast_crypto::hpke::{self, KeyPair};
@@ -18,7 +19,6 @@ use sealcast_crypto::kdf::hkdf;
 use sealcast_crypto::merkle::{Tree, root_of};
 use sealcast_crypto::secret::Secret;
 use sealcast_crypto::signature::{Algorithm, OriginKey, SigningKey};
-use sealcast_crypto::veil::Veil;
 
 fn main() {
     let mut rng = ChaCha20Rng::seed_from_u64(1);
@@ -65,10 +65,10 @@ fn sealing(rng: &mut ChaCha20Rng) {
             );
         }
     }
-    let (veil, message) = (Veil::new(&Secret::random(rng)), vec![1; 1024]);
-    row("veil seal 1024 B (with its Vec)", micros(|| veil.seal([3; 12], black_box(&message))));
-    let sealed = veil.seal([3; 12], &message);
-    row("veil open 1024 B (with its Vec)", micros(|| veil.open(black_box(&sealed)).is_ok()));
+    let (bootstrap_key, message) = (BootstrapKey::new(&Secret::random(rng)), vec![1; 1024]);
+    row("veil seal 1024 B (with its Vec)", micros(|| bootstrap_key.seal([3; 12], black_box(&message))));
+    let sealed = bootstrap_key.seal([3; 12], &message);
+    row("veil open 1024 B (with its Vec)", micros(|| bootstrap_key.open(black_box(&sealed)).is_ok()));
 }
 
 fn signing(rng: &mut ChaCha20Rng) {

@@ -17,7 +17,7 @@ use rand_core::{Rng, SeedableRng, TryCryptoRng, TryRng};
 use sealcast_crypto::aead::{Key, Suite};
 use sealcast_crypto::disclosure::Pair;
 use sealcast_crypto::dutta_barua::{Context, Kind, Ring, Round1, Shares};
-use sealcast_crypto::group::{Element, Group, P256, Parameters, Ristretto255, SecretScalar};
+use sealcast_crypto::group::{Element, P256, Parameters, PrimeGroup, Ristretto255, SecretScalar};
 use sealcast_crypto::hpke::{self, KeyPair};
 use sealcast_crypto::kdf::hkdf;
 use sealcast_crypto::secret::Secret;
@@ -112,7 +112,7 @@ fn keys(samples: usize, rng: &mut ChaCha20Rng) {
 
 /// What a broker holds of a threshold key: x_1 is 1, or random. All sharings are of one key, so that one ciphertext and
 /// one input serve both classes.
-fn shares<G: Group>(samples: usize, rng: &mut ChaCha20Rng) {
+fn shares<G: PrimeGroup>(samples: usize, rng: &mut ChaCha20Rng) {
     let parameters = Parameters::new(b"timing", 2, 2);
     let whole = G::reduce(&wide(rng));
     let h = Element::<G>::new(G::mul_base(&whole)).expect("not 0");

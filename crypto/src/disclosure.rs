@@ -20,16 +20,16 @@ use std::fmt;
 use zeroize::Zeroizing;
 
 use crate::aead;
-use crate::group::{Element, Group, Place, Relation, SecretElement, SecretScalar, Transcript};
+use crate::group::{Base, Element, PrimeGroup, Relation, SecretElement, SecretScalar, Transcript};
 use crate::secret::Secret;
 
 /// A secret x with X = g^x: of a sender for one occasion, or of a receiver.
-pub struct Pair<G: Group> {
+pub struct Pair<G: PrimeGroup> {
     secret: SecretScalar<G>,
     public: Element<G>,
 }
 
-impl<G: Group> Pair<G> {
+impl<G: PrimeGroup> Pair<G> {
     /// The pair of a secret.
     pub fn new(secret: SecretScalar<G>) -> Pair<G> {
         let public = secret.public();
@@ -89,7 +89,7 @@ impl<G: Group> Pair<G> {
     }
 }
 
-impl<G: Group> fmt::Debug for Pair<G> {
+impl<G: PrimeGroup> fmt::Debug for Pair<G> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Pair({:?}, <redacted>)", self.public)
     }
@@ -97,12 +97,12 @@ impl<G: Group> fmt::Debug for Pair<G> {
 
 /// A proof that somebody knows the logarithm of X (Schnorr), in a context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Knowledge<G: Group> {
+pub struct Knowledge<G: PrimeGroup> {
     commitment: Element<G>,
     response: G::Scalar,
 }
 
-impl<G: Group> Knowledge<G> {
+impl<G: PrimeGroup> Knowledge<G> {
     /// Whether it is one.
     pub fn holds(&self, public: &Element<G>, context: &[u8]) -> bool {
         // g^f = R X^e
@@ -128,19 +128,19 @@ impl<G: Group> Knowledge<G> {
 
 /// Z of a sender and a receiver, proved by the receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Disclosure<G: Group> {
+pub struct Disclosure<G: PrimeGroup> {
     shared: Element<G>,
     commitments: [Element<G>; 2],
     response: G::Scalar,
 }
 
-impl<G: Group> Disclosure<G> {
+impl<G: PrimeGroup> Disclosure<G> {
     /// Whether Z is that of `from` and `to`: exactly and deterministically.
     pub fn holds(&self, from: &Element<G>, to: &Element<G>, context: &[u8]) -> bool {
         let [a, b] = self.commitments;
         let relation = Relation::<G> {
-            bases: [Place::Free(G::generator()), Place::Free(*from.point())],
-            images: [Place::Free(*to.point()), Place::Free(*self.shared.point())],
+            bases: [Base::Free(G::generator()), Base::Free(*from.point())],
+            images: [Base::Free(*to.point()), Base::Free(*self.shared.point())],
             commitments: [*a.point(), *b.point()],
             challenge: Self::challenge(from, to, &self.shared, &self.commitments, context),
             response: self.response,
@@ -193,16 +193,16 @@ impl<G: Group> Disclosure<G> {
 pub struct OpenError;
 
 /// Bytes of an encoded [`Knowledge`].
-pub const fn knowledge_len<G: Group>() -> usize {
+pub const fn knowledge_len<G: PrimeGroup>() -> usize {
     G::POINT_LEN + 32
 }
 
 /// Bytes of an encoded [`Disclosure`].
-pub const fn disclosure_len<G: Group>() -> usize {
+pub const fn disclosure_len<G: PrimeGroup>() -> usize {
     3 * G::POINT_LEN + 32
 }
 
-fn open<G: Group>(
+fn open<G: PrimeGroup>(
     shared: &Element<G>,
     from: &Element<G>,
     to: &Element<G>,
@@ -216,17 +216,17 @@ fn open<G: Group>(
 }
 
 /// The first half of H("seal"; context, X, Y, Z).
-fn sealing_key<G: Group>(shared: &Element<G>, from: &Element<G>, to: &Element<G>, context: &[u8]) -> aead::Key {
+fn sealing_key<G: PrimeGroup>(shared: &Element<G>, from: &Element<G>, to: &Element<G>, context: &[u8]) -> aead::Key {
     let wide = Transcript::<G>::secret("seal").add(context).element(from).element(to).element(shared).wide();
     let key = Secret::filled(|key: &mut [u8; 32]| key.copy_from_slice(&wide.expose()[..32]));
     aead::Key::new(aead::Suite::Aes256Gcm, &key)
 }
 
-fn product<G: Group>(element: &Element<G>, secret: &SecretScalar<G>) -> Element<G> {
+fn product<G: PrimeGroup>(element: &Element<G>, secret: &SecretScalar<G>) -> Element<G> {
     Element::new(G::mul(element.point(), secret.scalar())).expect("neither is neutral and q is prime")
 }
 
-fn scalar<G: Group>(bytes: &[u8]) -> Option<G::Scalar> {
+fn scalar<G: PrimeGroup>(bytes: &[u8]) -> Option<G::Scalar> {
     G::decode_scalar(bytes.try_into().ok()?)
 }
 
@@ -238,7 +238,7 @@ mod tests {
     use super::*;
     use crate::group::in_both_suites;
 
-    fn pair<G: Group>(seed: u64) -> Pair<G> {
+    fn pair<G: PrimeGroup>(seed: u64) -> Pair<G> {
         Pair::new(SecretScalar::random(&mut ChaCha20Rng::seed_from_u64(seed)))
     }
 
@@ -250,7 +250,7 @@ mod tests {
         fn nothing_but_what_was_written_is_read = bytes;
     }
 
-    fn opens<G: Group>() {
+    fn opens<G: PrimeGroup>() {
         let (sender, receiver, other) = (pair::<G>(1), pair::<G>(2), pair::<G>(3));
         let sealed = sender.seal(receiver.public(), b"context", b"a share");
         assert_eq!(sealed.len(), 7 + aead::TAG_LEN);
@@ -266,7 +266,7 @@ mod tests {
         }
     }
 
-    fn disclosed<G: Group>() {
+    fn disclosed<G: PrimeGroup>() {
         let (sender, receiver) = (pair::<G>(1), pair::<G>(2));
         let sealed = sender.seal(receiver.public(), b"c", b"a share");
         let shown = receiver.disclose(sender.public(), b"c");
@@ -276,7 +276,7 @@ mod tests {
         assert_eq!(shown, receiver.disclose(sender.public(), b"c"), "said again, the proof is the same");
     }
 
-    fn no_other_z<G: Group>() {
+    fn no_other_z<G: PrimeGroup>() {
         let (sender, receiver, other) = (pair::<G>(1), pair::<G>(2), pair::<G>(3));
         let shown = receiver.disclose(sender.public(), b"c");
         assert!(!shown.holds(sender.public(), receiver.public(), b"d"), "another context");
@@ -288,7 +288,7 @@ mod tests {
         assert!(!lie.holds(sender.public(), receiver.public(), b"c"), "another answer");
     }
 
-    fn knowledge<G: Group>() {
+    fn knowledge<G: PrimeGroup>() {
         let (x, y) = (pair::<G>(1), pair::<G>(2));
         let proof = x.know(b"broker 3");
         assert!(proof.holds(x.public(), b"broker 3"));
@@ -298,7 +298,7 @@ mod tests {
         assert!(!lie.holds(x.public(), b"broker 3"));
     }
 
-    fn bytes<G: Group>() {
+    fn bytes<G: PrimeGroup>() {
         let (x, y) = (pair::<G>(1), pair::<G>(2));
         let (known, shown) = (x.know(b"c").to_bytes(), x.disclose(y.public(), b"c").to_bytes());
         assert_eq!((known.len(), shown.len()), (knowledge_len::<G>(), disclosure_len::<G>()));

@@ -9,7 +9,7 @@
 //! | [`hash`] | SHA-256 and injective transcripts | FIPS 180-4 |
 //! | [`kdf`] | HKDF-SHA256 with injective info | RFC 5869 |
 //! | [`aead`] | AES-256-GCM, ChaCha20-Poly1305 in place, counter nonces | RFC 5116, RFC 8439 |
-//! | [`veil`] | misuse-resistant sealing for what travels before there is a key | RFC 8452 |
+//! | [`bootstrap_key`] | misuse-resistant sealing for what travels before there is a key | RFC 8452 |
 //! | [`signature`] | Ed25519, ECDSA P-256 | RFC 8032, FIPS 186-5 |
 //! | [`ed25519`] | Ed25519 by one predicate, singly or in batches | RFC 8032 |
 //! | [`merkle`] | one signature for a batch of records | RFC 6962 §2.1 |
@@ -25,6 +25,7 @@
 #![forbid(unsafe_code)]
 
 pub mod aead;
+pub mod bootstrap;
 pub mod disclosure;
 pub mod dutta_barua;
 pub mod ed25519;
@@ -39,7 +40,6 @@ pub mod set_hash;
 pub mod signature;
 pub mod tdh2;
 pub mod threshold_prf;
-pub mod veil;
 
 #[cfg(test)]
 mod vectors;

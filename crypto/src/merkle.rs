@@ -61,9 +61,9 @@ impl Tree {
     }
 }
 
-/// A record's way from its leaf to the root, computed as far as somebody asks.
+/// A record's path from its leaf to the root, computed as far as somebody asks.
 #[derive(Debug)]
-pub struct Way<'a> {
+pub struct MerklePath<'a> {
     index: usize,
     count: usize,
     /// By level: the sibling there, if there is one.
@@ -75,10 +75,10 @@ pub struct Way<'a> {
     computed: usize,
 }
 
-impl<'a> Way<'a> {
-    /// The way of the record with this hash, which has place `index` of `count` and this path; `None` if no
+impl<'a> MerklePath<'a> {
+    /// The path of the record with this hash, which has place `index` of `count` and this path; `None` if no
     /// batch of this shape has such a path.
-    pub fn new(record: &[u8; 32], index: usize, count: usize, path: &'a [[u8; 32]]) -> Option<Way<'a>> {
+    pub fn new(record: &[u8; 32], index: usize, count: usize, path: &'a [[u8; 32]]) -> Option<MerklePath<'a>> {
         if index >= count || count > COUNT_MAX {
             return None;
         }
@@ -92,7 +92,7 @@ impl<'a> Way<'a> {
         }
         let mut nodes = [[0; 32]; LEVELS_MAX];
         nodes[0] = leaf(record);
-        path.next().is_none().then_some(Way { index, count, siblings, depth, nodes, computed: 1 })
+        path.next().is_none().then_some(MerklePath { index, count, siblings, depth, nodes, computed: 1 })
     }
 
     /// The root that it leads to. Proves nothing until the root's signature is verified.
@@ -128,50 +128,50 @@ pub struct Known {
 }
 
 impl Known {
-    /// What a record's way shows of the tree, once the root that it leads to is verified.
-    pub fn new(way: &mut Way<'_>) -> Known {
-        let mut known = Known { count: way.count, nodes: vec![None; 2 * way.count + way.depth] };
-        way.node(way.depth);
-        known.learn(way, way.depth);
+    /// What a record's path shows of the tree, once the root that it leads to is verified.
+    pub fn new(path: &mut MerklePath<'_>) -> Known {
+        let mut known = Known { count: path.count, nodes: vec![None; 2 * path.count + path.depth] };
+        path.node(path.depth);
+        known.learn(path, path.depth);
         known
     }
 
-    /// Whether this way leads to the tree's root: exactly if [`Way::root`] is that root.
-    pub fn proves(&mut self, way: &mut Way<'_>) -> bool {
-        if way.count != self.count {
+    /// Whether this path leads to the tree's root: exactly if [`MerklePath::root`] is that root.
+    pub fn proves(&mut self, path: &mut MerklePath<'_>) -> bool {
+        if path.count != self.count {
             return false;
         }
         let (mut level, mut start, mut width) = (0, 0, self.count);
         // Upwards to the first node that is known; the top always is.
         let met = loop {
-            if let Some(known) = &self.nodes[start + (way.index >> level)] {
-                break known == way.node(level);
+            if let Some(known) = &self.nodes[start + (path.index >> level)] {
+                break known == path.node(level);
             }
             (level, start, width) = (level + 1, start + width, width.div_ceil(2));
         };
         // The rest of the way must be the tree's too, or the same path would prove a record here and not
         // where nothing is known yet.
         let met_at = level;
-        while met && level < way.depth {
-            let sibling = way.siblings[level].map(|_| (way.index >> level) ^ 1);
-            if sibling.is_some_and(|at| self.nodes[start + at].as_ref() != way.siblings[level]) {
+        while met && level < path.depth {
+            let sibling = path.siblings[level].map(|_| (path.index >> level) ^ 1);
+            if sibling.is_some_and(|at| self.nodes[start + at].as_ref() != path.siblings[level]) {
                 return false;
             }
             (level, start, width) = (level + 1, start + width, width.div_ceil(2));
         }
         if met {
-            self.learn(way, met_at);
+            self.learn(path, met_at);
         }
         met
     }
 
     /// Takes in the nodes of a way up to this level, and their siblings below it.
-    fn learn(&mut self, way: &Way<'_>, to: usize) {
+    fn learn(&mut self, path: &MerklePath<'_>, to: usize) {
         let (mut start, mut width) = (0, self.count);
         for level in 0..=to {
-            let at = way.index >> level;
-            self.nodes[start + at] = Some(way.nodes[level]);
-            if let Some(sibling) = way.siblings[level].filter(|_| level < to) {
+            let at = path.index >> level;
+            self.nodes[start + at] = Some(path.nodes[level]);
+            if let Some(sibling) = path.siblings[level].filter(|_| level < to) {
                 self.nodes[start + (at ^ 1)] = Some(*sibling);
             }
             (start, width) = (start + width, width.div_ceil(2));
@@ -183,7 +183,7 @@ impl Known {
 /// this path; `None` if no batch of this shape has such a path. Proves nothing until the root's
 /// signature is verified.
 pub fn root_of(record: &[u8; 32], index: usize, count: usize, path: &[[u8; 32]]) -> Option<[u8; 32]> {
-    Some(Way::new(record, index, count, path)?.root())
+    Some(MerklePath::new(record, index, count, path)?.root())
 }
 
 /// How many siblings the path of record `index` of `count` has; what a sender leaves room for.
@@ -251,9 +251,9 @@ mod tests {
             let paths: Vec<_> = (0..n).map(|i| tree.path(i)).collect();
             for first in [0, n / 2, n - 1] {
                 let proves = |known: &mut Known, i: usize, record, path: &[[u8; 32]]| {
-                    known.proves(&mut Way::new(record, i, n, path).unwrap())
+                    known.proves(&mut MerklePath::new(record, i, n, path).unwrap())
                 };
-                let mut known = Known::new(&mut Way::new(&records[first], first, n, &paths[first]).unwrap());
+                let mut known = Known::new(&mut MerklePath::new(&records[first], first, n, &paths[first]).unwrap());
                 for i in (0..n).rev().chain(0..n) {
                     // Any bit of the path, any other place, any other record.
                     for level in 0..paths[i].len() {
@@ -266,7 +266,7 @@ mod tests {
                     }
                     assert!(proves(&mut known, i, &records[i], &paths[i]), "{i} of {n}");
                 }
-                assert!(!known.proves(&mut Way::new(&records[0], 0, 1, &[]).unwrap()) || n == 1);
+                assert!(!known.proves(&mut MerklePath::new(&records[0], 0, 1, &[]).unwrap()) || n == 1);
             }
         }
     }
@@ -275,12 +275,12 @@ mod tests {
     fn rule_a12_merkle_what_is_known_spares_hashes() {
         let (records, tree) = (records(64), Tree::new(&records(64)));
         let paths: Vec<_> = (0..64).map(|i| tree.path(i)).collect();
-        let mut known = Known::new(&mut Way::new(&records[0], 0, 64, &paths[0]).unwrap());
+        let mut known = Known::new(&mut MerklePath::new(&records[0], 0, 64, &paths[0]).unwrap());
         let hashes: usize = (1..64)
             .map(|i| {
-                let mut way = Way::new(&records[i], i, 64, &paths[i]).unwrap();
-                assert!(known.proves(&mut way));
-                way.computed - 1
+                let mut path = MerklePath::new(&records[i], i, 64, &paths[i]).unwrap();
+                assert!(known.proves(&mut path));
+                path.computed - 1
             })
             .sum();
         assert!(hashes <= 64, "{hashes} nodes for 63 records");

@@ -19,14 +19,14 @@ use rand_core::CryptoRng;
 use zeroize::Zeroizing;
 
 use crate::group::{
-    Coefficients, Committee, Element, Group, Parameters, ParametersError, Place, Polynomial, Relation, SecretScalar,
-    SharesError, Transcript, verify_batch,
+    Base, Coefficients, Committee, Element, Parameters, ParametersError, Polynomial, PrimeGroup, Relation,
+    SecretScalar, SharesError, Transcript, verify_batch,
 };
 use crate::secret::Secret;
 use crate::tdh2::{BadShare, DecodeError, KeyError};
 
 /// h, h_1 … h_n. The parameters' Δ plays no part.
-pub struct PublicKey<G: Group> {
+pub struct PublicKey<G: PrimeGroup> {
     committee: Committee<G>,
     /// pkh, of this sharing; pkh0, of the function.
     hash: [u8; 32],
@@ -36,7 +36,7 @@ pub struct PublicKey<G: Group> {
 }
 
 /// x_i of the function.
-pub struct KeyShare<G: Group> {
+pub struct KeyShare<G: PrimeGroup> {
     index: u16,
     x: SecretScalar<G>,
     h_i: Element<G>,
@@ -47,7 +47,7 @@ pub struct KeyShare<G: Group> {
 
 /// An argument of the function, hashed into the group once.
 #[derive(Clone, Debug)]
-pub struct Input<G: Group> {
+pub struct Input<G: PrimeGroup> {
     bytes: Vec<u8>,
     key: [u8; 32],
     /// M.
@@ -60,7 +60,7 @@ pub struct Input<G: Group> {
 /// i u16 ‖ y_i ‖ û ‖ ĥ ‖ f (32)
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Share<G: Group> {
+pub struct Share<G: PrimeGroup> {
     index: u16,
     y_i: Element<G>,
     m_hat: Element<G>,
@@ -70,7 +70,7 @@ pub struct Share<G: Group> {
 
 /// A share whose proof holds, for one input and sharing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Verified<G: Group> {
+pub struct Verified<G: PrimeGroup> {
     share: Share<G>,
     key: [u8; 32],
     point: Element<G>,
@@ -80,7 +80,7 @@ pub struct Verified<G: Group> {
 ///
 /// # Errors
 /// Parameters out of range.
-pub fn deal<G: Group>(
+pub fn deal<G: PrimeGroup>(
     parameters: Parameters,
     rng: &mut impl CryptoRng,
 ) -> Result<(PublicKey<G>, Vec<KeyShare<G>>), ParametersError> {
@@ -98,7 +98,7 @@ pub fn deal<G: Group>(
     }
 }
 
-impl<G: Group> PublicKey<G> {
+impl<G: PrimeGroup> PublicKey<G> {
     /// The key of a sharing made elsewhere.
     ///
     /// # Errors
@@ -189,8 +189,8 @@ impl<G: Group> PublicKey<G> {
         }
         let Share { index, y_i, m_hat, h_hat, f } = share;
         Some(Relation {
-            bases: [Place::Fixed(0), Place::Free(*input.point.point())],
-            images: [Place::Fixed(usize::from(*index)), Place::Free(*y_i.point())],
+            bases: [Base::Fixed(0), Base::Free(*input.point.point())],
+            images: [Base::Fixed(usize::from(*index)), Base::Free(*y_i.point())],
             commitments: [*h_hat.point(), *m_hat.point()],
             challenge: challenge(&self.hash, *index, [&input.point, h_i, y_i, m_hat, h_hat]),
             response: *f,
@@ -202,7 +202,7 @@ impl<G: Group> PublicKey<G> {
     }
 }
 
-impl<G: Group> KeyShare<G> {
+impl<G: PrimeGroup> KeyShare<G> {
     /// Holder `index`'s share of this sharing, checked against h_i.
     ///
     /// # Errors
@@ -246,11 +246,11 @@ impl<G: Group> KeyShare<G> {
 }
 
 /// e = HS("prf-H3"; pkh, i, M, h_i, y_i, û, ĥ).
-fn challenge<G: Group>(key: &[u8; 32], index: u16, elements: [&Element<G>; 5]) -> G::Scalar {
+fn challenge<G: PrimeGroup>(key: &[u8; 32], index: u16, elements: [&Element<G>; 5]) -> G::Scalar {
     Transcript::<G>::new("prf-H3").add(key).add(&u32::from(index).to_be_bytes()).elements(elements).scalar()
 }
 
-impl<G: Group> Share<G> {
+impl<G: PrimeGroup> Share<G> {
     /// Bytes on the wire.
     pub const LEN: usize = 2 + 3 * G::POINT_LEN + 32;
 
@@ -291,13 +291,13 @@ impl<G: Group> Share<G> {
     }
 }
 
-impl<G: Group> fmt::Debug for KeyShare<G> {
+impl<G: PrimeGroup> fmt::Debug for KeyShare<G> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "KeyShare({}, <redacted>)", self.index)
     }
 }
 
-impl<G: Group> fmt::Debug for PublicKey<G> {
+impl<G: PrimeGroup> fmt::Debug for PublicKey<G> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PublicKey").field("parameters", self.parameters()).field("h", &self.committee.h).finish()
     }

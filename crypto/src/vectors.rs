@@ -3,12 +3,12 @@
 use serde_json::Value;
 
 use crate::aead::{Key, Suite, TAG_LEN};
+use crate::bootstrap::BootstrapKey;
 use crate::hash::Transcript;
 use crate::kdf::hkdf;
 use crate::merkle::{Tree, root_of};
 use crate::secret::Secret;
 use crate::unhex;
-use crate::veil::Veil;
 
 #[test]
 fn rule_g9_transcripts() {
@@ -59,17 +59,17 @@ fn rule_g9_seals() {
 #[test]
 fn rule_g9_veils() {
     for it in of_kind("veil", 5) {
-        let veil = match it.get("group").and_then(Value::as_str) {
-            Some(group) => Veil::public(&array(&bytes(&it, "ca_hash")), group),
-            None => Veil::new(&Secret::from_bytes(array(&bytes(&it, "secret")))),
+        let bootstrap_key = match it.get("group").and_then(Value::as_str) {
+            Some(group) => BootstrapKey::public(&array(&bytes(&it, "ca_hash")), group),
+            None => BootstrapKey::new(&Secret::from_bytes(array(&bytes(&it, "secret")))),
         };
         let (message, sealed) = (bytes(&it, "message"), bytes(&it, "sealed"));
-        let opened = veil.open(&sealed);
+        let opened = bootstrap_key.open(&sealed);
         match text(&it, "expect") {
             "opens" => {
                 assert_eq!(opened, Ok(message.clone()), "{}", it["name"]);
                 let nonce = bytes(&it, "nonce").try_into().unwrap();
-                assert_eq!(veil.seal(nonce, &message), sealed, "{}", it["name"]);
+                assert_eq!(bootstrap_key.seal(nonce, &message), sealed, "{}", it["name"]);
             }
             expect => assert_eq!(opened.unwrap_err().to_string(), expect, "{}", it["name"]),
         }

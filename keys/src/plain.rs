@@ -59,7 +59,7 @@ impl Keys for Plain {
     }
 
     /// It opens no whole messages.
-    fn has_room(&self, _bytes: usize) -> bool {
+    fn has_capacity(&self, _bytes: usize) -> bool {
         true
     }
 

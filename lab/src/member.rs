@@ -12,11 +12,11 @@ use sealcast_sim::{Effect, Node, Reach, Records};
 use sealcast_wire::{Address, CertHash, EpochId, Guarantee, Monotonic, Now, To, View};
 
 use crate::checkers::Body;
-use crate::tap::{Heard, Line, Tap};
+use crate::tap::{Heard, HeardLog, Tap};
 
 /// What a member's application asks.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ask {
+pub enum MemberCommand {
     /// Publish a message.
     Publish {
         /// Its topic.
@@ -33,7 +33,7 @@ pub enum Ask {
 }
 
 /// What a member tells.
-pub enum Told {
+pub enum MemberEvent {
     /// Somebody is about to be excluded: nothing is sealed any more until the next view.
     Prepared(View),
     /// That will not happen.
@@ -70,10 +70,10 @@ pub enum Told {
 /// A session and its application.
 pub struct Member<K, D> {
     core: Core<Tap<K>, D, ()>,
-    line: Line,
+    line: HeardLog,
     prepared: Option<View>,
     paused: bool,
-    effects: VecDeque<Effect<Told>>,
+    effects: VecDeque<Effect<MemberEvent>>,
     batch: Batch,
 }
 
@@ -113,7 +113,7 @@ impl<K: Keys, D: Delivery> Member<K, D> {
             for heard in heard {
                 match heard {
                     Heard::Prepared(view) => self.prepared = Some(view),
-                    Heard::Keyed { epoch, passed } => self.tell(Told::Keyed { epoch, passed }),
+                    Heard::Keyed { epoch, passed } => self.tell(MemberEvent::Keyed { epoch, passed }),
                 }
             }
             self.look_at_gate();
@@ -129,18 +129,18 @@ impl<K: Keys, D: Delivery> Member<K, D> {
                         self.effects.push_back(Effect::Send { to, datagram: datagram.to_vec() });
                     }
                 }
-                Output::Deliver(_, message) => self.tell(Told::Delivered(message)),
+                Output::Deliver(_, message) => self.tell(MemberEvent::Delivered(message)),
                 Output::View(ViewEvent::Changed { view, .. }) => {
                     let group = self.core.group();
                     let epoch = group.epoch_of(view.epoch).expect("a view that is shown has its key").clone();
-                    self.tell(Told::Installed(epoch));
+                    self.tell(MemberEvent::Installed(epoch));
                 }
-                Output::View(ViewEvent::Excluded(why)) => self.tell(Told::Excluded(why)),
+                Output::View(ViewEvent::Excluded(why)) => self.tell(MemberEvent::Excluded(why)),
                 Output::Store { of, id, record } => {
                     self.effects.push_back(Effect::Store { id: record_id(of, id), record });
                 }
-                Output::Outcome(_, outcome) => self.tell(Told::Outcome(outcome)),
-                Output::Notice(notice) => self.tell(Told::Notice(notice)),
+                Output::Outcome(_, outcome) => self.tell(MemberEvent::Outcome(outcome)),
+                Output::Notice(notice) => self.tell(MemberEvent::Notice(notice)),
                 Output::Described(_) | Output::Subscribed(..) | Output::Confirmed | Output::Closed(_) => {}
             }
         }
@@ -150,41 +150,41 @@ impl<K: Keys, D: Delivery> Member<K, D> {
     fn look_at_gate(&mut self) {
         let paused = self.core.group().gate().lock().unwrap_or_else(PoisonError::into_inner).is_paused();
         match (std::mem::replace(&mut self.paused, paused), paused, &self.prepared) {
-            (false, true, Some(view)) => self.tell(Told::Prepared(view.clone())),
-            (true, false, _) => self.tell(Told::Abandoned),
+            (false, true, Some(view)) => self.tell(MemberEvent::Prepared(view.clone())),
+            (true, false, _) => self.tell(MemberEvent::Abandoned),
             _ => {}
         }
     }
 
-    fn tell(&mut self, told: Told) {
+    fn tell(&mut self, told: MemberEvent) {
         self.effects.push_back(Effect::Tell(told));
     }
 }
 
 impl<K: Keys, D: Delivery> Node for Member<K, D> {
-    type Told = Told;
-    type Command = Ask;
+    type Event = MemberEvent;
+    type Command = MemberCommand;
 
     fn handle(&mut self, now: Now, from: Address, datagram: &mut [u8]) {
         self.core.handle_datagram(now, from, datagram);
         self.drain(now);
     }
 
-    fn command(&mut self, now: Now, ask: Ask) {
+    fn command(&mut self, now: Now, ask: MemberCommand) {
         match ask {
-            Ask::Publish { topic, body, guarantee } => {
+            MemberCommand::Publish { topic, body, guarantee } => {
                 let message = Publication { topic: &topic, body: &body, guarantee, sent_micros: None };
                 match self.core.publish(now, message) {
-                    Ok(_) => self.tell(Told::Published(topic, body)),
-                    Err(why) => self.tell(Told::Refused(body, why)),
+                    Ok(_) => self.tell(MemberEvent::Published(topic, body)),
+                    Err(why) => self.tell(MemberEvent::Refused(body, why)),
                 }
             }
-            Ask::Command(command) => {
+            MemberCommand::Command(command) => {
                 if let Err(why) = self.core.command(now, command) {
-                    self.tell(Told::Denied(why));
+                    self.tell(MemberEvent::Denied(why));
                 }
             }
-            Ask::Suspect(cert) => {
+            MemberCommand::Suspect(cert) => {
                 if let Some(slot) = self.core.group().view().and_then(|v| v.slot_of(&cert)) {
                     self.core.group_mut().suspect(now, slot);
                 }
@@ -207,7 +207,7 @@ impl<K: Keys, D: Delivery> Node for Member<K, D> {
         self.drain(now);
     }
 
-    fn poll(&mut self) -> Option<Effect<Told>> {
+    fn poll(&mut self) -> Option<Effect<MemberEvent>> {
         self.effects.pop_front()
     }
 }

@@ -23,18 +23,18 @@ pub enum Heard {
 }
 
 /// Where a tap's news arrive.
-pub type Line = Arc<Mutex<Vec<Heard>>>;
+pub type HeardLog = Arc<Mutex<Vec<Heard>>>;
 
 /// A scheme with a line to the checkers.
 pub struct Tap<K> {
     keys: K,
-    line: Line,
+    line: HeardLog,
 }
 
 impl<K: Keys> Tap<K> {
     /// Listens to a scheme.
-    pub fn new(keys: K) -> (Tap<K>, Line) {
-        let line = Line::default();
+    pub fn new(keys: K) -> (Tap<K>, HeardLog) {
+        let line = HeardLog::default();
         (Tap { keys, line: line.clone() }, line)
     }
 
@@ -59,8 +59,8 @@ impl<K: Keys> Keys for Tap<K> {
     fn seal(&mut self, message: &Seal<'_>) -> Result<Sealed, SealError> {
         self.keys.seal(message)
     }
-    fn has_room(&self, bytes: usize) -> bool {
-        self.keys.has_room(bytes)
+    fn has_capacity(&self, bytes: usize) -> bool {
+        self.keys.has_capacity(bytes)
     }
     fn timeout(&self) -> Option<Monotonic> {
         self.keys.timeout()

@@ -141,7 +141,7 @@ fn invariant_2_pure_crates_hold_no_sockets_files_threads_clocks_or_global_random
         "broker/src/receipt.rs",
         "broker/src/state",
         "brokerd/src/shares/ceremony",
-        "brokerd/src/shares/ceremony.rs",
+        "brokerd/src/shares/dkg.rs",
         "brokerd/src/shares/dealer.rs",
         "brokerd/src/shares/feldman.rs",
         "brokerd/src/shares/word.rs",
@@ -222,7 +222,7 @@ fn invariant_2_pure_crates_keep_to_a_short_list_of_dependencies() {
 fn invariant_3_delivery_never_sees_a_key() {
     assert_absent(
         "delivery/src",
-        &["crypto::aead", "crypto::secret", "crypto::kdf", "crypto::dutta_barua", "crypto::veil"],
+        &["crypto::aead", "crypto::secret", "crypto::kdf", "crypto::dutta_barua", "crypto::bootstrap"],
         &["delivery/src/testing.rs"],
     );
 }

@@ -81,13 +81,13 @@ impl Session {
 
     fn ask(&mut self, line: &str, answer: &str) {
         self.player.tell(line).expect("the process lives");
-        assert!(self.hear(PATIENCE, |_, said| said.starts_with(answer)), "no answer to {line}");
+        assert!(self.hear(TIMEOUT, |_, said| said.starts_with(answer)), "no answer to {line}");
     }
 }
 
 /// Until all of these are in one epoch of so many members at least.
 fn together(sessions: &mut [Session], members: usize) {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     let one = |sessions: &[Session]| {
         let same = sessions.iter().all(|s| s.epoch == sessions[0].epoch);
         same && !sessions[0].epoch.is_empty() && sessions[0].members >= members
@@ -154,12 +154,12 @@ fn rule_a9_different_confirmations_split_no_session_off() {
     }
     sessions[1].player.tell("publish split/it 100 50 4000").expect("the process lives");
     sessions[0].ask("rotate", "rotated");
-    assert!(sessions[1].hear(PATIENCE, |_, line| line.starts_with("sent")));
+    assert!(sessions[1].hear(TIMEOUT, |_, line| line.starts_with("sent")));
     together(&mut sessions, 3);
     for session in [0, 2] {
         let got = |s: &mut Session| {
             s.player.tell("take").expect("the process lives");
-            s.hear(PATIENCE, |_, line| line == "got 200")
+            s.hear(TIMEOUT, |_, line| line == "got 200")
         };
         assert!(got(&mut sessions[session]), "session {session} missed some of 200");
     }
@@ -167,4 +167,4 @@ fn rule_a9_different_confirmations_split_no_session_off() {
 }
 
 /// For what takes a second or two.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);

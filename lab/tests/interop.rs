@@ -15,7 +15,7 @@ use sealcast_lab::peers::Player;
 fn python_lcm_and_we_hear_each_other_on_loopback() {
     with("python_lcm_and_we_hear_each_other_on_loopback", python(), |peer| {
         let here = Loopback::new().expect("a namespace");
-        both_ways(|p| here.command(p), |p| here.command(p), peer);
+        both_directions(|p| here.command(p), |p| here.command(p), peer);
     });
 }
 
@@ -23,7 +23,7 @@ fn python_lcm_and_we_hear_each_other_on_loopback() {
 fn python_lcm_and_we_hear_each_other_over_ethernet() {
     with("python_lcm_and_we_hear_each_other_over_ethernet", python(), |peer| {
         let bridge = Bridge::new(2).expect("a bridge");
-        both_ways(|p| bridge.command(0, p), |p| bridge.command(1, p), peer);
+        both_directions(|p| bridge.command(0, p), |p| bridge.command(1, p), peer);
     });
 }
 
@@ -31,7 +31,7 @@ fn python_lcm_and_we_hear_each_other_over_ethernet() {
 fn the_c_library_and_we_hear_each_other_on_loopback() {
     with("the_c_library_and_we_hear_each_other_on_loopback", c_library(), |peer| {
         let here = Loopback::new().expect("a namespace");
-        both_ways(|p| here.command(p), |p| here.command(p), peer);
+        both_directions(|p| here.command(p), |p| here.command(p), peer);
     });
 }
 
@@ -39,7 +39,7 @@ fn the_c_library_and_we_hear_each_other_on_loopback() {
 fn the_c_library_and_we_hear_each_other_over_ethernet() {
     with("the_c_library_and_we_hear_each_other_over_ethernet", c_library(), |peer| {
         let bridge = Bridge::new(2).expect("a bridge");
-        both_ways(|p| bridge.command(0, p), |p| bridge.command(1, p), peer);
+        both_directions(|p| bridge.command(0, p), |p| bridge.command(1, p), peer);
     });
 }
 
@@ -51,7 +51,7 @@ const LENGTHS: [usize; 13] =
     [0, 1, 100, 1_000, 1_472, 10_000, 65_480, 65_495, 65_499, 65_500, 200_000, 1_000_000, 3_000_000];
 const CHANNELS: usize = 20;
 
-fn both_ways(ours: impl Fn(&Path) -> Command, theirs: impl Fn(&Path) -> Command, peer: &Peer) {
+fn both_directions(ours: impl Fn(&Path) -> Command, theirs: impl Fn(&Path) -> Command, peer: &Peer) {
     let url = "udpm://239.255.76.67:7667?ttl=1&recv_buf_size=4194304";
     let we = || {
         let mut c = ours(Path::new(env!("CARGO_BIN_EXE_sealcast-lab")));
@@ -68,7 +68,7 @@ fn both_ways(ours: impl Fn(&Path) -> Command, theirs: impl Fn(&Path) -> Command,
 }
 
 /// One publishes, the other must receive: every length, 20 channels, and only what its regex matches.
-fn exchange(sender: Command, receiver: Command, way: &str) {
+fn exchange(sender: Command, receiver: Command, direction: &str) {
     let mut receiver = start(receiver);
     let mut sender = start(sender);
     for regex in ["len.*", "ch_[0-9]+"] {
@@ -78,7 +78,7 @@ fn exchange(sender: Command, receiver: Command, way: &str) {
 
     for length in LENGTHS {
         let got = deliver(&mut sender, &mut receiver, "length", length);
-        assert_eq!(got, format!("got length {length} {:016x}", checksum(length)), "{way}");
+        assert_eq!(got, format!("got length {length} {:016x}", checksum(length)), "{direction}");
     }
     let mut heard = BTreeSet::new();
     for n in 0..CHANNELS {
@@ -87,7 +87,7 @@ fn exchange(sender: Command, receiver: Command, way: &str) {
         }
         let channel = format!("ch_{n}");
         let got = deliver(&mut sender, &mut receiver, &channel, 50 + n);
-        assert_eq!(got, format!("got {channel} {} {:016x}", 50 + n, checksum(50 + n)), "{way}");
+        assert_eq!(got, format!("got {channel} {} {:016x}", 50 + n, checksum(50 + n)), "{direction}");
         heard.insert(channel);
     }
     assert_eq!(heard.len(), CHANNELS);

@@ -52,8 +52,8 @@ impl Folder {
         let told = |entry: fs::DirEntry| {
             let process: u32 = entry.file_name().to_str()?.parse().ok()?;
             let line = fs::read(entry.path().join("cmdline")).ok()?;
-            let is_told = String::from_utf8_lossy(&line).contains(self.0.to_str()?);
-            (is_told && process != but).then_some(())
+            let is_notified = String::from_utf8_lossy(&line).contains(self.0.to_str()?);
+            (is_notified && process != but).then_some(())
         };
         fs::read_dir("/proc").expect("Linux has it").filter_map(|it| told(it.ok()?)).count()
     }

@@ -11,10 +11,10 @@ use sealcast_delivery::Batch;
 use sealcast_delivery::memory::{Ordered, Start};
 use sealcast_keys::plain::Everything;
 use sealcast_keys::{self as keys, Command, Exclusion, HandleError, Keys, Properties, Seal, SealError, Sealed};
-use sealcast_lab::member::{Ask, Told};
-use sealcast_lab::mocks::company::{MlsCompany, name};
+use sealcast_lab::member::{MemberCommand, MemberEvent};
+use sealcast_lab::mocks::fixture::{MlsFixture, name};
 use sealcast_lab::mocks::mls_shaped::cert;
-use sealcast_lab::scenarios::company::{Company, Player};
+use sealcast_lab::scenarios::fixture::{Fixture, Player};
 use sealcast_sim::network::Network;
 use sealcast_sim::{Observer, Reach, Sim};
 use sealcast_wire::frame::{KIND_SEALED, MAGIC};
@@ -42,34 +42,34 @@ impl Observer<Player> for Seen {
         }
     }
 
-    fn told(&mut self, _: Monotonic, node: usize, told: Told) {
+    fn told(&mut self, _: Monotonic, node: usize, told: MemberEvent) {
         match told {
-            Told::Installed(epoch) => self.views[node] = Some(epoch.view.clone()),
-            Told::Excluded(why) => self.out[node] = Some(why),
-            Told::Delivered(message) => {
+            MemberEvent::Installed(epoch) => self.views[node] = Some(epoch.view.clone()),
+            MemberEvent::Excluded(why) => self.out[node] = Some(why),
+            MemberEvent::Delivered(message) => {
                 let of = self.came[node].entry(message.topic().to_owned()).or_default();
                 of.push(message.payload().to_vec());
             }
-            Told::Refused(_, why) => panic!("member {node} may not publish: {why}"),
-            Told::Denied(why) => panic!("member {node} is refused: {why}"),
-            Told::Prepared(_)
-            | Told::Abandoned
-            | Told::Keyed { .. }
-            | Told::Speaks(_)
-            | Told::Read(..)
-            | Told::Published(..)
-            | Told::Outcome(_)
-            | Told::Notice(_) => {}
+            MemberEvent::Refused(_, why) => panic!("member {node} may not publish: {why}"),
+            MemberEvent::Denied(why) => panic!("member {node} is refused: {why}"),
+            MemberEvent::Prepared(_)
+            | MemberEvent::Abandoned
+            | MemberEvent::Keyed { .. }
+            | MemberEvent::Speaks(_)
+            | MemberEvent::Read(..)
+            | MemberEvent::Published(..)
+            | MemberEvent::Outcome(_)
+            | MemberEvent::Notice(_) => {}
         }
     }
 }
 
-struct Stage {
+struct Simulation {
     sim: Sim<Player>,
     seen: Seen,
 }
 
-impl Stage {
+impl Simulation {
     fn run(&mut self, lasting: Duration, found: impl Fn(&Seen) -> bool) -> bool {
         let until = self.sim.now() + lasting;
         loop {
@@ -87,7 +87,7 @@ impl Stage {
             for by in by {
                 for (topic, guarantee) in [("pose", Guarantee::BestEffort), ("order", Guarantee::Ordered)] {
                     let body = format!("{by} says {n}").into_bytes();
-                    let ask = Ask::Publish { topic: topic.to_owned(), body, guarantee };
+                    let ask = MemberCommand::Publish { topic: topic.to_owned(), body, guarantee };
                     self.sim.command(*by, ask, &mut self.seen);
                 }
             }
@@ -115,53 +115,53 @@ impl Stage {
 /// One orders for a thousand members whose commits are ordered: they are let in, publish on both channels, and evict one.
 #[test]
 fn a_thousand_members_share_both_channels() {
-    let company = MlsCompany { members: MEMBERS };
+    let fixture = MlsFixture { members: MEMBERS };
     let seen = Seen {
         views: vec![None; MEMBERS],
         out: vec![None; MEMBERS],
         came: vec![BTreeMap::new(); MEMBERS],
         sealed: BTreeMap::new(),
     };
-    let mut stage = Stage { sim: Sim::new(1, Network::quiet()), seen };
-    (0..MEMBERS).for_each(|_| _ = stage.sim.add(true));
-    for (multicast, birth) in company.helpers() {
-        let node = stage.sim.add(multicast);
-        stage.sim.start(node, birth, &mut stage.seen);
+    let mut simulation = Simulation { sim: Sim::new(1, Network::quiet()), seen };
+    (0..MEMBERS).for_each(|_| _ = simulation.sim.add(true));
+    for (multicast, birth) in fixture.helpers() {
+        let node = simulation.sim.add(multicast);
+        simulation.sim.start(node, birth, &mut simulation.seen);
     }
     for member in 0..MEMBERS {
         let mut seed = [0; 32];
         seed[..8].copy_from_slice(&(member as u64).to_be_bytes());
-        stage.sim.start(member, company.member(member, 1, seed), &mut stage.seen);
+        simulation.sim.start(member, fixture.member(member, 1, seed), &mut simulation.seen);
     }
-    assert!(stage.run(Duration::from_secs(1), |seen| seen.views[0].is_some()), "the founder founds");
+    assert!(simulation.run(Duration::from_secs(1), |seen| seen.views[0].is_some()), "the founder founds");
     for member in 1..MEMBERS {
-        let command = Command::Admit { cert: company.cert(member) };
-        stage.sim.command(0, Ask::Command(command), &mut stage.seen);
+        let command = Command::Admit { cert: fixture.cert(member) };
+        simulation.sim.command(0, MemberCommand::Command(command), &mut simulation.seen);
     }
     let of = |n: usize| move |view: &Option<Arc<View>>| view.as_ref().is_some_and(|it| it.members.len() == n);
-    let all_in = stage.run(Duration::from_secs(10), |seen| seen.views.iter().all(of(MEMBERS)));
-    let short = stage.seen.views.iter().filter(|view| !of(MEMBERS)(view)).count();
+    let all_in = simulation.run(Duration::from_secs(10), |seen| seen.views.iter().all(of(MEMBERS)));
+    let short = simulation.seen.views.iter().filter(|view| !of(MEMBERS)(view)).count();
     assert!(all_in, "{short} are not in a view of all");
-    let epoch = stage.seen.views[0].as_ref().expect("it is in").epoch;
-    assert!(stage.seen.views.iter().flatten().all(|view| view.epoch == epoch), "one epoch");
+    let epoch = simulation.seen.views[0].as_ref().expect("it is in").epoch;
+    assert!(simulation.seen.views.iter().flatten().all(|view| view.epoch == epoch), "one epoch");
     assert!(epoch.counter <= 11, "newcomers come in together: {epoch:?}");
 
-    stage.publish(&[1, 400, 999], 5);
-    stage.check(0..MEMBERS, &[1, 400, 999], 5);
+    simulation.publish(&[1, 400, 999], 5);
+    simulation.check(0..MEMBERS, &[1, 400, 999], 5);
 
-    stage.seen.sealed.clear();
+    simulation.seen.sealed.clear();
     let evict = Command::Evict { cert: cert(&name(500)), reason: "lost".to_owned() };
-    stage.sim.command(1, Ask::Command(evict), &mut stage.seen);
+    simulation.sim.command(1, MemberCommand::Command(evict), &mut simulation.seen);
     let stay = || (0..MEMBERS).filter(|it| *it != 500);
-    let all_know = stage.run(Duration::from_secs(5), |seen| stay().all(|it| of(MEMBERS - 1)(&seen.views[it])));
-    assert!(all_know && stage.seen.out[500].is_some(), "one is out, and all know");
-    stage.run(Duration::from_secs(1), |_| false);
-    let (said, by) = (stage.seen.sealed.values().sum::<usize>(), stage.seen.sealed.len());
+    let all_know = simulation.run(Duration::from_secs(5), |seen| stay().all(|it| of(MEMBERS - 1)(&seen.views[it])));
+    assert!(all_know && simulation.seen.out[500].is_some(), "one is out, and all know");
+    simulation.run(Duration::from_secs(1), |_| false);
+    let (said, by) = (simulation.seen.sealed.values().sum::<usize>(), simulation.seen.sealed.len());
     assert!(by <= 3 + 64 && said <= 4 * 3 + 64, "rule B10: {by} members say {said} things at an eviction");
 
-    stage.publish(&[0, 499, 501], 5);
-    stage.check(stay(), &[0, 499, 501], 5);
-    assert!(stage.seen.came[500].is_empty(), "who is out reads nothing");
+    simulation.publish(&[0, 499, 501], 5);
+    simulation.check(stay(), &[0, 499, 501], 5);
+    assert!(simulation.seen.came[500].is_empty(), "who is out reads nothing");
 }
 
 /// A scheme that installs what it is told to.
@@ -178,7 +178,7 @@ impl Keys for Script {
     fn seal(&mut self, _: &Seal<'_>) -> Result<Sealed, SealError> {
         Err(SealError::PerDatagram)
     }
-    fn has_room(&self, _: usize) -> bool {
+    fn has_capacity(&self, _: usize) -> bool {
         true
     }
     fn timeout(&self) -> Option<Monotonic> {

@@ -15,10 +15,10 @@ use sealcast_delivery::{self as delivery, Batch, Delivery, Outgoing, SendError, 
 use sealcast_keys::Command;
 use sealcast_keys::plain::Plain;
 use sealcast_lab::mocks::broker::Broker;
-use sealcast_lab::mocks::company::{brokers, name};
-use sealcast_lab::scenarios::company::TOPIC;
-use sealcast_lab::scenarios::pairs::{Keyed, MEMBERS, Paired, SCHEMES, Seat, TRANSPORTS, story};
-use sealcast_lab::scenarios::stage::{self, Keep};
+use sealcast_lab::mocks::fixture::{brokers, name};
+use sealcast_lab::scenarios::fixture::TOPIC;
+use sealcast_lab::scenarios::pairs::{Keyed, MEMBERS, MemberSetup, Paired, SCHEMES, TRANSPORTS, story};
+use sealcast_lab::scenarios::simulation::{self, Keep};
 use sealcast_sim::dice::Dice;
 use sealcast_sim::{Effect, Node as _, Reach, Records};
 use sealcast_wire::frame::{KIND_OPEN, MAGIC};
@@ -58,12 +58,12 @@ fn what_is_not_allowed_is_refused_with_a_hint() {
     assert!(refused.len() >= 6, "{:?}", refused.iter().map(shown).collect::<Vec<_>>());
     for pair in refused {
         let records = Records::new();
-        let seat = Seat::to_look(&records);
-        let (keys, transport) = ((pair.keys.make)(&seat), (pair.transport.make)(&seat, pair.keys));
+        let setup = MemberSetup::to_look(&records);
+        let (keys, transport) = ((pair.keys.make)(&setup), (pair.transport.make)(&setup, pair.keys));
         let error = Group::new(keys, transport, OriginMode::Auto).err().expect("it is refused");
         assert_eq!(error.code(), Code::BadPair, "{}: {error}", shown(&pair));
         assert!(error.message().contains("needs") && error.hint().is_some(), "{}: {error}", shown(&pair));
-        let (keys, transport) = ((pair.keys.make)(&seat), (pair.transport.make)(&seat, pair.keys));
+        let (keys, transport) = ((pair.keys.make)(&setup), (pair.transport.make)(&setup, pair.keys));
         let error = open_parts("refused", "me", keys, transport).expect_err("a session refuses it, too");
         assert_eq!(error.code(), Code::BadPair, "{}: {error}", shown(&pair));
     }
@@ -76,7 +76,7 @@ fn every_pair_runs_in_the_simulator() {
     for pair in all().filter(is_allowed) {
         for seed in seeds.clone() {
             let script = story(&pair, &mut Dice::new(seed, 4));
-            let report = stage::play(&pair, &script, seed, Keep { lines: 0, story: only.is_some() });
+            let report = simulation::play(&pair, &script, seed, Keep { lines: 0, story: only.is_some() });
             report.story.iter().for_each(|line| println!("{line}"));
             let again = format!("PAIR_SEED={seed} cargo test --workspace --test pairs");
             assert!(report.holds(), "{}: {:?}\nagain: {again}", shown(&pair), report.violations.first());
@@ -90,7 +90,7 @@ fn every_pair_runs_through_a_session() {
     for (n, pair) in all().filter(is_allowed).enumerate() {
         let place = format!("pair-{n}");
         let helpers: Vec<Session> = match pair.keys.needs().fetches.shares {
-            true => helpers().map(|broker| at_place(&place, broker)).collect(),
+            true => helpers().map(|broker| at_hub(&place, broker)).collect(),
             false => Vec::new(),
         };
         let sessions: Vec<Session> = (0..2).map(|member| session(&place, &pair, member)).collect();
@@ -115,8 +115,8 @@ fn session(place: &str, pair: &Paired, member: usize) -> Session {
     let seconds = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970").as_secs();
     let now = Now { monotonic: Monotonic(0), utc: Some(Utc(seconds as i64)) };
     let seed = [1 + member as u8; 32];
-    let seat = Seat { member, members: MEMBERS, orderer: ORDERER, seed, now, records: &records };
-    let (keys, transport) = ((pair.keys.make)(&seat), (pair.transport.make)(&seat, pair.keys));
+    let setup = MemberSetup { member, members: MEMBERS, orderer: ORDERER, seed, now, records: &records };
+    let (keys, transport) = ((pair.keys.make)(&setup), (pair.transport.make)(&setup, pair.keys));
     open_parts(place, &name(member), keys, transport).unwrap_or_else(|e| panic!("{}: {e}", shown(pair)))
 }
 
@@ -167,18 +167,18 @@ fn helpers() -> impl Iterator<Item = Broker> {
 }
 
 /// A broker of the simulator among the sessions of a place.
-fn at_place(place: &str, node: Broker) -> Session {
+fn at_hub(place: &str, node: Broker) -> Session {
     let keys = Box::new(Plain::new("a broker", Incarnation([7; 16])));
-    let node = Seated { node, outbox: VecDeque::new() };
+    let node = Joined { node, outbox: VecDeque::new() };
     open_parts(place, "a broker", keys, Box::new(node)).expect("plain needs nothing")
 }
 
-struct Seated {
+struct Joined {
     node: Broker,
     outbox: VecDeque<(Reach, Vec<u8>)>,
 }
 
-impl Seated {
+impl Joined {
     fn drain(&mut self) {
         while let Some(effect) = self.node.poll() {
             match effect {
@@ -189,7 +189,7 @@ impl Seated {
     }
 }
 
-impl Delivery for Seated {
+impl Delivery for Joined {
     fn properties(&self) -> delivery::Properties {
         delivery::Properties::BEST_EFFORT
     }

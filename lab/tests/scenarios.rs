@@ -7,7 +7,7 @@ use sealcast_keys::contributory::misbehaving::Rule;
 use sealcast_lab::scenarios::command::again;
 use sealcast_lab::scenarios::contributory::Robots;
 use sealcast_lab::scenarios::script::{Knobs, Step};
-use sealcast_lab::scenarios::stage::{self, Keep};
+use sealcast_lab::scenarios::simulation::{self, Keep};
 use sealcast_lab::scenarios::{Ground, Scenario};
 use sealcast_sim::dice::Chance;
 
@@ -92,7 +92,7 @@ fn a_downgrade_is_refused_and_reported() {
 fn a_group_that_speaks_less_than_it_could_is_reported() {
     let scenario = Scenario::find("mixed-versions").expect("a scenario of that name");
     let all_are_old = Robots::speaking(|_| Versions::OURS);
-    let report = stage::play(&all_are_old, &scenario.script(&scenario.knobs, 1), 1, Keep::default());
+    let report = simulation::play(&all_are_old, &scenario.script(&scenario.knobs, 1), 1, Keep::default());
     assert!(report.violations.iter().any(|v| v.checker == "versions"), "{:?}", report.violations);
 }
 
@@ -204,7 +204,7 @@ fn a_member_that_stays_captured_is_reported() {
     let scenario = Scenario::find("captured").expect("a scenario of that name");
     let mut script = scenario.script(&scenario.knobs, 1);
     script.steps.retain(|step| !matches!(step, Step::Stop(_) | Step::Heal));
-    let report = stage::play(&Robots::new(), &script, 1, Keep::default());
+    let report = simulation::play(&Robots::new(), &script, 1, Keep::default());
     assert!(report.violations.iter().any(|v| v.checker == "majority"), "{:?}", report.violations);
 }
 

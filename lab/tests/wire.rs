@@ -135,7 +135,7 @@ impl Handler for Canned {
                 keys: "contributory".into(),
                 cipher: "AES-256-GCM".into(),
                 origin: "signed".into(),
-                veiled: true,
+                has_bootstrap_key: true,
                 epoch: Some(3),
                 epoch_hash: Some("0123456789abcdef".into()),
                 age_ms: 12,

@@ -22,10 +22,10 @@ pub enum Origin {
 pub trait Application: Send + Sync + 'static {
     /// A frame comes in. Check it here, once, so that `valid` need not check it again, and keep it until it is
     /// delivered: the engine itself remembers nothing, so that the frames of a block that failed are drawn again (E14).
-    fn offer(&self, origin: Origin, frame: Frame) -> Result<(), Refused>;
+    fn receive(&self, origin: Origin, frame: Frame) -> Result<(), Refused>;
 
     /// Frames for a block on `parent`, within `size`: those that wait and are in none of `parent.ancestors`.
-    fn draw(&self, parent: &Parent<'_>, size: BlockSize) -> Vec<Frame>;
+    fn propose(&self, parent: &Parent<'_>, size: BlockSize) -> Vec<Frame>;
 
     /// Frames that still wait, the oldest first, within `size`; they are forwarded to a new leader (E14).
     fn waiting(&self, size: BlockSize) -> Vec<Frame>;

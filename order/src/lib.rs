@@ -35,4 +35,4 @@ mod testing;
 
 pub use application::{Ack, Application, Delivered, Origin};
 pub use block::{Block, BlockSize, Frame, Hash, Parent};
-pub use order::{Evidence, Fault, Floor, Later, Misdeed, Order, Peer, Refused, Status};
+pub use order::{Evidence, Fault, Later, Misbehaviour, Order, Peer, Refused, StartCertificate, Status};

@@ -33,8 +33,8 @@ pub trait Order: Send + Sync {
     /// The block of this height, if it is held here.
     fn block(&self, height: u64) -> Later<Option<Arc<Block>>>;
 
-    /// The proof that a quorum finalised the block of this height: where another broker may start (`Start::Floor`).
-    fn floor(&self, height: u64) -> Later<Option<Floor>>;
+    /// The proof that a quorum finalised the block of this height: where another broker may start (`Start::StartCertificate`).
+    fn start_certificate(&self, height: u64) -> Later<Option<StartCertificate>>;
 
     /// Blocks below `height` are needed no more. They go in steps; blocks not yet acknowledged stay.
     fn prune(&self, height: u64);
@@ -122,7 +122,7 @@ pub enum Fault {
 
 /// What a broker did that no honest broker does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Misdeed {
+pub enum Misbehaviour {
     /// Voted for two different blocks in one view.
     TwoNotarizeVotes,
     /// Voted for the finality of two different blocks in one view.
@@ -140,14 +140,14 @@ pub struct Evidence {
     /// The view in which it happened.
     pub view: u64,
     /// What it was.
-    pub misdeed: Misdeed,
+    pub misbehaviour: Misbehaviour,
     /// The two signed votes, in the engine's encoding.
     pub proof: Vec<u8>,
 }
 
 /// The proof that a block is final, from which a broker without history can start.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Floor {
+pub struct StartCertificate {
     /// The block's height.
     pub height: u64,
     /// The quorum's certificate, in the engine's encoding.

@@ -47,7 +47,7 @@ impl Pool {
     }
 
     /// Takes a frame in. Call it after the checks of one's own.
-    pub fn offer(&mut self, frame: Frame) -> Result<(), Refused> {
+    pub fn receive(&mut self, frame: Frame) -> Result<(), Refused> {
         let length = frame.bytes().len();
         if length > limits::FRAME_BYTES_MAX {
             return Err(Refused::TooLarge);
@@ -67,26 +67,26 @@ impl Pool {
     }
 
     /// The oldest frames that are in none of `ancestors`, as many as a block holds.
-    pub fn draw(&self, ancestors: &[Arc<Block>], size: BlockSize) -> Vec<Frame> {
+    pub fn propose(&self, ancestors: &[Arc<Block>], size: BlockSize) -> Vec<Frame> {
         let taken: BTreeSet<Hash> = ancestors.iter().flat_map(|b| b.frames.iter().map(Frame::hash)).collect();
         let mut room = size.bytes;
-        let mut drawn = Vec::new();
+        let mut proposed = Vec::new();
         for frame in self.waiting.values() {
             if taken.contains(&frame.hash()) {
                 continue;
             }
             let length = frame.bytes().len();
-            let alone = drawn.is_empty() && length > room;
-            if drawn.len() == size.frames || (length > room && !alone) {
+            let alone = proposed.is_empty() && length > room;
+            if proposed.len() == size.frames || (length > room && !alone) {
                 break;
             }
             room = room.saturating_sub(length);
-            drawn.push(frame.clone());
+            proposed.push(frame.clone());
             if alone {
                 break;
             }
         }
-        drawn
+        proposed
     }
 
     /// A block was delivered: its frames wait no more, and are known for a while in case they come again.
@@ -134,38 +134,38 @@ mod tests {
     fn rule_e14_a_frame_stays_until_it_is_delivered() {
         let mut pool = Pool::new();
         for text in ["a", "b", "c"] {
-            pool.offer(frame(text)).expect("there is room");
+            pool.receive(frame(text)).expect("there is room");
         }
-        assert_eq!(pool.draw(&[], SIZE), [frame("a"), frame("b")]);
+        assert_eq!(pool.propose(&[], SIZE), [frame("a"), frame("b")]);
         // In flight: the next block takes the next frames.
         let flying = Arc::new(block(vec![frame("a"), frame("b")]));
-        assert_eq!(pool.draw(std::slice::from_ref(&flying), SIZE), [frame("c")]);
+        assert_eq!(pool.propose(std::slice::from_ref(&flying), SIZE), [frame("c")]);
         // The view of that block was skipped: they are drawn again.
-        assert_eq!(pool.draw(&[], SIZE), [frame("a"), frame("b")]);
+        assert_eq!(pool.propose(&[], SIZE), [frame("a"), frame("b")]);
         pool.delivered(&flying);
-        assert_eq!(pool.draw(&[], SIZE), [frame("c")]);
-        assert_eq!(pool.offer(frame("a")), Err(Refused::Known));
+        assert_eq!(pool.propose(&[], SIZE), [frame("c")]);
+        assert_eq!(pool.receive(frame("a")), Err(Refused::Known));
     }
 
     #[test]
     fn a_long_frame_is_drawn_alone_in_its_turn() {
         let mut pool = Pool::new();
         for text in ["a", "longer than a block", "b"] {
-            pool.offer(frame(text)).expect("there is room");
+            pool.receive(frame(text)).expect("there is room");
         }
-        assert_eq!(pool.draw(&[], SIZE), [frame("a")]);
+        assert_eq!(pool.propose(&[], SIZE), [frame("a")]);
         pool.delivered(&block(vec![frame("a")]));
-        assert_eq!(pool.draw(&[], SIZE), [frame("longer than a block")]);
+        assert_eq!(pool.propose(&[], SIZE), [frame("longer than a block")]);
     }
 
     #[test]
     fn rule_g7_a_pool_has_its_limits() {
         let mut pool = Pool::new().with_bytes_max(12);
-        assert_eq!(pool.offer(Frame::new(vec![0; limits::FRAME_BYTES_MAX + 1])), Err(Refused::TooLarge));
-        assert_eq!(pool.offer(frame("0123456789")), Ok(()));
-        assert_eq!(pool.offer(frame("0123456789")), Err(Refused::Known));
-        assert_eq!(pool.offer(frame("abc")), Err(Refused::Full));
+        assert_eq!(pool.receive(Frame::new(vec![0; limits::FRAME_BYTES_MAX + 1])), Err(Refused::TooLarge));
+        assert_eq!(pool.receive(frame("0123456789")), Ok(()));
+        assert_eq!(pool.receive(frame("0123456789")), Err(Refused::Known));
+        assert_eq!(pool.receive(frame("abc")), Err(Refused::Full));
         pool.delivered(&block(vec![frame("0123456789")]));
-        assert_eq!((pool.offer(frame("abc")), pool.len()), (Ok(()), 1));
+        assert_eq!((pool.receive(frame("abc")), pool.len()), (Ok(()), 1));
     }
 }

@@ -29,7 +29,7 @@ use sealcast_wire::limits;
 
 use crate::application::{Ack, Application, Delivered, Origin};
 use crate::block::{Block, BlockSize, Frame, HEADER_BYTES, Parent};
-use crate::order::{Evidence, Fault, Floor, Later, Order, Refused, Status};
+use crate::order::{Evidence, Fault, Later, Order, Refused, StartCertificate, Status};
 
 /// The settings of a broker alone.
 #[derive(Clone, Debug)]
@@ -113,7 +113,7 @@ impl Order for Solo {
         if !lock(&self.shared.state).running {
             return Err(Refused::Ended);
         }
-        self.shared.application.offer(Origin::Here, frame)?;
+        self.shared.application.receive(Origin::Here, frame)?;
         self.shared.news();
         Ok(())
     }
@@ -137,7 +137,7 @@ impl Order for Solo {
         Box::pin(std::future::ready(block.map(Arc::new)))
     }
 
-    fn floor(&self, _height: u64) -> Later<Option<Floor>> {
+    fn start_certificate(&self, _height: u64) -> Later<Option<StartCertificate>> {
         Box::pin(std::future::ready(None))
     }
 
@@ -236,7 +236,7 @@ impl Writer {
         }
         let hash = self.tip.hash();
         let parent = Parent { height: self.tip.height, hash, time: self.tip.time, ancestors: &self.flying };
-        let frames = self.shared.application.draw(&parent, self.settings.block);
+        let frames = self.shared.application.propose(&parent, self.settings.block);
         if frames.is_empty() {
             return Ok(None);
         }

@@ -83,7 +83,7 @@ pub(crate) fn assert_agree(ledgers: &[Arc<Ledger>], story: &str) {
 }
 
 impl Application for Ledger {
-    fn offer(&self, _origin: Origin, frame: Frame) -> Result<(), Refused> {
+    fn receive(&self, _origin: Origin, frame: Frame) -> Result<(), Refused> {
         let mut state = self.state();
         if state.frames.contains(&frame.hash()) {
             return Err(Refused::Known);
@@ -91,15 +91,15 @@ impl Application for Ledger {
         if !self.lax && frame.bytes().starts_with(BAD) {
             return Err(Refused::Invalid);
         }
-        state.pool.offer(frame)
+        state.pool.receive(frame)
     }
 
-    fn draw(&self, parent: &Parent<'_>, size: BlockSize) -> Vec<Frame> {
-        self.state().pool.draw(parent.ancestors, size)
+    fn propose(&self, parent: &Parent<'_>, size: BlockSize) -> Vec<Frame> {
+        self.state().pool.propose(parent.ancestors, size)
     }
 
     fn waiting(&self, size: BlockSize) -> Vec<Frame> {
-        self.state().pool.draw(&[], size)
+        self.state().pool.propose(&[], size)
     }
 
     fn valid(&self, parent: &Parent<'_>, block: &Block) -> bool {

@@ -49,20 +49,20 @@ impl Ledger {
 }
 
 impl Application for Ledger {
-    fn offer(&self, _: Origin, frame: Frame) -> Result<(), Refused> {
+    fn receive(&self, _: Origin, frame: Frame) -> Result<(), Refused> {
         let mut state = self.state.lock().unwrap();
         if state.frames.contains(&frame.hash()) {
             return Err(Refused::Known);
         }
-        state.pool.offer(frame)
+        state.pool.receive(frame)
     }
 
-    fn draw(&self, parent: &Parent<'_>, size: BlockSize) -> Vec<Frame> {
-        self.state.lock().unwrap().pool.draw(parent.ancestors, size)
+    fn propose(&self, parent: &Parent<'_>, size: BlockSize) -> Vec<Frame> {
+        self.state.lock().unwrap().pool.propose(parent.ancestors, size)
     }
 
     fn waiting(&self, size: BlockSize) -> Vec<Frame> {
-        self.state.lock().unwrap().pool.draw(&[], size)
+        self.state.lock().unwrap().pool.propose(&[], size)
     }
 
     fn valid(&self, _: &Parent<'_>, block: &Block) -> bool {
@@ -274,7 +274,7 @@ fn rule_e15_an_aged_broker_starts_and_delivers_its_history() {
     for height in [1, 2, BLOCKS / 2, BLOCKS] {
         let block = block_on(engine.block(height)).expect("it is held");
         assert_eq!(Some(&block.hash()), blocks.get(&height));
-        assert!(block_on(engine.floor(height)).is_some(), "block {height} has a certificate");
+        assert!(block_on(engine.start_certificate(height)).is_some(), "block {height} has a certificate");
     }
     engine.prune(BLOCKS - 10);
     until("the old ones are pruned", || block_on(engine.block(1)).is_none());

@@ -1,6 +1,6 @@
 //! What the brokers' refusals are to a user: an error with its code, and what to do about it.
 
-use sealcast_broker::state::{Code as Became, Outcome as Came};
+use sealcast_broker::state::{Code as Became, OperationResult as Came};
 use sealcast_wire::Reason;
 
 use crate::code::Code;

@@ -31,8 +31,8 @@ use pairs::{LATER_SCHEMES, LATER_TRANSPORTS, Pair, Transport};
 /// A URL, read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Url {
-    /// How bytes travel.
-    pub way: Way,
+    /// The transport and where it meets its peers.
+    pub address: TransportAddress,
     /// Who holds the keys.
     pub keys: Scheme,
     /// Everything else.
@@ -40,9 +40,9 @@ pub struct Url {
     text: String,
 }
 
-/// How bytes travel.
+/// A transport, and where it meets its peers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum TransportAddress {
     /// UDP multicast to this address.
     Multicast(SocketAddr),
     /// Inside this process, among sessions that name the same place.
@@ -67,14 +67,14 @@ pub enum Scheme {
     Threshold,
 }
 
-impl Way {
+impl TransportAddress {
     /// Which one it is, whatever it is given.
     pub fn transport(&self) -> Transport {
         match self {
-            Way::Multicast(_) => Transport::Multicast,
-            Way::Memory { ordered: false, .. } => Transport::Memory,
-            Way::Memory { ordered: true, .. } => Transport::OrderedMemory,
-            Way::Quorum(_) => Transport::Quorum,
+            TransportAddress::Multicast(_) => Transport::Multicast,
+            TransportAddress::Memory { ordered: false, .. } => Transport::Memory,
+            TransportAddress::Memory { ordered: true, .. } => Transport::OrderedMemory,
+            TransportAddress::Quorum(_) => Transport::Quorum,
         }
     }
 }
@@ -89,7 +89,12 @@ impl Url {
     /// That of a client of brokers whose cluster file is no file here.
     pub(crate) fn of_brokers(keys: Scheme, wait: Duration) -> Url {
         let text = format!("quorum:?keys={}", keys.name());
-        Url { way: Way::Quorum(PathBuf::new()), keys, options: Options { wait, ..Options::default() }, text }
+        Url {
+            address: TransportAddress::Quorum(PathBuf::new()),
+            keys,
+            options: Options { wait, ..Options::default() },
+            text,
+        }
     }
 }
 
@@ -187,13 +192,13 @@ impl Url {
             bad(text, "it has no scheme")
                 .with_hint("udpm://239.255.76.67:7667?keys=contributory, or mem:NAME?keys=plain")
         })?;
-        let way = match scheme {
-            "udpm" => Way::Multicast(multicast_address(text, place)?),
-            "mem" => Way::Memory { name: place.trim_start_matches('/').to_owned(), ordered: false },
+        let address = match scheme {
+            "udpm" => TransportAddress::Multicast(multicast_address(text, place)?),
+            "mem" => TransportAddress::Memory { name: place.trim_start_matches('/').to_owned(), ordered: false },
             "quorum" if place.is_empty() => {
                 return Err(bad(text, "it names no cluster file").with_hint("quorum:cluster.toml"));
             }
-            "quorum" => Way::Quorum(unescaped(place).into()),
+            "quorum" => TransportAddress::Quorum(unescaped(place).into()),
             later if LATER_TRANSPORTS.contains(&later) => {
                 return Err(not_built(text, &format!("{scheme}: is a way of the design that")));
             }
@@ -202,8 +207,8 @@ impl Url {
             }
             _ => return Err(bad(text, &format!("the scheme «{scheme}» is unknown")).with_hint(transports_hint())),
         };
-        let keys = way.transport().default_keys();
-        let mut url = Url { way, keys, options: Options::default(), text: text.to_owned() };
+        let keys = address.transport().default_keys();
+        let mut url = Url { address, keys, options: Options::default(), text: text.to_owned() };
         let mut given = BTreeSet::new();
         for pair in query.split('&').filter(|p| !p.is_empty()) {
             let (name, value) =
@@ -288,14 +293,14 @@ impl Url {
             "pin" => {
                 let hex = |c: char| matches!(c, '0'..='9' | 'a'..='f');
                 let good = (16..=64).contains(&value.len()) && value.chars().all(hex);
-                if !matches!(self.way, Way::Quorum(_)) {
+                if !matches!(self.address, TransportAddress::Quorum(_)) {
                     return Err(bad(&text, "pin= belongs to quorum: URLs"));
                 }
                 options.pin =
                     Some(good.then(|| value.to_owned()).ok_or_else(|| wrong("16 to 64 digits of a cluster's id"))?);
             }
             "authority" => {
-                if !matches!(self.way, Way::Quorum(_)) {
+                if !matches!(self.address, TransportAddress::Quorum(_)) {
                     return Err(bad(&text, "authority= belongs to quorum: URLs"));
                 }
                 options.authority = Some(value.parse().map_err(|_| wrong("an authority's fingerprint, scca1…"))?);
@@ -307,11 +312,13 @@ impl Url {
                 }
                 None => return Err(wrong(&several(&Scheme::ALL.map(Scheme::name)))),
             },
-            "order" => match (&mut self.way, value) {
-                (Way::Memory { ordered, .. }, "total") => *ordered = true,
-                (Way::Memory { ordered, .. }, "best-effort") => *ordered = false,
-                (Way::Memory { .. }, _) => return Err(wrong("total or best-effort")),
-                (Way::Multicast(_) | Way::Quorum(_), _) => return Err(bad(&text, "order= belongs to mem: URLs")),
+            "order" => match (&mut self.address, value) {
+                (TransportAddress::Memory { ordered, .. }, "total") => *ordered = true,
+                (TransportAddress::Memory { ordered, .. }, "best-effort") => *ordered = false,
+                (TransportAddress::Memory { .. }, _) => return Err(wrong("total or best-effort")),
+                (TransportAddress::Multicast(_) | TransportAddress::Quorum(_), _) => {
+                    return Err(bad(&text, "order= belongs to mem: URLs"));
+                }
             },
             _ => {
                 return Err(bad(&text, &format!("unknown option «{name}»")).with_hint(format!("known are {KNOWN}")));
@@ -325,12 +332,12 @@ impl Url {
     /// # Errors
     /// [`Code::BadPair`], with what would fit.
     pub(crate) fn check_pair(&self) -> Result<()> {
-        Pair { transport: self.way.transport(), keys: self.keys }.check(&self.text)
+        Pair { transport: self.address.transport(), keys: self.keys }.check(&self.text)
     }
 
     /// Whether what members say to each other goes through brokers, and is slower for it.
     pub(crate) fn meets_at_brokers(&self) -> bool {
-        matches!(self.way, Way::Quorum(_))
+        matches!(self.address, TransportAddress::Quorum(_))
     }
 
     /// Whether anything is sealed at all.
@@ -477,21 +484,24 @@ mod tests {
     #[test]
     fn lcm_urls_are_read_and_stay_sealed() {
         let url = Url::parse("udpm://").unwrap();
-        assert_eq!(url.way, Way::Multicast("239.255.76.67:7667".parse().unwrap()));
+        assert_eq!(url.address, TransportAddress::Multicast("239.255.76.67:7667".parse().unwrap()));
         assert_eq!(url.keys, Scheme::Contributory);
         let url = Url::parse("udpm://239.1.2.3:99?ttl=1&recv_buf_size=4194304&keys=plain").unwrap();
         assert_eq!((url.options.ttl, url.options.recv_buf_size), (1, Some(4 << 20)));
         assert_eq!(url.keys, Scheme::Plain);
         let url = Url::parse("udpm://:7668?ttl=1").unwrap();
-        assert_eq!(url.way, Way::Multicast("239.255.76.67:7668".parse().unwrap()));
+        assert_eq!(url.address, TransportAddress::Multicast("239.255.76.67:7668".parse().unwrap()));
         let url = Url::parse("udpm://[ff15::5c]:7667?keys=plain").unwrap();
-        assert!(matches!(url.way, Way::Multicast(a) if a.is_ipv6()));
+        assert!(matches!(url.address, TransportAddress::Multicast(a) if a.is_ipv6()));
     }
 
     #[test]
     fn a_cluster_file_is_a_place_and_sealed_if_nothing_else_is_said() {
         let url = Url::parse("quorum:/etc/sealcast/cluster.toml").unwrap();
-        assert_eq!((&url.way, url.keys), (&Way::Quorum("/etc/sealcast/cluster.toml".into()), Scheme::Threshold));
+        assert_eq!(
+            (&url.address, url.keys),
+            (&TransportAddress::Quorum("/etc/sealcast/cluster.toml".into()), Scheme::Threshold)
+        );
         assert_eq!(Url::parse("quorum:c.toml?keys=plain").unwrap().keys, Scheme::Plain);
         let pinned = Url::parse("quorum:c.toml?pin=0123456789abcdef").unwrap();
         assert_eq!(pinned.options.pin.as_deref(), Some("0123456789abcdef"));
@@ -511,7 +521,7 @@ mod tests {
         for path in ["c.toml", "/a b/c?.toml", "50%/c.toml", "%3F/%25?%"] {
             let text = Url::of_cluster_file(Path::new(path));
             let url = Url::parse(&format!("{text}?keys=plain")).unwrap();
-            assert_eq!((url.way, url.keys), (Way::Quorum(path.into()), Scheme::Plain));
+            assert_eq!((url.address, url.keys), (TransportAddress::Quorum(path.into()), Scheme::Plain));
         }
     }
 

@@ -123,7 +123,7 @@ fn client_of_nobody() -> Brokers {
         key: ClientKey::fresh().unwrap(),
         registrations: Vec::new(),
         keys: Scheme::Threshold,
-        patience: Duration::from_millis(50),
+        timeout: Duration::from_millis(50),
         frame_operations: FRAME_OPERATIONS,
         accuse: true,
     };

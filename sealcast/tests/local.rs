@@ -20,8 +20,9 @@ fn keep(home: &Home, ca: &mut Ca, name: &str, groups: &[&str]) -> KeptIdentity {
     let request = Request { name: name.to_owned(), keys: secret.public(), rights, attributes: vec![] };
     let certificate = ca.authority.issue(&request, common::utc(), 3600).expect("issued");
     let mut kept = KeptIdentity::new(home, name, secret);
-    let veils = groups.iter().map(|g| ((*g).to_owned(), ca.authority.veil(g))).collect();
-    kept.membership = Some(Membership { certificate, anchor: ca.authority.anchor().clone(), policy: None, veils });
+    let bootstrap_keys = groups.iter().map(|g| ((*g).to_owned(), ca.authority.bootstrap_key(g))).collect();
+    kept.membership =
+        Some(Membership { certificate, anchor: ca.authority.anchor().clone(), policy: None, bootstrap_keys });
     kept.save(Overwrite::Never).expect("saved");
     kept
 }
@@ -52,7 +53,7 @@ fn rule_a7_a_running_session_is_used_through_its_local_socket() {
     let info = client.show().unwrap();
     assert_eq!((info.me.as_str(), info.group.as_str(), info.keys.as_str()), ("alice", "ward3", "contributory"));
     assert_eq!(info.members.len(), 2);
-    assert!(info.veiled && info.rotates_in_ms.is_some());
+    assert!(info.has_bootstrap_key && info.rotates_in_ms.is_some());
     let bob = info.members.iter().find(|m| m.name == "bob").expect("a member");
     assert!(!bob.me && bob.serial.is_some() && bob.key.as_ref().is_some_and(|k| k.starts_with("scpub1")));
     assert_eq!((&bob.publishes[..], &bob.subscribes[..]), (&["#".to_owned()][..], &["#".to_owned()][..]));

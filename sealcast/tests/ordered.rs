@@ -200,7 +200,7 @@ fn while_one_is_stopped(both: bool) {
             for (token, body) in &said {
                 let got = world.nodes[0].delivered.iter().any(|m| m.payload() == body);
                 let outcome = node.outcome_of.get(token);
-                let acknowledged = matches!(outcome, Some(Outcome::Placed(_) | Outcome::Accepted));
+                let acknowledged = matches!(outcome, Some(Outcome::Ordered(_) | Outcome::Accepted));
                 assert!(outcome.is_some(), "seed {seed}: of {token:?} nothing is ever known");
                 assert!(
                     got || !acknowledged,
@@ -262,7 +262,7 @@ fn thousands_of_ordered_messages_are_under_way_at_once() {
     assert!(world.nodes[0].outcome_of.is_empty(), "all are under way");
     world.run(Duration::from_secs(3));
     let position = |token| match world.nodes[0].outcome_of.get(token) {
-        Some(Outcome::Placed(position)) => *position,
+        Some(Outcome::Ordered(position)) => *position,
         other => panic!("{token:?}: {other:?}"),
     };
     let positions: Vec<u64> = tokens.iter().map(position).collect();

@@ -22,13 +22,13 @@ fn url(transport: Transport, keys: Option<&str>) -> String {
 fn urls_allow_and_refuse_what_the_table_does() {
     for transport in Transport::ALL {
         let usual = Url::parse(&url(transport, None)).expect("what is usual is allowed");
-        assert_eq!((usual.way.transport(), usual.keys), (transport, transport.default_keys()));
+        assert_eq!((usual.address.transport(), usual.keys), (transport, transport.default_keys()));
         assert!(transport.url().starts_with(&format!("{}:", transport.name())));
     }
     for pair in Pair::all() {
         let text = url(pair.transport, Some(pair.keys.name()));
         match (Url::parse(&text), pair.is_allowed()) {
-            (Ok(url), true) => assert_eq!((url.way.transport(), url.keys), (pair.transport, pair.keys)),
+            (Ok(url), true) => assert_eq!((url.address.transport(), url.keys), (pair.transport, pair.keys)),
             (Err(error), false) => {
                 assert_eq!(error.code(), Code::BadPair, "{text}: {error}");
                 assert!(error.message().starts_with(&format!("{text}: keys={} needs", pair.keys.name())), "{error}");

@@ -35,11 +35,11 @@ impl Channels {
 
     /// A connection breaks: nothing that is under way arrives; `false` if none stood.
     pub fn cut(&mut self, pair: Pair) -> bool {
-        let stood = self.open.remove(&pair);
-        if stood {
+        let was_open = self.open.remove(&pair);
+        if was_open {
             *self.broken.entry(pair).or_default() += 1;
         }
-        stood
+        was_open
     }
 
     /// Whether a connection stands.

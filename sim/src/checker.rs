@@ -15,7 +15,7 @@ pub trait Checker<C, E> {
         Ok(())
     }
     /// Something happened at a node.
-    fn event(&mut self, at: Monotonic, node: usize, event: &E, cast: &C) -> Verdict;
+    fn event(&mut self, at: Monotonic, node: usize, event: &E, roles: &C) -> Verdict;
     /// The run is over.
     fn end(&mut self) -> Verdict {
         Ok(())
@@ -45,15 +45,15 @@ impl fmt::Display for Violation {
 /// A set of checkers and what they found.
 pub struct Panel<C, E> {
     /// Who is who.
-    pub cast: C,
+    pub roles: C,
     checkers: Vec<Box<dyn Checker<C, E>>>,
     violations: Vec<Violation>,
 }
 
 impl<C, E> Panel<C, E> {
     /// These checkers over this cast.
-    pub fn new(cast: C, checkers: Vec<Box<dyn Checker<C, E>>>) -> Panel<C, E> {
-        Panel { cast, checkers, violations: Vec::new() }
+    pub fn new(roles: C, checkers: Vec<Box<dyn Checker<C, E>>>) -> Panel<C, E> {
+        Panel { roles, checkers, violations: Vec::new() }
     }
 
     /// A datagram left a node.
@@ -63,7 +63,7 @@ impl<C, E> Panel<C, E> {
 
     /// Something happened at a node.
     pub fn event(&mut self, at: Monotonic, node: usize, event: &E) {
-        self.each(at, |checker, cast| checker.event(at, node, event, cast));
+        self.each(at, |checker, roles| checker.event(at, node, event, roles));
     }
 
     /// The run is over.
@@ -90,7 +90,7 @@ impl<C, E> Panel<C, E> {
 
     fn each(&mut self, at: Monotonic, mut ask: impl FnMut(&mut dyn Checker<C, E>, &C) -> Verdict) {
         for checker in &mut self.checkers {
-            if let Err(what) = ask(&mut **checker, &self.cast)
+            if let Err(what) = ask(&mut **checker, &self.roles)
                 && self.violations.len() < VIOLATIONS_MAX
             {
                 self.violations.push(Violation { at, checker: checker.name(), what });

@@ -37,7 +37,7 @@ use trace::{Kind, Trace};
 /// A pure machine that the simulator runs: bytes, time and commands go in, effects come out.
 pub trait Node {
     /// What it tells its application.
-    type Told;
+    type Event;
     /// What its application asks of it.
     type Command: Clone;
 
@@ -52,12 +52,12 @@ pub trait Node {
     /// What it asked to be stored is durable.
     fn stored(&mut self, _now: Now) {}
     /// The next thing to be done, until there is none.
-    fn poll(&mut self) -> Option<Effect<Self::Told>>;
+    fn poll(&mut self) -> Option<Effect<Self::Event>>;
 }
 
 /// Nodes of different kinds side by side.
-impl<T, C: Clone> Node for Box<dyn Node<Told = T, Command = C>> {
-    type Told = T;
+impl<T, C: Clone> Node for Box<dyn Node<Event = T, Command = C>> {
+    type Event = T;
     type Command = C;
 
     fn handle(&mut self, now: Now, from: Address, datagram: &mut [u8]) {
@@ -115,7 +115,7 @@ pub trait Observer<N: Node> {
     /// A datagram left a node.
     fn sent(&mut self, at: Monotonic, from: usize, to: Reach, datagram: &[u8]);
     /// A node told its application something.
-    fn told(&mut self, at: Monotonic, node: usize, told: N::Told);
+    fn told(&mut self, at: Monotonic, node: usize, told: N::Event);
 }
 
 /// How a node comes to life: again for every start, with what its disk holds.
@@ -128,7 +128,7 @@ pub struct Sim<N: Node> {
     pub network: Network,
     /// What happened so far.
     pub trace: Trace,
-    seats: Vec<Seat<N>>,
+    slots: Vec<NodeSlot<N>>,
     due: Agenda<Due>,
     dice: Dice,
     clocks: Dice,
@@ -137,9 +137,9 @@ pub struct Sim<N: Node> {
 }
 
 /// One computer: its clock and disk stay, its process comes and goes.
-struct Seat<N: Node> {
+struct NodeSlot<N: Node> {
     clock: Clock,
-    disk: Disk<N::Told>,
+    disk: Disk<N::Event>,
     process: Option<Process<N>>,
     /// Counts processes, so that timers of a dead one are known.
     generation: u64,
@@ -193,7 +193,7 @@ impl<N: Node> Sim<N> {
             now: Monotonic(0),
             network,
             trace: Trace::new(0),
-            seats: Vec::new(),
+            slots: Vec::new(),
             due: Agenda::default(),
             dice: Dice::new(seed, STREAM_NETWORK),
             clocks: Dice::new(seed, STREAM_CLOCKS),
@@ -216,43 +216,43 @@ impl<N: Node> Sim<N> {
     /// to it alone.
     pub fn add(&mut self, multicast: bool) -> usize {
         let clock = Clock::draw(&mut self.clocks);
-        self.seats.push(Seat { clock, disk: Disk::new(), process: None, generation: 0, multicast });
-        self.seats.len() - 1
+        self.slots.push(NodeSlot { clock, disk: Disk::new(), process: None, generation: 0, multicast });
+        self.slots.len() - 1
     }
 
     /// How many computers there are.
     pub fn len(&self) -> usize {
-        self.seats.len()
+        self.slots.len()
     }
 
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
-        self.seats.is_empty()
+        self.slots.is_empty()
     }
 
     /// Whether a process runs there (it may be stopped).
     pub fn runs(&self, node: usize) -> bool {
-        self.seats.get(node).is_some_and(|seat| seat.process.is_some())
+        self.slots.get(node).is_some_and(|slot| slot.process.is_some())
     }
 
     /// The machine at a seat, to look at.
     pub fn node(&self, node: usize) -> Option<&N> {
-        self.seats[node].process.as_ref().map(|p| &p.node)
+        self.slots[node].process.as_ref().map(|p| &p.node)
     }
 
     /// What is durable on a node's disk.
     pub fn records(&self, node: usize) -> &Records {
-        self.seats[node].disk.durable()
+        self.slots[node].disk.durable()
     }
 
     /// A computer without its disk's content: a replaced machine.
     pub fn wipe(&mut self, node: usize) {
-        self.seats[node].disk.wipe();
+        self.slots[node].disk.wipe();
     }
 
     /// The time as a node's process sees it.
     pub fn local(&self, node: usize) -> Now {
-        self.seats[node].clock.at(self.now)
+        self.slots[node].clock.at(self.now)
     }
 
     /// Starts a process with what the disk holds.
@@ -263,11 +263,11 @@ impl<N: Node> Sim<N> {
         assert!(!self.runs(node), "one process per computer");
         let now = self.local(node);
         self.trace.note(self.now, node, Kind::Start, 0);
-        let seat = &mut self.seats[node];
-        seat.generation += 1;
-        let birth = Arc::new((birth, now, seat.disk.durable().clone()));
+        let slot = &mut self.slots[node];
+        slot.generation += 1;
+        let birth = Arc::new((birth, now, slot.disk.durable().clone()));
         let machine = (birth.0)(now, &birth.2);
-        seat.process = Some(Process { node: machine, birth, journal: Vec::new(), armed: None, stopped: None });
+        slot.process = Some(Process { node: machine, birth, journal: Vec::new(), armed: None, stopped: None });
         self.drain(node, observer);
     }
 
@@ -275,26 +275,26 @@ impl<N: Node> Sim<N> {
     /// record; what waited for it never leaves.
     pub fn crash(&mut self, node: usize) {
         self.trace.note(self.now, node, Kind::Crash, 0);
-        let seat = &mut self.seats[node];
-        seat.process = None;
-        seat.generation += 1;
-        seat.disk.crash(&mut self.dice);
+        let slot = &mut self.slots[node];
+        slot.process = None;
+        slot.generation += 1;
+        slot.disk.crash(&mut self.dice);
     }
 
     /// Stops a process (SIGSTOP): its socket fills, its timers wait.
     pub fn stop(&mut self, node: usize) {
-        if let Some(p) = &mut self.seats[node].process {
+        if let Some(p) = &mut self.slots[node].process {
             p.stopped.get_or_insert_default();
         }
     }
 
     /// Lets a stopped process go on with what its socket holds.
     pub fn resume(&mut self, node: usize, observer: &mut impl Observer<N>) {
-        let Some(held) = self.seats[node].process.as_mut().and_then(|p| p.stopped.take()) else { return };
+        let Some(held) = self.slots[node].process.as_mut().and_then(|p| p.stopped.take()) else { return };
         for (from, datagram) in held {
             self.input(node, Input::Datagram(from, datagram), observer);
         }
-        if self.seats[node].disk.is_idle() {
+        if self.slots[node].disk.is_idle() {
             self.input(node, Input::Stored, observer);
         }
         self.input(node, Input::Timeout, observer);
@@ -307,7 +307,7 @@ impl<N: Node> Sim<N> {
     /// If no process runs there or journals were not kept.
     pub fn clone_process(&mut self, of: usize, observer: &mut impl Observer<N>) -> usize {
         assert!(self.journals, "call keep_journals first");
-        let original = self.seats[of].process.as_ref().expect("a process to clone");
+        let original = self.slots[of].process.as_ref().expect("a process to clone");
         let (birth, journal) = (original.birth.clone(), original.journal.clone());
         let mut machine = (birth.0)(birth.1, &birth.2);
         while machine.poll().is_some() {}
@@ -315,10 +315,10 @@ impl<N: Node> Sim<N> {
             feed(&mut machine, now, input);
             while machine.poll().is_some() {}
         }
-        let (clock, multicast) = (self.seats[of].clock, self.seats[of].multicast);
+        let (clock, multicast) = (self.slots[of].clock, self.slots[of].multicast);
         let process = Process { node: machine, birth, journal, armed: None, stopped: None };
-        self.seats.push(Seat { clock, disk: Disk::new(), process: Some(process), generation: 1, multicast });
-        let clone = self.seats.len() - 1;
+        self.slots.push(NodeSlot { clock, disk: Disk::new(), process: Some(process), generation: 1, multicast });
+        let clone = self.slots.len() - 1;
         self.trace.note(self.now, clone, Kind::Start, 0);
         self.drain(clone, observer);
         clone
@@ -350,10 +350,10 @@ impl<N: Node> Sim<N> {
             Due::Take { to, from, datagram } => self.take(to, from, datagram, observer),
             Due::Timer { node, generation } => self.timer(node, generation, observer),
             Due::Synced { node, generation } => {
-                let seat = &mut self.seats[node];
-                if seat.generation == generation {
+                let slot = &mut self.slots[node];
+                if slot.generation == generation {
                     self.trace.note(self.now, node, Kind::Synced, 0);
-                    seat.disk.synced();
+                    slot.disk.synced();
                     self.input(node, Input::Stored, observer);
                     self.drain(node, observer);
                 }
@@ -374,8 +374,8 @@ impl<N: Node> Sim<N> {
 
     fn timer(&mut self, node: usize, generation: u64, observer: &mut impl Observer<N>) {
         let now = self.local(node);
-        let seat = &mut self.seats[node];
-        let Some(p) = seat.process.as_mut().filter(|_| seat.generation == generation) else { return };
+        let slot = &mut self.slots[node];
+        let Some(p) = slot.process.as_mut().filter(|_| slot.generation == generation) else { return };
         if p.armed.is_some_and(|t| t > self.now) {
             return; // a later timer replaced this one
         }
@@ -391,7 +391,7 @@ impl<N: Node> Sim<N> {
 
     fn input(&mut self, node: usize, input: Input<N::Command>, observer: &mut impl Observer<N>) {
         let now = self.local(node);
-        let Some(p) = self.seats[node].process.as_mut() else { return };
+        let Some(p) = self.slots[node].process.as_mut() else { return };
         if let Some(held) = &mut p.stopped {
             match input {
                 Input::Datagram(from, datagram) if held.len() < SOCKET_DATAGRAMS_MAX => {
@@ -411,13 +411,13 @@ impl<N: Node> Sim<N> {
     /// Does all that a node wants done, up to the barrier of its disk, and sets its timer.
     fn drain(&mut self, node: usize, observer: &mut impl Observer<N>) {
         let mut budget = EFFECTS_PER_STEP_MAX;
-        while let Some(effect) = self.seats[node].process.as_mut().and_then(|p| p.node.poll()) {
-            self.seats[node].disk.queue(effect);
+        while let Some(effect) = self.slots[node].process.as_mut().and_then(|p| p.node.poll()) {
+            self.slots[node].disk.queue(effect);
             budget -= 1;
             assert!(budget > 0, "node {node} never stops wanting things: its poll has no end");
         }
         loop {
-            match self.seats[node].disk.next() {
+            match self.slots[node].disk.next() {
                 disk::Step::Do(Effect::Send { to, datagram }) => self.transmit(node, to, datagram, observer),
                 disk::Step::Do(Effect::Tell(told)) => {
                     self.trace.note(self.now, node, Kind::Tell, 0);
@@ -427,7 +427,7 @@ impl<N: Node> Sim<N> {
                 disk::Step::Write { bytes } => {
                     self.trace.note(self.now, node, Kind::Store, bytes);
                     let at = self.now + disk::SYNC.draw(&mut self.dice);
-                    let generation = self.seats[node].generation;
+                    let generation = self.slots[node].generation;
                     self.due.push(at, Due::Synced { node, generation });
                 }
                 disk::Step::Wait => break,
@@ -438,11 +438,11 @@ impl<N: Node> Sim<N> {
 
     /// Sets the timer of a node, if it is not set for that moment or before.
     fn arm(&mut self, node: usize) {
-        let seat = &mut self.seats[node];
-        let generation = seat.generation;
-        let Some(p) = seat.process.as_mut().filter(|p| p.stopped.is_none()) else { return };
+        let slot = &mut self.slots[node];
+        let generation = slot.generation;
+        let Some(p) = slot.process.as_mut().filter(|p| p.stopped.is_none()) else { return };
         let Some(local) = p.node.timeout() else { return };
-        let at = seat.clock.reaches(local).max(self.now);
+        let at = slot.clock.reaches(local).max(self.now);
         if p.armed.is_some_and(|t| t <= at && t >= self.now) {
             return;
         }
@@ -467,8 +467,8 @@ impl<N: Node> Sim<N> {
         match to {
             Reach::One(to) => self.carry(left, from, to, &datagram),
             Reach::All => {
-                for to in (0..self.seats.len()).filter(|&to| to != from) {
-                    if self.seats[to].multicast {
+                for to in (0..self.slots.len()).filter(|&to| to != from) {
+                    if self.slots[to].multicast {
                         self.carry(left, from, to, &datagram);
                     }
                 }

@@ -140,8 +140,8 @@ impl Network {
         if length > self.datagram_bytes_max || !self.connected(from, to) || dice.happens(self.loss) {
             return Copies(None, None);
         }
-        let again = dice.happens(self.duplication).then(|| self.way(dice));
-        Copies(Some(self.way(dice)), again)
+        let again = dice.happens(self.duplication).then(|| self.travel_time(dice));
+        Copies(Some(self.travel_time(dice)), again)
     }
 
     /// When a datagram that comes to its receiver's link now has arrived; `None` if there is no room before the link.
@@ -162,7 +162,7 @@ impl Network {
         Some(*busy)
     }
 
-    fn way(&self, dice: &mut Dice) -> Duration {
+    fn travel_time(&self, dice: &mut Dice) -> Duration {
         let held = match dice.happens(self.reordering) {
             true => dice.between(Duration::ZERO, self.reordering_max),
             false => Duration::ZERO,

@@ -50,7 +50,7 @@ impl Seeds {
         let Seeds { seeds, note, .. } = &self;
         // Noted at once: the note of an earlier run would have the next one pass over what fails first now.
         note.iter().for_each(|note| note.write(seeds.start));
-        let held = note.as_ref().map(|note| Mutex::new(Held::from(note, seeds.start)));
+        let held = note.as_ref().map(|note| Mutex::new(HeldSeeds::from(note, seeds.start)));
         let bar = self.progress(seeds.end.saturating_sub(seeds.start));
         let (next, over, reports) = (AtomicU64::new(seeds.start), AtomicBool::new(false), Mutex::new(Vec::new()));
         let work = || -> Result<(), E> {
@@ -132,7 +132,7 @@ impl Note {
 }
 
 /// The seeds of this run that hold.
-struct Held<'a> {
+struct HeldSeeds<'a> {
     note: &'a Note,
     /// The first that was not played, or did not hold.
     next: u64,
@@ -140,9 +140,9 @@ struct Held<'a> {
     later: BTreeSet<u64>,
 }
 
-impl Held<'_> {
-    fn from(note: &Note, start: u64) -> Held<'_> {
-        Held { note, next: start, later: BTreeSet::new() }
+impl HeldSeeds<'_> {
+    fn from(note: &Note, start: u64) -> HeldSeeds<'_> {
+        HeldSeeds { note, next: start, later: BTreeSet::new() }
     }
 
     fn add(&mut self, seed: u64) {

@@ -17,7 +17,7 @@ impl Parrot {
 }
 
 impl Node for Parrot {
-    type Told = (u32, u8);
+    type Event = (u32, u8);
     type Command = u8;
 
     fn handle(&mut self, _now: Now, from: Address, datagram: &mut [u8]) {

@@ -31,7 +31,7 @@ pub enum Dropped {
     /// A queue or window was full.
     #[error("queue")]
     Queue,
-    /// More than a stranger may cost us.
+    /// More than an unregistered client may cost us.
     #[error("rate")]
     Rate,
     /// A message whose missing parts did not come in time.

@@ -52,14 +52,14 @@ pub const PAUSED_MESSAGES_MAX: usize = 65_536;
 /// Bytes that a publisher may have queued while the key changes (A5).
 pub const PAUSED_BYTES_MAX: usize = 64 << 20;
 /// Datagrams held for an epoch whose key is being agreed, or whose sender must vouch (A5).
-pub const HELD_DATAGRAMS_MAX: usize = 4096;
+pub const EARLY_DATAGRAMS_MAX: usize = 4096;
 /// Bytes of datagrams so held.
-pub const HELD_BYTES_MAX: usize = 16 << 20;
+pub const EARLY_BYTES_MAX: usize = 16 << 20;
 /// Records of an ordered group that wait for what comes of a change; half as many or half of their bytes make the order wait
 /// instead, and who gets more all the same leaves.
-pub const PLACED_RECORDS_MAX: usize = 65_536;
+pub const ORDERED_RECORDS_MAX: usize = 65_536;
 /// Bytes of them.
-pub const PLACED_BYTES_MAX: usize = 64 << 20;
+pub const ORDERED_BYTES_MAX: usize = 64 << 20;
 /// How many of its last packets a sender vouches for after a change that excludes somebody (A5).
 pub const VOUCHED_PACKETS: usize = 512;
 /// Members that say of an epoch that they seal for it.
@@ -85,8 +85,8 @@ pub const EPOCH_OVERLAP: Duration = Duration::from_secs(2);
 /// Epochs whose keys are held at once (A5): the current one, those in overlap, and those that we passed over. One member
 /// that comes and goes as fast as it can makes some thirty in a second.
 pub const EPOCHS_HELD: usize = 16;
-/// Signature checks of strangers per second; known certificates are not counted (G1).
-pub const STRANGER_CHECKS_PER_SECOND: u32 = 200;
+/// Signature checks of unregistered clients per second; known certificates are not counted (G1).
+pub const UNKNOWN_CERTIFICATE_CHECKS_PER_SECOND: u32 = 200;
 /// Eviction statements of one group: half of them by members, half by the authority.
 pub const EVICTIONS_MAX: usize = 1024;
 /// Eviction statements of one member among those: as many as a group has members to evict.
@@ -112,7 +112,7 @@ pub const REKEY_MIN: Duration = Duration::from_millis(100);
 /// Proposals wanted at once.
 pub const WANTED_PROPOSALS_MAX: usize = 4;
 /// Statements said again at once.
-pub const STATEMENTS_TOLD_MAX: usize = 8;
+pub const STATEMENTS_SENT_MAX: usize = 8;
 /// Cards wanted at once.
 pub const WANTED_CARDS_MAX: usize = 128;
 /// Runs of one certificate that may want in at once: the newest counts, and may be an old one's JOIN sent again.
@@ -265,13 +265,13 @@ pub const ISSUERS_MAX: usize = 256;
 /// Bytes of an encoded threshold key: n + 1 elements and its parameters.
 pub const THRESHOLD_KEY_BYTES_MAX: usize = 8 << 10;
 /// Bytes of a broker's word in making the threshold key: a dealing to `BROKERS_MAX` holders.
-pub const CEREMONY_BYTES_MAX: usize = 64 << 10;
+pub const DKG_BYTES_MAX: usize = 64 << 10;
 /// Words of one broker that are kept: three of each run.
-pub const CEREMONY_WORDS_PER_BROKER_MAX: u64 = 256;
+pub const DKG_STATEMENTS_PER_BROKER_MAX: u64 = 256;
 /// Bytes of them.
-pub const CEREMONY_BYTES_PER_BROKER_MAX: u64 = 4 << 20;
+pub const DKG_BYTES_PER_BROKER_MAX: u64 = 4 << 20;
 /// Blocks for which a round of making the threshold key waits for silent brokers: a minute when idle, seconds under load.
-pub const CEREMONY_ROUND_BLOCKS: u64 = 400;
+pub const DKG_ROUND_BLOCKS: u64 = 400;
 /// Bytes of one message between a client and a broker: an update of a block of the default size with its bodies; a
 /// larger one leaves bodies out, which are then asked for one by one.
 pub const PROTOCOL_MESSAGE_BYTES_MAX: usize = 8 << 20;
@@ -287,7 +287,7 @@ pub const NUMBERS_KNOWN_CLIENTS: usize = 16_384;
 /// Clients of which a broker knows without its store that they never registered; with more of them all are looked up anew.
 pub const NUMBERS_UNKNOWN_CLIENTS: usize = 4096;
 /// Questions of one client that one broker has not yet answered.
-pub const QUESTIONS_MAX: usize = 256;
+pub const QUERIES_MAX: usize = 256;
 /// Blocks of which a broker keeps the outbox in memory, for clients whose broker was silent and for receipts.
 pub const OUTBOXES_KEPT: usize = 256;
 /// Bytes of a cluster file: keys, addresses and issuers' certificates.
@@ -326,7 +326,7 @@ pub const CHANNEL_EARLIER_BYTES_MAX: usize = 16 << 20;
 
 const _: () = assert!(RULES_BYTES_MAX < SNAPSHOT_ROW_BYTES_MAX);
 /// Bytes of the proof that a block is final: `BROKERS_MAX` signatures, and of its header: `BLOCK_FRAMES_MAX` hashes.
-pub const FLOOR_BYTES_MAX: usize = 4 << 20;
+pub const START_CERTIFICATE_BYTES_MAX: usize = 4 << 20;
 /// Publications that are pruned at once.
 pub const PRUNED_PUBLICATIONS: usize = 1024;
 /// Blocks whose results are forgotten at once.
@@ -377,15 +377,15 @@ pub const CLIENT_WAITING_BYTES_MAX: usize = 32 << 20;
 /// Advertisements that wait at a client until its program takes them; older ones make room.
 pub const CLIENT_ADVERTISEMENTS_MAX: usize = 256;
 /// Questions of a client that are open at once, those for shares not counted,
-pub const CLIENT_QUESTIONS_MAX: usize = 128;
+pub const CLIENT_QUERIES_MAX: usize = 128;
 /// and those for shares.
 pub const CLIENT_SHARES_MAX: usize = 128;
 
-const _: () = assert!(CLIENT_QUESTIONS_MAX + CLIENT_SHARES_MAX <= QUESTIONS_MAX && CLIENT_FRAME_BYTES <= BLOCK_BYTES);
+const _: () = assert!(CLIENT_QUERIES_MAX + CLIENT_SHARES_MAX <= QUERIES_MAX && CLIENT_FRAME_BYTES <= BLOCK_BYTES);
 /// Rows that a broker reads from its store in one call.
 pub const STORE_PAGE_ROWS: usize = 1024;
 /// Places that one read of a topic's range answers.
-pub const READ_PLACES_MAX: usize = 1024;
+pub const READ_POSITIONS_MAX: usize = 1024;
 /// Publications that one resumption of a subscription looks at.
 pub const RESUME_ENTRIES_MAX: usize = 4096;
 /// Those of them that it looks at in one step, during which no block is executed.
@@ -442,7 +442,7 @@ const _: () = assert!(FRAME_BYTES_MAX <= BLOCK_BYTES_MAX);
 /// Payloads in one ciphertext: publications of one policy that are sealed together.
 pub const SEALED_TOGETHER_MAX: usize = 256;
 /// Ciphertexts that wait for shares; as many as the join holds back.
-pub const SEALED_WAITING_MAX: usize = HELD_DATAGRAMS_MAX;
+pub const SEALED_WAITING_MAX: usize = EARLY_DATAGRAMS_MAX;
 /// Bytes of them.
 pub const SEALED_WAITING_BYTES_MAX: usize = 64 << 20;
 /// Shares of one broker that are kept until their ciphertexts come.
@@ -453,8 +453,8 @@ pub const SHARES_ASKED_DOUBLINGS_MAX: u32 = 6;
 const _: () = assert!(SEALED_WAITING_BYTES_MAX > BODY_BYTES_MAX);
 /// Channels of registered clients to one broker's gateway.
 pub const GATEWAY_REGISTERED_MAX: usize = 3072;
-/// Connections of strangers to it, those still in their handshake among them: with one more, the oldest of them ends.
-pub const GATEWAY_STRANGERS_MAX: usize = 1024;
+/// Connections of unregistered clients to it, those still in their handshake among them: with one more, the oldest of them ends.
+pub const GATEWAY_UNREGISTERED_MAX: usize = 1024;
 /// Connections that have lost their place and are not closed yet; with more of them new ones are closed at once.
 pub const GATEWAY_CLOSING_MAX: usize = 16;
 /// Client connections for which there must be file descriptors, or the broker does not start.
@@ -483,7 +483,7 @@ pub const GATEWAY_REQUEST_BYTES_MAX: usize = FRAME_BYTES_MAX + 1;
 /// Bytes of a client's first message.
 pub const GATEWAY_HELLO_BYTES_MAX: usize = 1 << 10;
 /// Bytes of a message of a client that is not registered: an administrators' policy with room to spare.
-pub const GATEWAY_STRANGER_REQUEST_BYTES_MAX: usize = 2 << 20;
+pub const GATEWAY_UNREGISTERED_REQUEST_BYTES_MAX: usize = 2 << 20;
 /// Bytes that wait for one client: a second of 1 KB publications at full speed. Beyond them its channel is closed; it
 /// resumes later.
 pub const GATEWAY_OUTGOING_BYTES_MAX: usize = 32 << 20;
@@ -494,24 +494,24 @@ pub const GATEWAY_READING_BYTES_MAX: usize = 256 << 20;
 /// The same of all clients for which one credential vouches.
 pub const GATEWAY_READING_HOLDER_BYTES_MAX: usize = 32 << 20;
 /// The same of all others.
-pub const GATEWAY_READING_STRANGERS_BYTES_MAX: usize = 32 << 20;
+pub const GATEWAY_READING_UNREGISTERED_BYTES_MAX: usize = 32 << 20;
 /// Questions of all registered clients that one broker has not yet answered.
-pub const QUESTIONS_ALL_MAX: usize = 16_384;
+pub const QUERIES_TOTAL_MAX: usize = 16_384;
 /// Questions of a client that is not registered that one broker has not yet answered.
-pub const QUESTIONS_STRANGER_MAX: usize = 16;
+pub const QUERIES_UNREGISTERED_MAX: usize = 16;
 /// The same of all of them.
-pub const QUESTIONS_STRANGERS_MAX: usize = 1024;
-/// Questions beyond `QUESTIONS_STRANGER_MAX` with which a client that is not registered loses its channel: more than one
-/// that asks all its `CLIENT_QUESTIONS_MAX` at once.
-pub const QUESTION_STRIKES_MAX: u32 = 128;
+pub const QUERIES_UNREGISTERED_TOTAL_MAX: usize = 1024;
+/// Questions beyond `QUERIES_UNREGISTERED_MAX` with which a client that is not registered loses its channel: more than one
+/// that asks all its `CLIENT_QUERIES_MAX` at once.
+pub const QUERY_STRIKES_MAX: u32 = 128;
 /// Time for which a broker does not hear a client after each of them.
-pub const QUESTION_STRIKE_PAUSE: Duration = Duration::from_millis(10);
-/// Time for which a broker does not hear an unregistered client whose question found `QUESTIONS_STRANGERS_MAX` open. The
+pub const QUERY_STRIKE_PAUSE: Duration = Duration::from_millis(10);
+/// Time for which a broker does not hear an unregistered client whose question found `QUERIES_UNREGISTERED_TOTAL_MAX` open. The
 /// others took them, so that it is no strike; all 1,024 connections together still get few such answers a second.
-pub const QUESTION_BUSY_PAUSE: Duration = Duration::from_millis(50);
+pub const QUERY_BUSY_PAUSE: Duration = Duration::from_millis(50);
 /// The thread that answers clients that are not registered rests so many times as long as an answer took it: however
 /// much they ask, it costs an eighth of a core.
-pub const QUESTIONS_STRANGERS_REST: u32 = 7;
+pub const QUERIES_UNREGISTERED_REST: u32 = 7;
 /// Frames whose signatures are checked in one batch; larger batches gain little.
 pub const CHECK_BATCH_FRAMES: usize = 128;
 /// Bytes of them, unless one frame is longer: 64 ciphertexts of 1 KB, which take some 10 ms.
@@ -522,7 +522,7 @@ pub const CHECK_BATCH_BYTES_MAX: usize = 1 << 20;
 pub const CHECK_BATCH_WITHIN: Duration = Duration::from_millis(10);
 /// Ciphertexts of a block that a broker proposes, unless one frame has more: the others check those that they have not
 /// seen before they vote, and whoever comes meanwhile waits for that.
-pub const BLOCK_CIPHERTEXTS_DRAWN: usize = 512;
+pub const BLOCK_CIPHERTEXTS_PROPOSED_MAX: usize = 512;
 /// Bytes of proposed and final blocks that are not executed and durable, above which a broker proposes small ones: eight
 /// full blocks, of which the store syncs as many at once.
 pub const UNEXECUTED_BYTES_MAX: usize = 16 << 20;
@@ -537,13 +537,13 @@ pub const ALONE_BLOCKS: u64 = 32;
 /// Proposed blocks that are timed at once: more than may be proposed and not executed.
 pub const PROPOSALS_TIMED: usize = 64;
 /// Frames that wait to be checked or ordered, of a client that is not registered.
-pub const STRANGER_FRAMES_MAX: usize = 16;
+pub const UNREGISTERED_BATCHES_MAX: usize = 16;
 /// Bytes of them: several certificates.
-pub const STRANGER_BYTES_MAX: usize = 1 << 20;
+pub const UNREGISTERED_BYTES_MAX: usize = 1 << 20;
 /// Frames of all clients that are not registered, that wait to be checked or ordered: keys are free.
-pub const STRANGERS_FRAMES_MAX: usize = ORDER_POOL_FRAMES_MAX / 8;
+pub const UNREGISTERED_BATCHES_TOTAL_MAX: usize = ORDER_POOL_FRAMES_MAX / 8;
 /// Bytes of them.
-pub const STRANGERS_BYTES_MAX: usize = ORDER_POOL_BYTES_MAX / 8;
+pub const UNREGISTERED_BYTES_TOTAL_MAX: usize = ORDER_POOL_BYTES_MAX / 8;
 /// Bytes of checked frames that wait for nothing: they stood in a block that may yet fail.
 pub const STRAY_FRAMES_BYTES_MAX: usize = 64 << 20;
 /// Blocks after which they are forgotten: one of the next leaders has brought them again by then.
@@ -555,12 +555,12 @@ pub const TURN_PATIENCE_BLOCKS: u64 = 64;
 /// False frames that another broker may forward before it is no longer listened to: honest ones check them first.
 pub const FALSE_FORWARDS_MAX: u32 = 16;
 
-const _: () = assert!(QUESTIONS_STRANGER_MAX + QUESTION_STRIKES_MAX as usize > CLIENT_QUESTIONS_MAX);
+const _: () = assert!(QUERIES_UNREGISTERED_MAX + QUERY_STRIKES_MAX as usize > CLIENT_QUERIES_MAX);
 const _: () = assert!(GATEWAY_REQUEST_BYTES_MAX <= PROTOCOL_MESSAGE_BYTES_MAX);
 const _: () = assert!(2 * EVIDENCE_MAX * EVIDENCE_BYTES_MAX < PROTOCOL_MESSAGE_BYTES_MAX);
 const _: () = assert!(PROTOCOL_MESSAGE_BYTES_MAX < GATEWAY_OUTGOING_BYTES_MAX);
-const _: () = assert!(STRANGER_BYTES_MAX < ORDER_POOL_BYTES_MAX / 2);
-const _: () = assert!(RULES_BYTES_MAX < GATEWAY_STRANGER_REQUEST_BYTES_MAX);
+const _: () = assert!(UNREGISTERED_BYTES_MAX < ORDER_POOL_BYTES_MAX / 2);
+const _: () = assert!(RULES_BYTES_MAX < GATEWAY_UNREGISTERED_REQUEST_BYTES_MAX);
 const _: () = assert!(ORDER_HANDSHAKES_MAX as usize * 2 < RESERVED_DESCRIPTORS);
 const _: () = assert!(FRAME_BYTES_MAX < GATEWAY_READING_HOLDER_BYTES_MAX);
-const _: () = assert!(GATEWAY_STRANGER_REQUEST_BYTES_MAX <= GATEWAY_READING_STRANGERS_BYTES_MAX);
+const _: () = assert!(GATEWAY_UNREGISTERED_REQUEST_BYTES_MAX <= GATEWAY_READING_UNREGISTERED_BYTES_MAX);

@@ -62,7 +62,7 @@ impl Took {
     }
 
     /// How long to wait for it: well over what it takes lately, from `least` to `most`.
-    pub fn patience(self, least: Duration, most: Duration) -> Duration {
+    pub fn timeout(self, least: Duration, most: Duration) -> Duration {
         (self.0 * 4).clamp(least, most)
     }
 }

@@ -111,7 +111,7 @@ impl Atom for Comparison {
     const NEGATION: bool = true;
 
     fn parse(parser: &mut Parser) -> Result<Comparison, ParseError> {
-        let start = parser.place();
+        let start = parser.location();
         let issuer = part(parser, "an attribute (issuer:key), `not` or `(`")?;
         if !parser.sign(":") {
             let hint = format!("write whose attribute it is, for example exchange:{}", quoted(&issuer));
@@ -188,21 +188,21 @@ impl Atom for Comparison {
 }
 
 fn part(parser: &mut Parser, expected: &str) -> Result<String, ParseError> {
-    let place = parser.place();
+    let location = parser.location();
     let word = parser.word(expected)?;
     if is_part(&word) {
         return Ok(word);
     }
     let expected = format!("1 to {} bytes", limits::ATTRIBUTE_BYTES_MAX);
-    Err(ParseError::new(place, &expected, &format!("{} bytes", word.len()), None))
+    Err(ParseError::new(location, &expected, &format!("{} bytes", word.len()), None))
 }
 
 fn integer(parser: &mut Parser) -> Result<i64, ParseError> {
-    let place = parser.place();
+    let location = parser.location();
     let word = parser.word("a whole number")?;
     number(&word).ok_or_else(|| {
         let hint = "<, <=, > and >= compare decimal integers of at most 18 digits; `=` compares texts".to_owned();
-        ParseError::new(place, "a whole number", &format!("`{}`", quoted(&word)), Some(hint))
+        ParseError::new(location, "a whole number", &format!("`{}`", quoted(&word)), Some(hint))
     })
 }
 
@@ -212,11 +212,11 @@ fn list(parser: &mut Parser) -> Result<BTreeSet<String>, ParseError> {
     }
     let mut values = BTreeSet::new();
     loop {
-        let place = parser.place();
+        let location = parser.location();
         values.insert(part(parser, "a value")?);
         if values.len() > limits::EXPRESSION_LIST_MAX {
             let expected = format!("at most {} values", limits::EXPRESSION_LIST_MAX);
-            return Err(ParseError::new(place, &expected, "more", None));
+            return Err(ParseError::new(location, &expected, "more", None));
         }
         if parser.sign("]") {
             return Ok(values);

@@ -45,7 +45,7 @@ pub enum Finding {
         and: String,
     },
     /// Who does not have the attribute at all meets it.
-    TrueOfStrangers {
+    ProvedUnregistered {
         /// The part with `not`.
         part: String,
     },
@@ -115,7 +115,7 @@ fn visit(access: &Access, found: &mut BTreeSet<Finding>) {
         }),
         Tree::Not(part) => {
             if let Tree::Is(_) = **part {
-                found.insert(Finding::TrueOfStrangers { part: access.to_string() });
+                found.insert(Finding::ProvedUnregistered { part: access.to_string() });
             }
         }
         Tree::Is(_) => {}
@@ -247,7 +247,7 @@ impl fmt::Display for Finding {
             Finding::TwoValues { part, and } => {
                 write!(f, "only who holds two values of the attribute meets «{part}» and «{and}»")
             }
-            Finding::TrueOfStrangers { part } => {
+            Finding::ProvedUnregistered { part } => {
                 write!(f, "«{part}» is also true of those without the attribute; `!=` is not")
             }
             Finding::UnknownIssuer { issuer, nearest } => {

@@ -14,7 +14,7 @@
 //!
 //! Somebody may hold an attribute with several values. A comparison is true if **some** value makes it so;
 //! `!=` if the attribute is there and **none** of its values is that text. Without the attribute every
-//! comparison is false, so `a:x != y` says less than `not a:x = y`, which is also true of strangers:
+//! comparison is false, so `a:x != y` says less than `not a:x = y`, which is also true of unregistered clients:
 //! [`lint`] warns of it.
 
 mod comparison;

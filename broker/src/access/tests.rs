@@ -3,7 +3,7 @@ use sealcast_crypto::identity::Attribute;
 use sealcast_wire::limits;
 
 use super::*;
-use crate::expression::Place;
+use crate::expression::Location;
 
 fn access(text: &str) -> Access {
     text.parse().unwrap_or_else(|e| panic!("{text}: {e}"))
@@ -56,7 +56,7 @@ fn numbers_have_one_text_and_other_values_do_not_compare() {
     }
     assert!(access("e:n >= -9").allows(&attributes(&[("e", "n", "-8")])));
     let error = "e:n >= high".parse::<Access>().expect_err("no number");
-    assert_eq!((error.place, error.expected.as_str()), (Place { line: 1, column: 8 }, "a whole number"));
+    assert_eq!((error.location, error.expected.as_str()), (Location { line: 1, column: 8 }, "a whole number"));
     assert!("e:n < 1000000000000000000".parse::<Access>().is_err(), "nineteen digits");
 }
 
@@ -113,7 +113,7 @@ fn errors_say_where_and_what_and_what_may_be_meant() {
 fn all_unknown_attributes_are_named_each_where_it_first_stands() {
     let text = "hospitalA:rol = x or exchange:dsk = fx\n or exchange:dsk = y and exchange:desk = z or a:b = c";
     let errors = Access::parse_all(text, &known()).expect_err("three are unknown");
-    let said: Vec<String> = errors.iter().map(|e| format!("{} {}", e.place, e.found)).collect();
+    let said: Vec<String> = errors.iter().map(|e| format!("{} {}", e.location, e.found)).collect();
     assert_eq!(said, ["1:1 `hospitalA:rol`", "1:22 `exchange:dsk`", "2:47 `a:b`"]);
 }
 
@@ -260,7 +260,7 @@ proptest! {
     fn any_text_is_read_without_harm(text in "([ab]:|x |= |!=|>|[0-9]|and |or |not |in |\\[|\\]|,|\\(|\\)|\"|\\\\|\\PC|\n){0,40}") {
         match text.parse::<Access>() {
             Ok(access) => prop_assert_eq!(access.to_string().parse::<Access>(), Ok(access)),
-            Err(error) => prop_assert!(error.place.line >= 1 && error.place.column >= 1),
+            Err(error) => prop_assert!(error.location.line >= 1 && error.location.column >= 1),
         }
     }
 

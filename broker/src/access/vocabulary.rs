@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{Access, Name};
-use crate::expression::{ParseError, Parser, Place, nearest};
+use crate::expression::{Location, ParseError, Parser, nearest};
 
 /// The attributes that issuers are known to give.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -42,18 +42,18 @@ impl Vocabulary {
         let names: BTreeSet<&Name> =
             access.atoms().into_iter().map(|c| &c.name).filter(|n| !self.contains(n)).collect();
         let mut errors: Vec<ParseError> = names.into_iter().map(|name| self.error(text, name)).collect();
-        errors.sort_by_key(|e| e.place);
+        errors.sort_by_key(|e| e.location);
         errors
     }
 
     fn error(&self, text: &str, unknown: &Name) -> ParseError {
-        let place = place(text, unknown).unwrap_or(Place { line: 1, column: 1 });
+        let location = location(text, unknown).unwrap_or(Location { line: 1, column: 1 });
         let hint = self.nearest(unknown).map(|n| format!("did you mean {n}?"));
         let hint = hint.or_else(|| {
             let all: Vec<String> = self.names.iter().take(SHOWN).map(Name::to_string).collect();
             (!all.is_empty()).then(|| format!("known are {}", all.join(", ")))
         });
-        ParseError::new(place, "a known attribute", &format!("`{unknown}`"), hint)
+        ParseError::new(location, "a known attribute", &format!("`{unknown}`"), hint)
     }
 
     /// A better hint where an attribute came without its issuer.
@@ -73,7 +73,7 @@ impl Vocabulary {
 }
 
 /// Where an attribute first stands in a text that was read before.
-fn place(text: &str, name: &Name) -> Option<Place> {
+fn location(text: &str, name: &Name) -> Option<Location> {
     let mut parser = Parser::new(text).ok()?;
     parser.find(|p| {
         let issuer = p.word("").ok()?;
@@ -99,6 +99,6 @@ mod tests {
     fn quotes_do_not_hide_where_it_stands() {
         let name = Name::new("hospital A", "role").expect("a name");
         let text = format!("a:role = x\n  and {}:role = nurse", quoted("hospital A"));
-        assert_eq!(place(&text, &name), Some(Place { line: 2, column: 7 }));
+        assert_eq!(location(&text, &name), Some(Location { line: 2, column: 7 }));
     }
 }

@@ -17,7 +17,7 @@ pub mod text;
 use std::collections::BTreeMap;
 
 use sealcast_crypto::ed25519::Key;
-use sealcast_crypto::group::{Group, P256, Ristretto255};
+use sealcast_crypto::group::{P256, PrimeGroup, Ristretto255};
 use sealcast_crypto::hash::Transcript;
 use sealcast_crypto::identity::{Fingerprint, TrustAnchor};
 use sealcast_crypto::signature::Signature;
@@ -166,8 +166,8 @@ impl ClusterFile {
 
     /// The number of the broker with this key.
     pub fn number_of(&self, key: &[u8; 32]) -> Option<u16> {
-        let place = self.genesis.brokers.iter().position(|it| it == key)?;
-        Some(u16::try_from(place).expect("brokers have a limit"))
+        let location = self.genesis.brokers.iter().position(|it| it == key)?;
+        Some(u16::try_from(location).expect("brokers have a limit"))
     }
 
     /// Whether all of it fits together: numbers, the key's signatures, the authority's signature.
@@ -294,7 +294,7 @@ impl Suite {
 
     /// t and n of an encoded key of this suite, or what is wrong with it.
     fn shape(self, key: &[u8]) -> Result<(u16, u16), String> {
-        fn of<G: Group>(key: &[u8]) -> Result<(u16, u16), String> {
+        fn of<G: PrimeGroup>(key: &[u8]) -> Result<(u16, u16), String> {
             let key = PublicKey::<G>::decode(key).map_err(|e| e.to_string())?;
             Ok((key.parameters().threshold, key.parameters().holders))
         }

@@ -126,7 +126,7 @@ fn mistakes_are_named_with_their_place() {
     ] {
         let error = ClusterFile::from_text(&text.replacen(from, to, 1)).map(|_| ()).expect_err(from);
         assert!(error.what.contains(part), "{error}");
-        assert_eq!(error.place.map(|p| p.line), Some(line_of(from)), "{error}");
+        assert_eq!(error.location.map(|p| p.line), Some(line_of(from)), "{error}");
     }
     let brokers = |n: usize| {
         let mut file = cluster().0;

@@ -42,14 +42,14 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::{Addresses, ClusterFile, Endorsement, Suite, VouchedKey};
-use crate::expression::Place;
+use crate::expression::Location;
 use crate::genesis::{Genesis, Issuer};
 
 /// A text that is no cluster file, or one that does not hold together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseError {
     /// Where, if it is about one place.
-    pub place: Option<Place>,
+    pub location: Option<Location>,
     /// What is wrong there.
     pub what: String,
     /// What to do.
@@ -119,7 +119,7 @@ impl ClusterFile {
         let at = |span: Range<usize>, what: String| ParseError::at(text, span.start, what);
         if text.len() > limits::CLUSTER_FILE_BYTES_MAX {
             let what = format!("the file has more than {} bytes", limits::CLUSTER_FILE_BYTES_MAX);
-            return Err(ParseError { place: None, what, hint: ANOTHER });
+            return Err(ParseError { location: None, what, hint: ANOTHER });
         }
         let file: File = toml::from_str(text).map_err(|e| {
             let what = e.message().split_whitespace().collect::<Vec<_>>().join(" ");
@@ -182,7 +182,7 @@ impl ClusterFile {
 
         let endorsement = file.authority.as_ref().map(|it| endorsement(text, it)).transpose()?;
         let mut read = ClusterFile { genesis, addresses, threshold: file.threshold, suite, key: None, endorsement };
-        read.check().map_err(|e| ParseError { place: None, what: e.to_string(), hint: ANOTHER })?;
+        read.check().map_err(|e| ParseError { location: None, what: e.to_string(), hint: ANOTHER })?;
         if let Some(it) = &file.key {
             let wrong = |e: super::Mismatch| ParseError { hint: ANOTHER, ..at(it.span(), e.to_string()) };
             read.set_key(vouched(text, it.get_ref())?).map_err(wrong)?;
@@ -230,13 +230,13 @@ impl ParseError {
         let before = text.get(..at.min(text.len())).unwrap_or("");
         let line = before.matches('\n').count() + 1;
         let column = before.rsplit('\n').next().unwrap_or("").chars().count() + 1;
-        ParseError { place: Some(Place { line, column }), what, hint: SHAPE }
+        ParseError { location: Some(Location { line, column }), what, hint: SHAPE }
     }
 }
 
 impl fmt::Display for ParseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.place.iter().try_for_each(|place| write!(f, "{place}: "))?;
+        self.location.iter().try_for_each(|location| write!(f, "{location}: "))?;
         f.write_str(&self.what)
     }
 }

@@ -28,7 +28,7 @@ use sealcast_wire::{Malformed, Reader, Writer, limits};
 
 pub use nearest::nearest;
 pub use parser::{ParseError, Parser};
-pub use token::{Place, quoted};
+pub use token::{Location, quoted};
 
 /// A comparison: the leaf of a condition. Its text has no `and`, `or` or `not` outside quotes.
 pub trait Atom: Sized + Clone + Eq + Ord + fmt::Display {

@@ -4,12 +4,12 @@ use std::fmt;
 
 use sealcast_wire::limits;
 
-use super::token::{KEYWORDS, Place, Token, tokens};
+use super::token::{KEYWORDS, Location, Token, tokens};
 use super::{Atom, Tree};
 
 /// A text on the way to becoming a condition.
 pub struct Parser {
-    tokens: Vec<(Place, Token)>,
+    tokens: Vec<(Location, Token)>,
     next: usize,
     /// Nodes that may still be made.
     nodes: usize,
@@ -19,7 +19,7 @@ pub struct Parser {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseError {
     /// Where.
-    pub place: Place,
+    pub location: Location,
     /// What should stand there.
     pub expected: String,
     /// What does.
@@ -36,7 +36,7 @@ impl Parser {
     pub fn new(text: &str) -> Result<Parser, ParseError> {
         if text.len() > limits::EXPRESSION_TEXT_BYTES_MAX {
             let expected = format!("at most {} bytes", limits::EXPRESSION_TEXT_BYTES_MAX);
-            let start = Place { line: 1, column: 1 };
+            let start = Location { line: 1, column: 1 };
             return Err(ParseError::new(start, &expected, &format!("{} bytes", text.len()), None));
         }
         Ok(Parser { tokens: tokens(text)?, next: 0, nodes: limits::EXPRESSION_NODES_MAX })
@@ -52,7 +52,7 @@ impl Parser {
             Token::End => {}
             _ => return Err(self.expected("`and`, `or` or the end")),
         }
-        let wrong = |expected: String| Err(ParseError::new(Place { line: 1, column: 1 }, &expected, "more", None));
+        let wrong = |expected: String| Err(ParseError::new(Location { line: 1, column: 1 }, &expected, "more", None));
         if tree.nodes() > limits::EXPRESSION_NODES_MAX {
             wrong(format!("at most {} comparisons and connectives", limits::EXPRESSION_NODES_MAX))
         } else if tree.depth() > limits::EXPRESSION_DEPTH_MAX {
@@ -65,7 +65,7 @@ impl Parser {
     }
 
     /// Where the next token stands.
-    pub fn place(&self) -> Place {
+    pub fn location(&self) -> Location {
         self.tokens[self.next].0
     }
 
@@ -76,7 +76,7 @@ impl Parser {
 
     /// Takes the keyword if it comes next.
     pub fn keyword(&mut self, keyword: &str) -> bool {
-        self.take(|t| matches!(t, Token::Word(w) if w == keyword)).is_some()
+        self.take(|t| matches!(t, Token::Bare(w) if w == keyword)).is_some()
     }
 
     /// Takes a word that is no keyword, or what stands in quotes.
@@ -85,24 +85,24 @@ impl Parser {
     /// Something else comes next; `expected` says what should.
     pub fn word(&mut self, expected: &str) -> Result<String, ParseError> {
         let is_name = |t: &Token| match t {
-            Token::Word(word) => !KEYWORDS.contains(&word.as_str()),
+            Token::Bare(word) => !KEYWORDS.contains(&word.as_str()),
             Token::Quoted(_) => true,
             _ => false,
         };
         match self.take(is_name) {
-            Some(Token::Word(text) | Token::Quoted(text)) => Ok(text),
+            Some(Token::Bare(text) | Token::Quoted(text)) => Ok(text),
             _ => Err(self.expected(expected)),
         }
     }
 
     /// That something else comes next than should.
     pub fn expected(&self, expected: &str) -> ParseError {
-        let (place, token) = &self.tokens[self.next];
+        let (location, token) = &self.tokens[self.next];
         let hint = match token {
-            Token::Word(word) if KEYWORDS.contains(&word.as_str()) => {
+            Token::Bare(word) if KEYWORDS.contains(&word.as_str()) => {
                 Some(format!("in quotes \"{word}\" is a name or value"))
             }
-            Token::Word(word) => {
+            Token::Bare(word) => {
                 let lower = word.to_lowercase();
                 let keyword = KEYWORDS.iter().find(|k| **k == lower);
                 keyword.map(|k| format!("keywords are written in lower case: `{k}`"))
@@ -112,11 +112,11 @@ impl Parser {
             }
             _ => None,
         };
-        ParseError::new(*place, expected, &token.shown(), hint)
+        ParseError::new(*location, expected, &token.shown(), hint)
     }
 
     /// The first place from which `fits` finds what it looks for.
-    pub(crate) fn find(&mut self, mut fits: impl FnMut(&mut Parser) -> Option<()>) -> Option<Place> {
+    pub(crate) fn find(&mut self, mut fits: impl FnMut(&mut Parser) -> Option<()>) -> Option<Location> {
         for start in 0..self.tokens.len() {
             self.next = start;
             if fits(self).is_some() {
@@ -145,7 +145,7 @@ impl Parser {
     fn one<A: Atom>(&mut self, depth: usize) -> Result<Tree<A>, ParseError> {
         if depth > limits::EXPRESSION_DEPTH_MAX {
             let expected = format!("at most {} levels of parentheses and `not`", limits::EXPRESSION_DEPTH_MAX);
-            return Err(ParseError::new(self.place(), &expected, "more", None));
+            return Err(ParseError::new(self.location(), &expected, "more", None));
         }
         if A::NEGATION && self.keyword("not") {
             return Ok(Tree::Not(Box::new(self.one(depth + 1)?)));
@@ -156,7 +156,7 @@ impl Parser {
         }
         self.nodes = self.nodes.checked_sub(1).ok_or_else(|| {
             let expected = format!("at most {} comparisons", limits::EXPRESSION_NODES_MAX);
-            ParseError::new(self.place(), &expected, "more", None)
+            ParseError::new(self.location(), &expected, "more", None)
         })?;
         A::parse(self).map(Tree::Is)
     }
@@ -178,14 +178,14 @@ impl Parser {
 
 impl ParseError {
     /// Something else was expected.
-    pub fn new(place: Place, expected: &str, found: &str, hint: Option<String>) -> ParseError {
-        ParseError { place, expected: expected.to_owned(), found: found.to_owned(), hint }
+    pub fn new(location: Location, expected: &str, found: &str, hint: Option<String>) -> ParseError {
+        ParseError { location, expected: expected.to_owned(), found: found.to_owned(), hint }
     }
 }
 
 impl fmt::Display for ParseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: expected {}, found {}", self.place, self.expected, self.found)?;
+        write!(f, "{}: expected {}, found {}", self.location, self.expected, self.found)?;
         self.hint.iter().try_for_each(|h| write!(f, " ({h})"))
     }
 }

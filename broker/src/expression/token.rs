@@ -6,7 +6,7 @@ use super::ParseError;
 
 /// Where something stands in a text, counted from 1, columns in characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct Location {
     /// The line.
     pub line: usize,
     /// The character within the line.
@@ -17,7 +17,7 @@ pub struct Place {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Token {
     /// A word without quotes.
-    Word(String),
+    Bare(String),
     /// What stood in quotes.
     Quoted(String),
     /// One of [`SIGNS`].
@@ -27,15 +27,15 @@ pub(super) enum Token {
 }
 
 /// All tokens of a text with their places; [`Token::End`] last.
-pub(super) fn tokens(text: &str) -> Result<Vec<(Place, Token)>, ParseError> {
-    let mut scanner = Scanner { rest: text, place: Place { line: 1, column: 1 } };
+pub(super) fn tokens(text: &str) -> Result<Vec<(Location, Token)>, ParseError> {
+    let mut scanner = Scanner { rest: text, location: Location { line: 1, column: 1 } };
     let mut found = Vec::new();
     loop {
         scanner.skip_space();
-        let place = scanner.place;
+        let location = scanner.location;
         let token = scanner.token()?;
         let end = token == Token::End;
-        found.push((place, token));
+        found.push((location, token));
         if end {
             return Ok(found);
         }
@@ -44,7 +44,7 @@ pub(super) fn tokens(text: &str) -> Result<Vec<(Place, Token)>, ParseError> {
 
 struct Scanner<'a> {
     rest: &'a str,
-    place: Place,
+    location: Location,
 }
 
 impl Scanner<'_> {
@@ -66,25 +66,25 @@ impl Scanner<'_> {
         }
         if word.is_empty() {
             let hint = "put other characters into double quotes".to_owned();
-            return Err(ParseError::new(self.place, "a word", &format!("`{}`", first.escape_debug()), Some(hint)));
+            return Err(ParseError::new(self.location, "a word", &format!("`{}`", first.escape_debug()), Some(hint)));
         }
-        Ok(Token::Word(word))
+        Ok(Token::Bare(word))
     }
 
     fn quotes(&mut self) -> Result<Token, ParseError> {
-        let start = self.place;
+        let start = self.location;
         self.next();
         let mut text = String::new();
         loop {
-            let place = self.place;
+            let location = self.location;
             match self.next() {
                 Some('"') => return Ok(Token::Quoted(text)),
                 Some('\\') => match self.next() {
                     Some(c @ ('"' | '\\')) => text.push(c),
-                    _ => return Err(ParseError::new(place, "`\\\"` or `\\\\`", "another escape", None)),
+                    _ => return Err(ParseError::new(location, "`\\\"` or `\\\\`", "another escape", None)),
                 },
                 Some(c) if !c.is_control() => text.push(c),
-                Some(_) => return Err(ParseError::new(place, "printable text", "a control character", None)),
+                Some(_) => return Err(ParseError::new(location, "printable text", "a control character", None)),
                 None => return Err(ParseError::new(start, "a closing `\"`", "the end of the text", None)),
             }
         }
@@ -101,8 +101,8 @@ impl Scanner<'_> {
         let c = characters.next()?;
         self.rest = characters.as_str();
         match c {
-            '\n' => self.place = Place { line: self.place.line + 1, column: 1 },
-            _ => self.place.column += 1,
+            '\n' => self.location = Location { line: self.location.line + 1, column: 1 },
+            _ => self.location.column += 1,
         }
         Some(c)
     }
@@ -112,7 +112,7 @@ impl Token {
     /// As a message names it.
     pub(super) fn shown(&self) -> String {
         match self {
-            Token::Word(word) => format!("`{word}`"),
+            Token::Bare(word) => format!("`{word}`"),
             Token::Quoted(text) => quoted(text),
             Token::Sign(sign) => format!("`{sign}`"),
             Token::End => "the end of the text".to_owned(),
@@ -132,7 +132,7 @@ fn is_plain(c: char) -> bool {
     c.is_alphanumeric() || "_-./@+#*$%&".contains(c)
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.line, self.column)
     }

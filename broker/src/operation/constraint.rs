@@ -59,19 +59,19 @@ impl Atom for Constraint {
     const NEGATION: bool = false;
 
     fn parse(parser: &mut Parser) -> Result<Constraint, ParseError> {
-        let place = parser.place();
+        let location = parser.location();
         let word = parser.word("a topic, a pattern or `(`")?;
         let topic = word
             .parse()
-            .map_err(|e| ParseError::new(place, "a topic or pattern", &quoted(&word), Some(format!("{e}"))))?;
+            .map_err(|e| ParseError::new(location, "a topic or pattern", &quoted(&word), Some(format!("{e}"))))?;
         if !parser.sign("=") {
             return Ok(Constraint { topic, value: None });
         }
-        let place = parser.place();
+        let location = parser.location();
         let value = parser.word("the topic's value")?;
         match check_topic(&value) {
             Ok(()) => Ok(Constraint { topic, value: Some(value) }),
-            Err(e) => Err(ParseError::new(place, "a value", &quoted(&value), Some(format!("{e}")))),
+            Err(e) => Err(ParseError::new(location, "a value", &quoted(&value), Some(format!("{e}")))),
         }
     }
 

@@ -21,9 +21,9 @@ mod frame;
 pub mod policy;
 pub mod publication;
 pub mod registration;
-mod stranger;
 #[cfg(test)]
 mod tests;
+mod unregistered;
 
 use std::fmt;
 
@@ -37,7 +37,7 @@ pub use frame::{Checked, Frame, FrameError, Head, Keys, Sealed, check, sign_enco
 pub use policy::{Act, Policy, Rule};
 pub use publication::{Body, Execute, Header, Publication, TopicError, check_published};
 pub use registration::{Claim, Credential, Proof, ProofError, Registration};
-pub use stranger::{Moment, StrangerError};
+pub use unregistered::{Moment, UnregisteredError};
 
 /// A client: its Ed25519 key, 32 bytes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -72,7 +72,7 @@ pub enum Operation {
     Sync,
     /// A broker's word in making the threshold key (E8). The state gives it a place and nothing else; whoever makes
     /// the key reads the words in their order.
-    Ceremony(Vec<u8>),
+    Dkg(Vec<u8>),
     /// Evidence that a publication opens to nothing, which suspends its publisher (E4).
     Accuse(Box<Accusation>),
 }
@@ -101,7 +101,7 @@ impl Operation {
             Operation::Sync => {
                 w.u8(7);
             }
-            Operation::Ceremony(word) => write_bytes(w.u8(8), word),
+            Operation::Dkg(word) => write_bytes(w.u8(8), word),
             Operation::Accuse(accusation) => accusation.encode(w.u8(9)),
         }
         w.finish()
@@ -128,7 +128,7 @@ impl Operation {
             5 => Operation::Publish(Box::new(Publication::decode(&mut r)?)),
             6 => Operation::Administer(Admin::decode(&mut r)?),
             7 => Operation::Sync,
-            8 => Operation::Ceremony(read_bytes(&mut r, limits::CEREMONY_BYTES_MAX)?.to_vec()),
+            8 => Operation::Dkg(read_bytes(&mut r, limits::DKG_BYTES_MAX)?.to_vec()),
             9 => Operation::Accuse(Box::new(Accusation::decode(&mut r)?)),
             _ => return Err(Malformed),
         };

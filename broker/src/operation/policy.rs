@@ -17,7 +17,7 @@ use sealcast_wire::{Malformed, Reader, Writer, limits};
 
 use super::Header;
 use crate::access::Access;
-use crate::expression::{ParseError, Parser, Place, quoted};
+use crate::expression::{Location, ParseError, Parser, quoted};
 
 /// A global policy. The first has number 1; before it number 0 is in force, which asks nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -126,14 +126,14 @@ impl FromStr for Policy {
                 continue;
             }
             let in_this_line = |mut e: ParseError| {
-                e.place = Place { line: number + 1, ..e.place };
+                e.location = Location { line: number + 1, ..e.location };
                 e
             };
             rules.push(rule(line).map_err(in_this_line)?);
             if rules.len() > limits::RULES_MAX {
                 let expected = format!("at most {} rules", limits::RULES_MAX);
-                let place = Place { line: number + 1, column: 1 };
-                return Err(ParseError::new(place, &expected, "more", None));
+                let location = Location { line: number + 1, column: 1 };
+                return Err(ParseError::new(location, &expected, "more", None));
             }
         }
         Ok(Policy { rules })
@@ -149,10 +149,11 @@ fn rule(line: &str) -> Result<Rule, ParseError> {
     } else {
         return Err(parser.expected("`read` or `publish`"));
     };
-    let place = parser.place();
+    let location = parser.location();
     let word = parser.word("a topic or pattern")?;
-    let topic =
-        word.parse().map_err(|e| ParseError::new(place, "a topic or pattern", &quoted(&word), Some(format!("{e}"))))?;
+    let topic = word
+        .parse()
+        .map_err(|e| ParseError::new(location, "a topic or pattern", &quoted(&word), Some(format!("{e}"))))?;
     if !parser.keyword("if") {
         return Err(parser.expected("`if`"));
     }

@@ -210,7 +210,7 @@ impl From<Claim> for Proof {
 
 impl Proof {
     /// Whether both are the same word of an issuer's, whatever client its holder names.
-    pub fn is_same_word(&self, other: &Proof) -> bool {
+    pub fn is_same_statement(&self, other: &Proof) -> bool {
         match (self, other) {
             (Proof::Certificate { der: one, .. }, Proof::Certificate { der: other, .. }) => one == other,
             (Proof::Claim { claim: one, .. }, Proof::Claim { claim: other, .. }) => one == other,

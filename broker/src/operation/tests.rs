@@ -364,7 +364,7 @@ fn policies_read_back_and_errors_have_their_line() {
     assert_eq!(policy.to_string(), text);
     assert_eq!(Policy::from_bytes(&policy.to_bytes()).as_ref(), Ok(&policy));
     let error = "read a if h:x = 1\n\nread a/#/b if h:x = 1".parse::<Policy>().unwrap_err();
-    assert_eq!((error.place.line, error.place.column), (3, 6));
+    assert_eq!((error.location.line, error.location.column), (3, 6));
     let error = "read a if h:x = 1\nwrite a if h:x = 1".parse::<Policy>().unwrap_err();
     assert_eq!(error.to_string(), "2:1: expected `read` or `publish`, found `write`");
 }

@@ -6,9 +6,9 @@ use super::update::{body, entry};
 use super::{Checkpoint, History, SignedKey, Update, count, flag, read_bytes, write_all, write_bytes};
 use crate::operation::{Client, Policy};
 use crate::receipt::Testimony;
-use crate::state::{Entry, Floor, Notice, Place, Reading, Results, SubjectStatus};
+use crate::state::{Entry, LowWaterMark, Notice, Reading, Results, SubjectStatus, TopicPosition};
 
-/// The answer to a [`super::Question`]. What it says of the order counts when f + 1 brokers say the same (E1), but for
+/// The answer to a [`super::Query`]. What it says of the order counts when f + 1 brokers say the same (E1), but for
 /// bodies, which their ids name, and for what is signed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
@@ -23,8 +23,8 @@ pub enum Answer {
     },
     /// To `Receipt` and `Witness`: this broker's part of a receipt.
     Receipt(Box<Testimony>),
-    /// To `Place`, `Range` and `Latest`: places and what stands there.
-    Places(Vec<Place>),
+    /// To `TopicPosition`, `Range` and `Latest`: places and what stands there.
+    Places(Vec<TopicPosition>),
     /// To `Value`: the block that changed it last, and the value.
     Value(Option<(u64, Vec<u8>)>),
     /// To `Resume`.
@@ -84,7 +84,7 @@ pub enum Why {
     /// It is no longer kept here.
     #[error("it is no longer kept")]
     Pruned = 4,
-    /// Too many questions are open, or proofs were asked for too often (E4).
+    /// Too many queries are open, or proofs were asked for too often (E4).
     #[error("too many questions")]
     Busy = 5,
     /// The broker's storage failed.
@@ -116,7 +116,7 @@ pub struct Status {
     /// The last block that it knows to be final.
     pub tip: u64,
     /// How far back it keeps publications.
-    pub floor: Floor,
+    pub low_water_mark: LowWaterMark,
     /// Clients connected.
     pub clients: u32,
     /// Frames that wait to be ordered.
@@ -146,7 +146,7 @@ pub struct Status {
     pub clock_ahead: i64,
 }
 
-/// A misdeed of which there is evidence.
+/// A misbehaviour of which there is evidence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Report {
     /// Whose.
@@ -154,13 +154,13 @@ pub struct Report {
     /// In which view, or of which publication.
     pub at: u64,
     /// What.
-    pub misdeed: Misdeed,
+    pub misbehaviour: Misbehaviour,
 }
 
 /// What a broker did that no honest one does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
-pub enum Misdeed {
+pub enum Misbehaviour {
     /// Two different votes in one view.
     Equivocated = 1,
     /// Voted to skip a view and for the finality of its block.
@@ -176,7 +176,7 @@ impl Answer {
     /// 1 ‖ update | 2 ‖ u64 height ‖ results | 3 ‖ testimony | 4 ‖ place … | 5 ‖ (0 | 1 ‖ u64 height ‖ bytes16 value)
     /// 6 ‖ u64 lost ‖ notice ‖ u64 until ‖ (u32 length ‖ entry) … | 7 ‖ (u64 sn ‖ u32 length ‖ operation) … | 8 ‖ attachment
     /// 9 ‖ status | 10 ‖ key | 11 ‖ u8 why | 12 ‖ history | 13 ‖ checkpoint | 14 ‖ bytes | 15 ‖ u64 number ‖ u32 length ‖ policy
-    /// 16 ‖ (u16 broker ‖ u64 at ‖ u8 misdeed ‖ u32 length ‖ proof) … | 17 ‖ subject's status
+    /// 16 ‖ (u16 broker ‖ u64 at ‖ u8 misbehaviour ‖ u32 length ‖ proof) … | 17 ‖ subject's status
     /// place = u64 ps ‖ (0 | 1 ‖ u32 length ‖ entry)
     /// ```
     /// Each list stands behind a `u32 count`.
@@ -185,7 +185,7 @@ impl Answer {
             Answer::Update(update) => update.encode(w.u8(1)),
             Answer::Result { height, results } => results.encode(w.u8(2).u64(*height)),
             Answer::Receipt(testimony) => testimony.encode(w.u8(3)),
-            Answer::Places(places) => write_all(w.u8(4), places, write_place),
+            Answer::Places(places) => write_all(w.u8(4), places, write_topic_position),
             Answer::Value(value) => {
                 w.u8(5).u8(u8::from(value.is_some()));
                 value.iter().for_each(|(height, value)| {
@@ -225,7 +225,7 @@ impl Answer {
             1 => Answer::Update(Update::decode(r)?),
             2 => Answer::Result { height: r.u64()?, results: Results::decode(r)? },
             3 => Answer::Receipt(Box::new(Testimony::decode(r)?)),
-            4 => Answer::Places((0..count(r, 9)?).map(|_| read_place(r)).collect::<Result<_, _>>()?),
+            4 => Answer::Places((0..count(r, 9)?).map(|_| read_topic_position(r)).collect::<Result<_, _>>()?),
             5 if flag(r)? => Answer::Value(Some((r.u64()?, r.bytes16(limits::VALUE_BYTES_MAX)?.to_vec()))),
             5 => Answer::Value(None),
             6 => {
@@ -263,13 +263,13 @@ impl Answer {
 impl Status {
     /// `u16 broker ‖ u16 leader ‖ u64 view ‖ u64 height ‖ state root ‖ i64 at ‖ u64 policy ‖ u32 epoch ‖ u64 next act
     ///  ‖ u64 tip ‖ u64 floor's height ‖ u64 floor's sn ‖ u32 clients ‖ u32 waiting ‖ u64 commit time ‖ u32 descriptors used ‖ u32 descriptors allowed
-    ///  ‖ (0 | 1 ‖ u64 key age) ‖ u8 has share ‖ u8 running ‖ (u16 broker ‖ u64 at ‖ u8 misdeed) … ‖ (client ‖ u64 since) …
+    ///  ‖ (0 | 1 ‖ u64 key age) ‖ u8 has share ‖ u8 running ‖ (u16 broker ‖ u64 at ‖ u8 misbehaviour) … ‖ (client ‖ u64 since) …
     ///  ‖ (u16 silent broker) … ‖ (u16 broker cut off) … ‖ i64 clock ahead`
     fn encode(&self, w: &mut Writer) {
         w.u16(self.broker).u16(self.leader).u64(self.view).u64(self.height).raw(&self.state_root);
         w.raw(&self.at.0.to_be_bytes());
         w.u64(self.policy).u32(self.epoch).u64(self.next_act);
-        w.u64(self.tip).u64(self.floor.height).u64(self.floor.sn);
+        w.u64(self.tip).u64(self.low_water_mark.height).u64(self.low_water_mark.sn);
         w.u32(self.clients).u32(self.waiting).u64(self.commit_micros);
         w.u32(self.descriptors_used).u32(self.descriptors_allowed).u8(u8::from(self.key_age.is_some()));
         self.key_age.iter().for_each(|age| {
@@ -293,7 +293,7 @@ impl Status {
         let state_root = r.array()?;
         let (at, policy, epoch) = (Utc(i64::from_be_bytes(r.array()?)), r.u64()?, r.u32()?);
         let (next_act, tip) = (r.u64()?, r.u64()?);
-        let floor = Floor { height: r.u64()?, sn: r.u64()? };
+        let low_water_mark = LowWaterMark { height: r.u64()?, sn: r.u64()? };
         let (clients, waiting, commit_micros) = (r.u32()?, r.u32()?, r.u64()?);
         let (descriptors_used, descriptors_allowed) = (r.u32()?, r.u32()?);
         let key_age = if flag(r)? { Some(r.u64()?) } else { None };
@@ -314,7 +314,7 @@ impl Status {
             epoch,
             next_act,
             tip,
-            floor,
+            low_water_mark,
             clients,
             waiting,
             commit_micros,
@@ -342,15 +342,15 @@ fn brokers(r: &mut Reader<'_>) -> Result<Vec<u16>, Malformed> {
 
 impl Report {
     fn encode(&self, w: &mut Writer) {
-        w.u16(self.broker).u64(self.at).u8(self.misdeed as u8);
+        w.u16(self.broker).u64(self.at).u8(self.misbehaviour as u8);
     }
 
     fn decode(r: &mut Reader<'_>) -> Result<Report, Malformed> {
         let (broker, at, number) = (r.u16()?, r.u64()?, r.u8()?);
-        use Misdeed::{Equivocated, FalseShare, FalseState, SkippedAndFinalized};
+        use Misbehaviour::{Equivocated, FalseShare, FalseState, SkippedAndFinalized};
         let all = [Equivocated, SkippedAndFinalized, FalseShare, FalseState];
-        let misdeed = all.into_iter().find(|it| *it as u8 == number).ok_or(Malformed)?;
-        Ok(Report { broker, at, misdeed })
+        let misbehaviour = all.into_iter().find(|it| *it as u8 == number).ok_or(Malformed)?;
+        Ok(Report { broker, at, misbehaviour })
     }
 }
 
@@ -361,7 +361,7 @@ impl Why {
     }
 }
 
-fn write_place(place: &Place, w: &mut Writer) {
+fn write_topic_position(place: &TopicPosition, w: &mut Writer) {
     w.u64(place.ps);
     match &place.reading {
         Reading::Empty => {
@@ -371,12 +371,12 @@ fn write_place(place: &Place, w: &mut Writer) {
     }
 }
 
-fn read_place(r: &mut Reader<'_>) -> Result<Place, Malformed> {
+fn read_topic_position(r: &mut Reader<'_>) -> Result<TopicPosition, Malformed> {
     let ps = r.u64()?;
     let reading = if flag(r)? {
         Reading::Publication(Box::new(Entry::from_bytes(&read_bytes(r, limits::OPERATION_BYTES_MAX)?)?))
     } else {
         Reading::Empty
     };
-    Ok(Place { ps, reading })
+    Ok(TopicPosition { ps, reading })
 }

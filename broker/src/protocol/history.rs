@@ -22,16 +22,16 @@ pub struct History {
     /// The oldest block that it still has, with all that follow.
     pub oldest: u64,
     /// What a broker without these blocks can begin with.
-    pub snapshot: Option<Offer>,
+    pub snapshot: Option<SnapshotInfo>,
 }
 
 /// A snapshot that a broker offers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Offer {
+pub struct SnapshotInfo {
     /// [`crate::state::SnapshotHead`], encoded.
     pub head: Vec<u8>,
     /// The block at which the order begins for who takes it: the snapshot's own or one before.
-    pub floor: u64,
+    pub start_height: u64,
     /// The quorum's certificate of that block, in the order's encoding.
     pub certificate: Vec<u8>,
     /// What that block's hash is made of.
@@ -54,28 +54,29 @@ pub struct Checkpoint {
 }
 
 impl History {
-    /// `u64 height ‖ u64 oldest ‖ (0 | 1 ‖ offer)`, `offer = u32 length ‖ head ‖ u64 floor ‖ u32 length ‖ certificate ‖ u32 length ‖ header`
+    /// `u64 height ‖ u64 oldest ‖ (0 | 1 ‖ offer)`, `offer = u32 length ‖ head ‖ u64 start_height ‖ u32 length ‖ certificate ‖ u32 length ‖ header`
     pub(super) fn encode(&self, w: &mut Writer) {
         w.u64(self.height).u64(self.oldest).u8(u8::from(self.snapshot.is_some()));
-        if let Some(offer) = &self.snapshot {
-            write_bytes(w, &offer.head);
-            write_bytes(w.u64(offer.floor), &offer.certificate);
-            write_bytes(w, &offer.header);
+        if let Some(snapshot) = &self.snapshot {
+            write_bytes(w, &snapshot.head);
+            write_bytes(w.u64(snapshot.start_height), &snapshot.certificate);
+            write_bytes(w, &snapshot.header);
         }
     }
 
     pub(super) fn decode(r: &mut Reader<'_>) -> Result<History, Malformed> {
         let (height, oldest) = (r.u64()?, r.u64()?);
-        let snapshot = if flag(r)? { Some(Offer::decode(r)?) } else { None };
+        let snapshot = if flag(r)? { Some(SnapshotInfo::decode(r)?) } else { None };
         Ok(History { height, oldest, snapshot })
     }
 }
 
-impl Offer {
-    fn decode(r: &mut Reader<'_>) -> Result<Offer, Malformed> {
-        let (head, floor) = (read_bytes(r, limits::FLOOR_BYTES_MAX)?, r.u64()?);
-        let (certificate, header) = (read_bytes(r, limits::FLOOR_BYTES_MAX)?, read_bytes(r, limits::FLOOR_BYTES_MAX)?);
-        Ok(Offer { head, floor, certificate, header })
+impl SnapshotInfo {
+    fn decode(r: &mut Reader<'_>) -> Result<SnapshotInfo, Malformed> {
+        let (head, start_height) = (read_bytes(r, limits::START_CERTIFICATE_BYTES_MAX)?, r.u64()?);
+        let (certificate, header) =
+            (read_bytes(r, limits::START_CERTIFICATE_BYTES_MAX)?, read_bytes(r, limits::START_CERTIFICATE_BYTES_MAX)?);
+        Ok(SnapshotInfo { head, start_height, certificate, header })
     }
 }
 

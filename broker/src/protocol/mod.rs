@@ -11,25 +11,25 @@
 //! client ─ submit(frame) ─▶ … ordered and executed … ─ update(height, digest [, contents]) ─▶ from every broker
 //!                        └─ refused(first number, why) ─▶
 //!                                                      ─ attach(sn, share or ⊥) ─▶ from every broker, module 2
-//! client ─ ask(id, question) ─▶ broker ─ answer(id, answer) ─▶
+//! client ─ ask(id, query) ─▶ broker ─ answer(id, answer) ─▶
 //! ```
 //! Of each block that concerns a client every broker names the digest of what the client gets, and one
-//! ([`speaker`]) sends it whole, or every one if the block is small (`UPDATE_BY_ALL_BYTES`): then nobody waits for one
+//! ([`designated_responder`]) sends it whole, or every one if the block is small (`UPDATE_BY_ALL_BYTES`): then nobody waits for one
 //! certain broker. The client believes what f + 1 brokers named. If the speaker is silent or lies, the client asks
 //! another one for the same update.
 
 mod answer;
 mod history;
-mod question;
+mod query;
 mod update;
 mod updates;
 
 use sealcast_crypto::tdh2;
 use sealcast_wire::{Malformed, Reader, Utc, Writer, limits};
 
-pub use answer::{Answer, Misdeed, Report, Status, Why};
-pub use history::{Checkpoint, History, Offer};
-pub use question::Question;
+pub use answer::{Answer, Misbehaviour, Report, Status, Why};
+pub use history::{Checkpoint, History, SnapshotInfo};
+pub use query::Query;
 pub use update::{Contents, Update};
 pub use updates::Updates;
 
@@ -51,12 +51,12 @@ pub enum Request {
     },
     /// A frame to be ordered: [`crate::operation::Frame`], of this channel's client.
     Submit(Vec<u8>),
-    /// A question; its answer bears the same id.
-    Ask {
-        /// Chosen by the client, of which at most `QUESTIONS_MAX` may be open.
+    /// A query; its answer bears the same id.
+    Query {
+        /// Chosen by the client, of which at most `QUERIES_MAX` may be open.
         id: u64,
         /// What.
-        question: Question,
+        query: Query,
     },
 }
 
@@ -81,9 +81,9 @@ pub enum Reply {
         /// The attachment's bytes.
         attachment: Vec<u8>,
     },
-    /// Answers [`Request::Ask`].
+    /// Answers [`Request::Query`].
     Answer {
-        /// The question's.
+        /// The query's.
         id: u64,
         /// What.
         answer: Answer,
@@ -109,15 +109,15 @@ pub struct Welcome {
     pub registered: bool,
     /// The number that the client's next operation has.
     pub next: u64,
-    /// The client's standing subscriptions.
-    pub subscriptions: Vec<Standing>,
+    /// The client's active subscriptions.
+    pub subscriptions: Vec<ActiveSubscription>,
     /// The threshold key, once there is one.
     pub key: Option<SignedKey>,
 }
 
-/// A standing subscription of the client.
+/// An active subscription of the client.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub struct ActiveSubscription {
     /// The number of the operation that made it.
     pub id: u64,
     /// What it wants.
@@ -167,7 +167,7 @@ pub enum Refusal {
     /// The broker is ending.
     #[error("the broker is ending")]
     Ended = 8,
-    /// All of its numbers were used before; the answer to [`Question::Result`] says what became of them.
+    /// All of its numbers were used before; the answer to [`Query::Result`] says what became of them.
     #[error("the frame was executed before")]
     Executed = 9,
     /// It accuses a publisher with evidence that does not convict (E4).
@@ -185,7 +185,7 @@ pub enum Refusal {
 }
 
 /// Which broker sends a client the contents of a block's update: each in turn, not the same for all clients.
-pub fn speaker(client: &Client, height: u64, brokers: usize) -> usize {
+pub fn designated_responder(client: &Client, height: u64, brokers: usize) -> usize {
     let turn = height.wrapping_add(u64::from(client.0[0]));
     usize::try_from(turn % brokers.max(1) as u64).expect("it is less than the number of brokers")
 }
@@ -213,7 +213,7 @@ impl Request {
         bytes.strip_prefix(&[SUBMIT])
     }
 
-    /// `1 ‖ u8 version ‖ cluster | 2 ‖ frame | 3 ‖ u64 id ‖ question`
+    /// `1 ‖ u8 version ‖ cluster | 2 ‖ frame | 3 ‖ u64 id ‖ query`
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut w = Writer::with_capacity(if let Request::Submit(frame) = self { 1 + frame.len() } else { 64 });
         match self {
@@ -223,7 +223,7 @@ impl Request {
             Request::Submit(frame) => {
                 w.u8(SUBMIT).raw(frame);
             }
-            Request::Ask { id, question } => question.encode(w.u8(3).u64(*id)),
+            Request::Query { id, query } => query.encode(w.u8(3).u64(*id)),
         }
         w.finish()
     }
@@ -237,7 +237,7 @@ impl Request {
         let request = match r.u8()? {
             1 if r.u8()? == VERSION => Request::Hello { cluster: Cluster(r.array()?) },
             SUBMIT => Request::Submit(r.rest().to_vec()),
-            3 => Request::Ask { id: r.u64()?, question: Question::decode(&mut r)? },
+            3 => Request::Query { id: r.u64()?, query: Query::decode(&mut r)? },
             _ => return Err(Malformed),
         };
         r.end()?;
@@ -319,16 +319,16 @@ impl Welcome {
         let (sn, policy, epoch) = (r.u64()?, r.u64()?, r.u32()?);
         let (registered, next) = (flag(r)?, r.u64()?);
         let count = r.count16(26, limits::SUBSCRIPTIONS_PER_CLIENT_MAX)?;
-        let subscriptions = (0..count).map(|_| Standing::decode(r)).collect::<Result<_, _>>()?;
+        let subscriptions = (0..count).map(|_| ActiveSubscription::decode(r)).collect::<Result<_, _>>()?;
         let key = if flag(r)? { Some(SignedKey::decode(r)?) } else { None };
         Ok(Welcome { broker, height, at, sn, policy, epoch, registered, next, subscriptions, key })
     }
 }
 
-impl Standing {
-    fn decode(r: &mut Reader<'_>) -> Result<Standing, Malformed> {
+impl ActiveSubscription {
+    fn decode(r: &mut Reader<'_>) -> Result<ActiveSubscription, Malformed> {
         let (id, interest) = (r.u64()?, Interest::from_bytes(r.bytes16(limits::EXPRESSION_BYTES_MAX)?)?);
-        Ok(Standing { id, interest, since: r.u64()?, next: r.u64()? })
+        Ok(ActiveSubscription { id, interest, since: r.u64()?, next: r.u64()? })
     }
 }
 

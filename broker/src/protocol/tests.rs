@@ -6,7 +6,7 @@ use crate::fixture::{NOW, World, client, origin_key, publication, publish, subsc
 use crate::genesis::Genesis;
 use crate::operation::{Checked, Frame, Operation, Policy, check};
 use crate::receipt::{Fact, Receipt, ReceiptError, Testimony};
-use crate::state::{Floor, Memory, Outbox, Place, Reading, State, Subject, SubjectStatus};
+use crate::state::{LowWaterMark, Memory, Outbox, Reading, State, Subject, SubjectStatus, TopicPosition};
 
 /// Client 1 subscribes and client 2 publishes, in one block.
 fn story() -> (World, State<Memory>, Outbox) {
@@ -44,8 +44,12 @@ fn replies() -> Vec<Reply> {
     let update = Update { height: 1, digest: contents.digest(&world.cluster, &client(1), 1), contents: Some(contents) };
     let entry = outbox.publications[0].clone();
     let key = SignedKey { epoch: 3, key: vec![1; 40], signature: [9; 64] };
-    let standing =
-        Standing { id: 1, interest: "market/# and price = 105".parse().expect("it parses"), since: 2, next: 5 };
+    let active = ActiveSubscription {
+        id: 1,
+        interest: "market/# and price = 105".parse().expect("it parses"),
+        since: 2,
+        next: 5,
+    };
     let welcome = Welcome {
         broker: 2,
         height: state.height(),
@@ -55,17 +59,17 @@ fn replies() -> Vec<Reply> {
         epoch: 3,
         registered: true,
         next: 7,
-        subscriptions: vec![standing],
+        subscriptions: vec![active],
         key: Some(key.clone()),
     };
-    let report = Report { broker: 3, at: 1279, misdeed: Misdeed::Equivocated };
+    let report = Report { broker: 3, at: 1279, misbehaviour: Misbehaviour::Equivocated };
     let status =
         Status { broker: 1, running: true, key_age: Some(5), reports: vec![report], next_act: 9, ..Status::default() };
-    let floor = Floor { height: 3, sn: 40 };
-    let status = Status { suspended: vec![(client(1), 9)], floor, ..status };
+    let low_water_mark = LowWaterMark { height: 3, sn: 40 };
+    let status = Status { suspended: vec![(client(1), 9)], low_water_mark, ..status };
     let status = Status { descriptors_used: 107, descriptors_allowed: 1024, ..status };
     let status = Status { silent: vec![0, 3], cut_off: vec![3], clock_ahead: -30, ..status };
-    let offer = Offer { head: vec![1; 9], floor: 2, certificate: vec![2; 7], header: vec![3; 5] };
+    let snapshot = SnapshotInfo { head: vec![1; 9], start_height: 2, certificate: vec![2; 7], header: vec![3; 5] };
     let roots = ([4; 32], [5; 32]);
     let checkpoint =
         Checkpoint { broker: 2, height: 64, state_root: roots.0, outbox_root: roots.1, signature: [6; SIGNATURE_LEN] };
@@ -74,8 +78,8 @@ fn replies() -> Vec<Reply> {
         Answer::Result { height: 1, results: outbox.results[0].clone() },
         Answer::Receipt(Box::new(testimony(&world, &outbox, 1, 1))),
         Answer::Places(vec![
-            Place { ps: 0, reading: Reading::Empty },
-            Place { ps: 1, reading: Reading::Publication(Box::new(entry.clone())) },
+            TopicPosition { ps: 0, reading: Reading::Empty },
+            TopicPosition { ps: 1, reading: Reading::Publication(Box::new(entry.clone())) },
         ]),
         Answer::Value(Some((7, vec![1, 2]))),
         Answer::Value(None),
@@ -84,7 +88,7 @@ fn replies() -> Vec<Reply> {
         Answer::Share(vec![3; 33]),
         Answer::Status(Box::new(status)),
         Answer::Key(key),
-        Answer::History(Box::new(History { height: 9, oldest: 3, snapshot: Some(offer) })),
+        Answer::History(Box::new(History { height: 9, oldest: 3, snapshot: Some(snapshot) })),
         Answer::History(Box::default()),
         Answer::Checkpoint(Box::new(checkpoint)),
         Answer::Part(vec![7; 40]),
@@ -115,30 +119,29 @@ fn replies() -> Vec<Reply> {
 
 fn requests() -> Vec<Request> {
     let header = || crate::operation::Header { topic: "market/eurusd".into(), value: Some("105".into()) };
-    let questions = vec![
-        Question::Update { height: 1 },
-        Question::Result { number: 2 },
-        Question::Receipt { height: 3, number: 4 },
-        Question::Witness { sn: 5 },
-        Question::Place { header: header(), ps: 9 },
-        Question::Range { header: header(), from: 1, limit: 100, floor: 8 },
-        Question::Latest { header: header(), floor: 8 },
-        Question::Value { topic: "t".into(), key: b"k".to_vec(), floor: 1 },
-        Question::Resume { subscription: 1, place: 2, sn: 3, floor: 4 },
-        Question::Bodies { sns: vec![1, 5] },
-        Question::Share { sn: 1, proved: true },
-        Question::Status,
-        Question::Key,
-        Question::History,
-        Question::Checkpoint { height: 64 },
-        Question::Part { height: 64, offset: 1 << 20 },
-        Question::Policy { floor: 8 },
-        Question::Evidence,
-        Question::Subject { subject: Subject::Client(client(1)), floor: 8 },
-        Question::Subject { subject: credential(), floor: 8 },
+    let queries = vec![
+        Query::Update { height: 1 },
+        Query::Result { number: 2 },
+        Query::Receipt { height: 3, number: 4 },
+        Query::Witness { sn: 5 },
+        Query::TopicPosition { header: header(), ps: 9 },
+        Query::Range { header: header(), from: 1, limit: 100, min_height: 8 },
+        Query::Latest { header: header(), min_height: 8 },
+        Query::Value { topic: "t".into(), key: b"k".to_vec(), min_height: 1 },
+        Query::Resume { subscription: 1, place: 2, sn: 3, min_height: 4 },
+        Query::Bodies { sns: vec![1, 5] },
+        Query::Share { sn: 1, proved: true },
+        Query::Status,
+        Query::Key,
+        Query::History,
+        Query::Checkpoint { height: 64 },
+        Query::Part { height: 64, offset: 1 << 20 },
+        Query::Policy { min_height: 8 },
+        Query::Evidence,
+        Query::Subject { subject: Subject::Client(client(1)), min_height: 8 },
+        Query::Subject { subject: credential(), min_height: 8 },
     ];
-    let mut all: Vec<Request> =
-        questions.into_iter().zip(0..).map(|(question, id)| Request::Ask { id, question }).collect();
+    let mut all: Vec<Request> = queries.into_iter().zip(0..).map(|(query, id)| Request::Query { id, query }).collect();
     all.extend([Request::Hello { cluster: World::new().cluster }, Request::Submit(vec![1; 5])]);
     all
 }
@@ -151,10 +154,10 @@ fn credential() -> Subject {
 #[test]
 fn rule_g9_the_question_about_a_subject_has_its_form() {
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-    let asked = Request::Ask { id: 5, question: Question::Subject { subject: credential(), floor: 8 } };
+    let asked = Request::Query { id: 5, query: Query::Subject { subject: credential(), min_height: 8 } };
     let expected = "03000000000000000513000000000000000802000865786368616e6765000107";
     assert_eq!(hex(&asked.to_bytes()), expected);
-    let asked = Request::Ask { id: 5, question: Question::Subject { subject: Subject::Client(client(1)), floor: 8 } };
+    let asked = Request::Query { id: 5, query: Query::Subject { subject: Subject::Client(client(1)), min_height: 8 } };
     assert_eq!(
         hex(&asked.to_bytes()),
         format!("030000000000000005130000000000000008 01{}", hex(&client(1).0)).replace(' ', "")
@@ -258,15 +261,15 @@ fn rule_e1_a_receipt_needs_f_plus_1_signatures_over_its_very_fact() {
 
 #[test]
 fn brokers_speak_in_turn() {
-    let turns: Vec<usize> = (0..4).map(|height| speaker(&Client([9; 32]), height, 4)).collect();
+    let turns: Vec<usize> = (0..4).map(|height| designated_responder(&Client([9; 32]), height, 4)).collect();
     assert_eq!(turns, [1, 2, 3, 0]);
-    assert_ne!(speaker(&Client([9; 32]), 5, 4), speaker(&Client([10; 32]), 5, 4));
+    assert_ne!(designated_responder(&Client([9; 32]), 5, 4), designated_responder(&Client([10; 32]), 5, 4));
 }
 
 #[test]
 fn rule_e8_only_brokers_take_part_in_a_ceremony() {
     let (world, mut state, _) = story();
-    let word = || Operation::Ceremony(vec![1, 2, 3]);
+    let word = || Operation::Dkg(vec![1, 2, 3]);
     let frame = |seed: u8| Frame::sign(&world.cluster, &origin_key(seed), 5, vec![word()]);
     let frames: Vec<Checked> = check(&world.cluster, vec![frame(210), frame(77), frame(210)], |_| vec![])
         .into_iter()

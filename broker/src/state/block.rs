@@ -13,9 +13,9 @@ use super::client::{CredentialName, Record};
 use super::entries::Entries;
 use super::entry::Entry;
 use super::index::Runs;
-use super::interests::{Held, Id, Subscription};
+use super::interests::{Id, Subscription, Usage};
 use super::outbox::{Advertisement, Notice, Outbox, Results};
-use super::outcome::{Code, Outcome};
+use super::outcome::{Code, OperationResult};
 use super::store::{Changes, Store, StoreError};
 use super::table::{Kept, Value};
 use super::{State, results, table};
@@ -40,9 +40,9 @@ pub(super) struct Block<'a, S> {
     held: BTreeMap<Client, Option<Rc<[Attribute]>>>,
     /// What the clients of a credential have standing, as far as it was asked in the block: what they give up in it is
     /// free in the next one.
-    standing: BTreeMap<CredentialName, Held>,
+    active: BTreeMap<CredentialName, Usage>,
     /// Publications (by index) and who they interest at which place.
-    placed: Vec<(usize, Id, u64)>,
+    ordered: Vec<(usize, Id, u64)>,
     /// Subscriptions whose row is to be written, or is gone.
     subscriptions: BTreeSet<Id>,
     /// What it publishes, as rows.
@@ -74,8 +74,8 @@ impl<'a, S: Store> Block<'a, S> {
             changes: Changes::new(),
             clients: BTreeMap::new(),
             held: BTreeMap::new(),
-            standing: BTreeMap::new(),
-            placed: Vec::new(),
+            active: BTreeMap::new(),
+            ordered: Vec::new(),
             subscriptions: BTreeSet::new(),
             entries: Entries::default(),
             runs: Runs::default(),
@@ -103,9 +103,9 @@ impl<'a, S: Store> Block<'a, S> {
         for (number, id, operation) in frame.operations() {
             let next = self.record(&client)?.as_ref().map(|r| r.next);
             outcomes.push(if next.is_some_and(|next| number < next) {
-                Outcome::new(Code::Duplicate)
+                OperationResult::new(Code::Duplicate)
             } else if let Some(next) = next.filter(|next| number > *next) {
-                Outcome::number(Code::Gap, next)
+                OperationResult::number(Code::Gap, next)
             } else {
                 let outcome = self.operation(Origin { client, number, id, frame: place }, operation)?;
                 // A number is used up whatever became of the operation, once the client is known.
@@ -120,16 +120,16 @@ impl<'a, S: Store> Block<'a, S> {
         Ok(())
     }
 
-    fn operation(&mut self, origin: Origin<'_>, operation: &Operation) -> Result<Outcome, StoreError> {
+    fn operation(&mut self, origin: Origin<'_>, operation: &Operation) -> Result<OperationResult, StoreError> {
         if self.record(&origin.client)?.as_ref().is_some_and(|r| r.revoked) {
-            return Ok(Outcome::new(Code::Revoked));
+            return Ok(OperationResult::new(Code::Revoked));
         }
         let done = match operation {
             Operation::Register(registration) => self.register(origin, registration)?,
             Operation::Administer(admin) => self.administer(admin)?,
-            Operation::Ceremony(word) => self.word(origin, word)?,
+            Operation::Dkg(word) => self.word(origin, word)?,
             _ => match self.attributes(&origin.client)? {
-                None => Err(Outcome::new(Code::Unregistered)),
+                None => Err(OperationResult::new(Code::Unregistered)),
                 Some(attributes) => match operation {
                     Operation::Advertise { .. } => Ok(self.advertise(origin)),
                     Operation::Subscribe(interest) => self.subscribe(origin, interest)?,
@@ -137,7 +137,7 @@ impl<'a, S: Store> Block<'a, S> {
                     Operation::Publish(publication) => self.publish(origin, publication, &attributes)?,
                     Operation::Sync => Ok(self.outbox.height.to_be_bytes().to_vec()),
                     Operation::Accuse(accusation) => self.accuse(accusation)?,
-                    Operation::Register(_) | Operation::Administer(_) | Operation::Ceremony(_) => {
+                    Operation::Register(_) | Operation::Administer(_) | Operation::Dkg(_) => {
                         unreachable!("they stand above")
                     }
                 },
@@ -148,23 +148,23 @@ impl<'a, S: Store> Block<'a, S> {
             Ok(answer) => {
                 let sn = self.state.head.next_sn;
                 self.state.head.next_sn += 1;
-                Outcome::with(Code::Done, [&sn.to_be_bytes()[..], &answer].concat())
+                OperationResult::with(Code::Done, [&sn.to_be_bytes()[..], &answer].concat())
             }
         })
     }
 
-    /// `ceremony`: brokers are no clients; they need no registration, and their words no numbers. Nothing prunes them, so
+    /// `dkg`: brokers are no clients; they need no registration, and their words no numbers. Nothing prunes them, so
     /// that one of them is heard so often.
-    fn word(&mut self, origin: Origin<'_>, word: &[u8]) -> Result<Result<Vec<u8>, Outcome>, StoreError> {
+    fn word(&mut self, origin: Origin<'_>, word: &[u8]) -> Result<Result<Vec<u8>, OperationResult>, StoreError> {
         let broker = self.state.genesis.brokers.iter().position(|key| *key == origin.client.0);
         let Some(broker) = broker.and_then(|place| u16::try_from(place).ok()) else {
-            return Ok(Err(Outcome::new(Code::Denied)));
+            return Ok(Err(OperationResult::new(Code::Denied)));
         };
         let said = table::said(broker);
         let mut kept = self.get(&said)?.map_or(Ok(Kept::default()), |row| table::read(&row, Kept::decode))?;
         kept.add(word.len());
-        if kept.rows > limits::CEREMONY_WORDS_PER_BROKER_MAX || kept.bytes > limits::CEREMONY_BYTES_PER_BROKER_MAX {
-            return Ok(Err(Outcome::new(Code::TooMany)));
+        if kept.rows > limits::DKG_STATEMENTS_PER_BROKER_MAX || kept.bytes > limits::DKG_BYTES_PER_BROKER_MAX {
+            return Ok(Err(OperationResult::new(Code::TooMany)));
         }
         self.changes.insert(said, Some(kept.to_bytes()));
         let place = u32::try_from(self.outbox.words.len()).expect("a block's operations have a limit");
@@ -183,10 +183,14 @@ impl<'a, S: Store> Block<'a, S> {
     }
 
     /// `sub`: stands from its own place in the order on.
-    fn subscribe(&mut self, origin: Origin<'_>, interest: &Interest) -> Result<Result<Vec<u8>, Outcome>, StoreError> {
+    fn subscribe(
+        &mut self,
+        origin: Origin<'_>,
+        interest: &Interest,
+    ) -> Result<Result<Vec<u8>, OperationResult>, StoreError> {
         let id = (origin.client, origin.number);
-        if !self.has_room(&origin.client, interest)? {
-            return Ok(Err(Outcome::new(Code::TooMany)));
+        if !self.has_capacity(&origin.client, interest)? {
+            return Ok(Err(OperationResult::new(Code::TooMany)));
         }
         let since = self.state.head.next_sn;
         self.state.interests.insert(id, Subscription::new(interest.clone(), since, 0));
@@ -194,9 +198,9 @@ impl<'a, S: Store> Block<'a, S> {
         Ok(Ok(Vec::new()))
     }
 
-    fn unsubscribe(&mut self, id: Id) -> Result<Vec<u8>, Outcome> {
+    fn unsubscribe(&mut self, id: Id) -> Result<Vec<u8>, OperationResult> {
         if !self.state.interests.remove(&id) {
-            return Err(Outcome::new(Code::NoSubscription));
+            return Err(OperationResult::new(Code::NoSubscription));
         }
         self.subscriptions.insert(id);
         Ok(Vec::new())
@@ -209,19 +213,19 @@ impl<'a, S: Store> Block<'a, S> {
         origin: Origin<'_>,
         publication: &Publication,
         attributes: &[Attribute],
-    ) -> Result<Result<Vec<u8>, Outcome>, StoreError> {
+    ) -> Result<Result<Vec<u8>, OperationResult>, StoreError> {
         if let Some(since) = self.record(&origin.client)?.as_ref().and_then(|it| it.suspended) {
-            return Ok(Err(Outcome::number(Code::Suspended, since)));
+            return Ok(Err(OperationResult::number(Code::Suspended, since)));
         }
         let (policy, rules) = self.state.policy();
         if publication.policy != policy {
-            return Ok(Err(Outcome::number(Code::StalePolicy, policy)));
+            return Ok(Err(OperationResult::number(Code::StalePolicy, policy)));
         }
         if publication.epoch != self.state.head.epoch {
-            return Ok(Err(Outcome::with(Code::StaleEpoch, self.state.head.epoch.to_be_bytes())));
+            return Ok(Err(OperationResult::with(Code::StaleEpoch, self.state.head.epoch.to_be_bytes())));
         }
         if !rules.allows(Act::Publish, &publication.headers, attributes) {
-            return Ok(Err(Outcome::new(Code::Denied)));
+            return Ok(Err(OperationResult::new(Code::Denied)));
         }
         let (answer, write) = match self.run(&publication.headers[0], &publication.execute, attributes)? {
             Ok(done) => done,
@@ -245,7 +249,7 @@ impl<'a, S: Store> Block<'a, S> {
         let holder = self.record(&origin.client)?.as_ref().and_then(|it| it.holder(at));
         let holder = holder.expect("who has attributes has a credential");
         if !self.keep(holder.name(), write, &fresh)? {
-            return Ok(Err(Outcome::new(Code::TooMany)));
+            return Ok(Err(OperationResult::new(Code::TooMany)));
         }
         let sn = self.state.head.next_sn;
         let mut places = Vec::with_capacity(publication.headers.len());
@@ -260,7 +264,7 @@ impl<'a, S: Store> Block<'a, S> {
         detail.raw(&answer);
         let index = self.outbox.publications.len();
         for (id, place) in self.state.interests.place(&publication.headers) {
-            self.placed.push((index, id, place));
+            self.ordered.push((index, id, place));
             self.subscriptions.insert(id);
         }
         let entry = Entry {
@@ -295,7 +299,7 @@ impl<'a, S: Store> Block<'a, S> {
         header: &Header,
         execute: &Execute,
         attributes: &[Attribute],
-    ) -> Result<Result<Ran, Outcome>, StoreError> {
+    ) -> Result<Result<Ran, OperationResult>, StoreError> {
         let (key, now) = match execute {
             Execute::Nothing => return Ok(Ok((Vec::new(), None))),
             Execute::Put { key, value } | Execute::CompareAndSet { key, value, .. } => (key, value.clone()),
@@ -311,7 +315,7 @@ impl<'a, S: Store> Block<'a, S> {
             Execute::Increment { by, .. } => {
                 let held = held.map_or(Some(0), |value| Some(i64::from_be_bytes(value[..].try_into().ok()?)));
                 let sum = held.and_then(|held| held.checked_add(*by));
-                let Some(sum) = sum else { return Ok(Err(Outcome::new(Code::NoNumber))) };
+                let Some(sum) = sum else { return Ok(Err(OperationResult::new(Code::NoNumber))) };
                 write.now = sum.to_be_bytes().to_vec();
                 if may_read() {
                     answer.clone_from(&write.now);
@@ -319,7 +323,7 @@ impl<'a, S: Store> Block<'a, S> {
             }
             Execute::CompareAndSet { expected, .. } if held != expected.as_ref() => {
                 let said = may_read().then(|| held.map_or(vec![0], |value| [&[1], &value[..]].concat()));
-                return Ok(Err(Outcome::with(Code::Mismatch, said.unwrap_or_default())));
+                return Ok(Err(OperationResult::with(Code::Mismatch, said.unwrap_or_default())));
             }
             Execute::CompareAndSet { .. } => {}
         }
@@ -327,13 +331,13 @@ impl<'a, S: Store> Block<'a, S> {
     }
 
     /// An act of the administrators, each once and in order (E3).
-    fn administer(&mut self, admin: &Admin) -> Result<Result<Vec<u8>, Outcome>, StoreError> {
+    fn administer(&mut self, admin: &Admin) -> Result<Result<Vec<u8>, OperationResult>, StoreError> {
         let next = self.state.head.next_act;
         if admin.number != next {
-            return Ok(Err(Outcome::number(Code::AdminNumber, next)));
+            return Ok(Err(OperationResult::number(Code::AdminNumber, next)));
         }
         if admin.verify(&self.state.genesis, &self.state.cluster).is_err() {
-            return Ok(Err(Outcome::new(Code::Signatures)));
+            return Ok(Err(OperationResult::new(Code::Signatures)));
         }
         self.held.clear();
         let changed = match &admin.action {
@@ -355,7 +359,7 @@ impl<'a, S: Store> Block<'a, S> {
         };
         // An act that changes nothing is used up too: the next one was signed with the next number.
         self.state.head.next_act += 1;
-        Ok(if changed { Ok(Vec::new()) } else { Err(Outcome::new(Code::Futile)) })
+        Ok(if changed { Ok(Vec::new()) } else { Err(OperationResult::new(Code::Futile)) })
     }
 
     /// Deliver or ⊥, for all whom the block's publications interest, by the state after the block (E2).
@@ -363,7 +367,7 @@ impl<'a, S: Store> Block<'a, S> {
         let mut notices: BTreeMap<Id, Notice> = BTreeMap::new();
         // The publication that is judged for one reader after another.
         let (mut judged, mut headers) = (None, Vec::new());
-        for (index, id, place) in std::mem::take(&mut self.placed) {
+        for (index, id, place) in std::mem::take(&mut self.ordered) {
             // Who unsubscribed or was ended later in the block gets nothing of it any more.
             if self.state.interests.get(&id).is_none() {
                 continue;

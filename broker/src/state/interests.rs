@@ -15,11 +15,11 @@ use crate::operation::{Client, Header, Interest};
 /// A subscription's name: the client, and the number of the operation that made it.
 pub(super) type Id = (Client, u64);
 
-/// All standing subscriptions.
+/// All active subscriptions.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Interests {
-    standing: BTreeMap<Id, Subscription>,
-    all: Held,
+    active: BTreeMap<Id, Subscription>,
+    all: Usage,
     root: Node,
 }
 
@@ -45,13 +45,13 @@ impl Subscription {
 
 /// How much of the room for subscriptions is taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Held {
+pub(super) struct Usage {
     pub(super) subscriptions: usize,
     /// Of their interests as they are stored.
     pub(super) bytes: usize,
 }
 
-impl Held {
+impl Usage {
     /// One more subscription, of so many bytes.
     pub(super) fn add(&mut self, bytes: usize) {
         self.subscriptions += 1;
@@ -79,11 +79,11 @@ impl Interests {
             });
         }
         self.all.add(subscription.bytes);
-        self.standing.insert(id, subscription);
+        self.active.insert(id, subscription);
     }
 
     pub(super) fn remove(&mut self, id: &Id) -> bool {
-        let Some(subscription) = self.standing.remove(id) else { return false };
+        let Some(subscription) = self.active.remove(id) else { return false };
         self.all.subscriptions -= 1;
         self.all.bytes -= subscription.bytes;
         for pattern in subscription.interest.anchors() {
@@ -96,17 +96,17 @@ impl Interests {
     }
 
     pub(super) fn get(&self, id: &Id) -> Option<&Subscription> {
-        self.standing.get(id)
+        self.active.get(id)
     }
 
     /// What all clients hold.
-    pub(super) fn all(&self) -> Held {
+    pub(super) fn all(&self) -> Usage {
         self.all
     }
 
     /// What these clients hold.
-    pub(super) fn held<'a>(&self, clients: impl IntoIterator<Item = &'a Client>) -> Held {
-        let mut held = Held::default();
+    pub(super) fn held<'a>(&self, clients: impl IntoIterator<Item = &'a Client>) -> Usage {
+        let mut held = Usage::default();
         clients.into_iter().flat_map(|it| self.of_client(it)).for_each(|(_, it)| held.add(it.bytes));
         held
     }
@@ -118,12 +118,12 @@ impl Interests {
 
     /// The client's subscriptions.
     pub(super) fn of_client(&self, client: &Client) -> impl Iterator<Item = (&Id, &Subscription)> {
-        self.standing.range((*client, 0)..=(*client, u64::MAX))
+        self.active.range((*client, 0)..=(*client, u64::MAX))
     }
 
     /// Who has a subscription.
     pub(super) fn clients(&self) -> BTreeSet<Client> {
-        self.standing.keys().map(|(client, _)| *client).collect()
+        self.active.keys().map(|(client, _)| *client).collect()
     }
 
     /// Gives the publication with these headers the next place in every subscription that wants it.
@@ -135,7 +135,7 @@ impl Interests {
         }
         let mut places = Vec::new();
         for id in found {
-            let subscription = self.standing.get_mut(&id).expect("the index names standing subscriptions");
+            let subscription = self.active.get_mut(&id).expect("the index names active subscriptions");
             if subscription.interest.matches(headers) {
                 places.push((id, subscription.next));
                 subscription.next += 1;
@@ -214,7 +214,7 @@ mod tests {
             prop_assert_eq!(found, expected);
             all.keys().for_each(|id| { interests.remove(id); });
             prop_assert!(interests.root.is_empty());
-            prop_assert_eq!(interests.all(), Held::default());
+            prop_assert_eq!(interests.all(), Usage::default());
         }
     }
 }

@@ -2,9 +2,9 @@
 //!
 //! A block is (height, time, frames), the frames [`Checked`] before. [`State::execute`] depends on
 //! nothing else: time is the block's (E10), and there is no clock, no randomness and no map without order.
-//! Rows lie in a [`Store`]; memory holds the standing subscriptions, the policies and one block's changes.
+//! Rows lie in a [`Store`]; memory holds the active subscriptions, the policies and one block's changes.
 //!
-//! **Who gets what** (Chios IV-C). A publication interests whoever has a standing subscription at its place in the
+//! **Who gets what** (Chios IV-C). A publication interests whoever has an active subscription at its place in the
 //! order. Each subscription counts what interests it, without gaps: also under `and` and wildcards, where the
 //! numbers of a single topic would leave the subscriber wondering what to wait for. Whether it is released or ⊥
 //! is judged on the state after the block, so that a revocation in the same block comes first; and again on
@@ -17,15 +17,15 @@
 //! publications)`, over blocks that have any. So a block costs as much as it changes, and whoever is handed a snapshot
 //! knows from its head alone whether it is the right one and how long it is ([`Restore`]).
 //!
-//! **What is no longer kept.** Each broker decides for itself how far back it keeps publications: [`Floor`].
+//! **What is no longer kept.** Each broker decides for itself how far back it keeps publications: [`LowWaterMark`].
 
 mod block;
 pub mod client;
 mod entries;
 mod entry;
-mod floor;
 mod index;
 mod interests;
+mod low_water_mark;
 mod outbox;
 mod outcome;
 mod past;
@@ -54,11 +54,11 @@ use interests::{Interests, Subscription};
 pub use block::may_vouch;
 pub use client::{Holder, Record};
 pub use entry::Entry;
-pub use floor::Floor;
+pub use low_water_mark::LowWaterMark;
 pub use outbox::{Advertisement, Notice, Outbox, Part, Proof, Results, Run, executed};
-pub use outcome::{Code, ExecuteError, Outcome};
+pub use outcome::{Code, ExecuteError, OperationResult};
 pub use past::Past;
-pub use read::{Place, ReadError, Reading};
+pub use read::{ReadError, Reading, TopicPosition};
 pub use resume::{Resumed, Resuming};
 pub use snapshot::{Restore, RestoreError, SnapshotHead, elements};
 pub use store::{Changes, Memory, Row, Store, StoreError};
@@ -71,7 +71,7 @@ pub struct State<S> {
     cluster: Cluster,
     store: S,
     head: Head,
-    floor: Floor,
+    low_water_mark: LowWaterMark,
     policies: BTreeMap<u64, Policy>,
     interests: Interests,
     /// Who wants advertisements without a subscription.
@@ -111,7 +111,7 @@ impl<S: Store> State<S> {
         let mut state = State {
             genesis,
             cluster,
-            floor: Floor::of(&store)?,
+            low_water_mark: LowWaterMark::of(&store)?,
             store,
             head,
             policies: BTreeMap::from([(0, Policy::default())]),
@@ -196,7 +196,7 @@ impl<S: Store> State<S> {
         self.vouching
     }
 
-    /// A client's standing subscriptions: number, interest, since which sn, and the place that is next.
+    /// A client's active subscriptions: number, interest, since which sn, and the place that is next.
     pub fn subscriptions(&self, client: &Client) -> impl Iterator<Item = (u64, &Interest, u64, u64)> {
         self.interests.of_client(client).map(|((_, id), it)| (*id, &it.interest, it.since, it.next))
     }

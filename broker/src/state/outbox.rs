@@ -14,7 +14,7 @@ use sealcast_crypto::merkle::{Tree, root_of};
 use sealcast_wire::{Malformed, Reader, Utc, Writer, limits};
 
 use super::entry::Entry;
-use super::outcome::Outcome;
+use super::outcome::OperationResult;
 use super::past::Past;
 use crate::genesis::Cluster;
 use crate::operation::{Client, OperationId};
@@ -54,7 +54,7 @@ pub struct Results {
     /// Which frame: [`crate::operation::Frame::digest`]. Another run of the same client may use the same numbers.
     pub frame: [u8; 32],
     /// What became of each operation.
-    pub outcomes: Vec<Outcome>,
+    pub outcomes: Vec<OperationResult>,
 }
 
 /// What one subscription gets of a block.
@@ -256,7 +256,7 @@ impl Results {
         let (client, first, frame) = (Client(r.array()?), r.u64()?, r.array()?);
         let count = r.count16(4, limits::FRAME_OPERATIONS_MAX)?;
         first.checked_add(count as u64).ok_or(Malformed)?;
-        let outcomes = (0..count).map(|_| Outcome::decode(r)).collect::<Result<_, _>>()?;
+        let outcomes = (0..count).map(|_| OperationResult::decode(r)).collect::<Result<_, _>>()?;
         Ok(Results { client, first, frame, outcomes })
     }
 

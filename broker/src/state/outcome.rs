@@ -4,7 +4,7 @@ use sealcast_wire::{Malformed, Reader, Reason, Utc, Writer, limits};
 
 /// What became of an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outcome {
+pub struct OperationResult {
     /// In one word.
     pub code: Code,
     /// What belongs to the word; its form stands with each [`Code`], and without a word there it is empty.
@@ -58,17 +58,17 @@ pub enum Code {
     Unfounded = 18,
 }
 
-impl Outcome {
-    pub(super) fn new(code: Code) -> Outcome {
-        Outcome { code, detail: Vec::new() }
+impl OperationResult {
+    pub(super) fn new(code: Code) -> OperationResult {
+        OperationResult { code, detail: Vec::new() }
     }
 
-    pub(super) fn with(code: Code, detail: impl Into<Vec<u8>>) -> Outcome {
-        Outcome { code, detail: detail.into() }
+    pub(super) fn with(code: Code, detail: impl Into<Vec<u8>>) -> OperationResult {
+        OperationResult { code, detail: detail.into() }
     }
 
-    pub(super) fn number(code: Code, number: u64) -> Outcome {
-        Outcome::with(code, number.to_be_bytes())
+    pub(super) fn number(code: Code, number: u64) -> OperationResult {
+        OperationResult::with(code, number.to_be_bytes())
     }
 
     /// `u16 code ‖ bytes16 detail`
@@ -76,10 +76,10 @@ impl Outcome {
         w.u16(self.code as u16).bytes16(&self.detail);
     }
 
-    /// Reads what [`Outcome::encode`] wrote.
-    pub(crate) fn decode(r: &mut Reader<'_>) -> Result<Outcome, Malformed> {
+    /// Reads what [`OperationResult::encode`] wrote.
+    pub(crate) fn decode(r: &mut Reader<'_>) -> Result<OperationResult, Malformed> {
         let code = Code::from_number(r.u16()?).ok_or(Malformed)?;
-        Ok(Outcome { code, detail: r.bytes16(limits::OUTCOME_DETAIL_BYTES_MAX)?.to_vec() })
+        Ok(OperationResult { code, detail: r.bytes16(limits::OUTCOME_DETAIL_BYTES_MAX)?.to_vec() })
     }
 }
 

@@ -18,9 +18,9 @@ pub enum Reading {
     Empty,
 }
 
-/// A place of a topic and what stands there.
+/// A position in a topic and what stands there.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct TopicPosition {
     /// The number at the topic.
     pub ps: u64,
     /// What stands there.
@@ -62,15 +62,15 @@ impl<S: Store> State<S> {
             return if ps < self.next_ps(header)? { Err(ReadError::Pruned) } else { Ok(None) };
         };
         // Rows go some time after the floor is raised.
-        if sn < self.floor.sn {
+        if sn < self.low_water_mark.sn {
             return Err(ReadError::Pruned);
         }
         let entry = self.entry(sn)?;
         Ok(Some(self.judge(entry, &attributes)))
     }
 
-    /// The places of a topic from a number on, at most `limit` of them and of [`limits::READ_PLACES_MAX`], at a broker that has
-    /// executed block `floor`.
+    /// The places of a topic from a number on, at most `limit` of them and of [`limits::READ_POSITIONS_MAX`], at a broker that has
+    /// executed block `min_height`.
     ///
     /// # Errors
     /// [`ReadError`].
@@ -80,13 +80,13 @@ impl<S: Store> State<S> {
         header: &Header,
         from: u64,
         limit: usize,
-        floor: u64,
-    ) -> Result<Vec<Place>, ReadError> {
-        self.reached(floor)?;
+        min_height: u64,
+    ) -> Result<Vec<TopicPosition>, ReadError> {
+        self.reached(min_height)?;
         let attributes = self.reader(client)?;
-        let sns = index::find(&self.store, header, from, limit.min(limits::READ_PLACES_MAX))?;
+        let sns = index::find(&self.store, header, from, limit.min(limits::READ_POSITIONS_MAX))?;
         let is_pruned = match sns.first() {
-            Some(sn) => *sn < self.floor.sn,
+            Some(sn) => *sn < self.low_water_mark.sn,
             None => from < self.next_ps(header)?,
         };
         if is_pruned {
@@ -97,7 +97,7 @@ impl<S: Store> State<S> {
         for (sn, ps) in sns.into_iter().zip(from..) {
             let row = finder.find(sn)?.ok_or_else(|| missing(sn))?;
             let entry = entries::read(&row)?;
-            places.push(Place { ps, reading: self.judge(entry, &attributes) });
+            places.push(TopicPosition { ps, reading: self.judge(entry, &attributes) });
             // One is answered however long it is.
             match room.checked_sub(row.len()) {
                 Some(left) => room = left,
@@ -107,16 +107,21 @@ impl<S: Store> State<S> {
         Ok(places)
     }
 
-    /// The last place of a topic, at a broker that has executed block `floor`; `None` if it has none.
+    /// The last place of a topic, at a broker that has executed block `min_height`; `None` if it has none.
     ///
     /// # Errors
     /// [`ReadError`].
-    pub fn read_latest(&self, client: &Client, header: &Header, floor: u64) -> Result<Option<Place>, ReadError> {
-        self.reached(floor)?;
+    pub fn read_latest(
+        &self,
+        client: &Client,
+        header: &Header,
+        min_height: u64,
+    ) -> Result<Option<TopicPosition>, ReadError> {
+        self.reached(min_height)?;
         let Some(ps) = self.next_ps(header)?.checked_sub(1) else {
             return self.reader(client).map(|_| None);
         };
-        Ok(self.read(client, header, ps)?.map(|reading| Place { ps, reading }))
+        Ok(self.read(client, header, ps)?.map(|reading| TopicPosition { ps, reading }))
     }
 
     /// A value of the key–value state, and the block that changed it last. Who may read it, the policy says of its topic.
@@ -128,9 +133,9 @@ impl<S: Store> State<S> {
         client: &Client,
         topic: &str,
         key: &[u8],
-        floor: u64,
+        min_height: u64,
     ) -> Result<Option<(u64, Vec<u8>)>, ReadError> {
-        self.reached(floor)?;
+        self.reached(min_height)?;
         let attributes = self.reader(client)?;
         if !self.may_read_values(topic, &attributes) {
             return Err(ReadError::Denied);
@@ -146,13 +151,13 @@ impl<S: Store> State<S> {
         self.policy().1.allows(Act::Read, &[header], attributes)
     }
 
-    /// The global policy in force and its number, at a broker that has executed block `floor`. Its rules name topics and
+    /// The global policy in force and its number, at a broker that has executed block `min_height`. Its rules name topics and
     /// attributes: to whom they are told says [`State::tells`].
     ///
     /// # Errors
     /// [`ReadError`].
-    pub fn read_policy(&self, client: &Client, floor: u64) -> Result<(u64, &Policy), ReadError> {
-        self.reached(floor)?;
+    pub fn read_policy(&self, client: &Client, min_height: u64) -> Result<(u64, &Policy), ReadError> {
+        self.reached(min_height)?;
         self.tells(client)?;
         Ok(self.policy())
     }
@@ -230,9 +235,9 @@ impl<S: Store> State<S> {
         self.client(client)?.and_then(|r| r.attributes(self.head.at)).ok_or(ReadError::Denied)
     }
 
-    pub(super) fn reached(&self, floor: u64) -> Result<(), ReadError> {
+    pub(super) fn reached(&self, min_height: u64) -> Result<(), ReadError> {
         let height = self.head.height;
-        if height < floor { Err(ReadError::Behind { height }) } else { Ok(()) }
+        if height < min_height { Err(ReadError::Behind { height }) } else { Ok(()) }
     }
 }
 

@@ -14,7 +14,7 @@ use crate::operation::Client;
 pub struct Resumed {
     /// As a block would have notified it, but judged on the newest state.
     pub notice: Notice,
-    /// All operations below this number were looked at; the next question begins here.
+    /// All operations below this number were looked at; the next query begins here.
     pub until: u64,
     /// What the notice delivers, by sn.
     pub publications: Vec<Entry>,
@@ -26,7 +26,7 @@ pub struct Resumed {
 #[derive(Debug)]
 pub struct Resuming {
     found: Resumed,
-    floor: u64,
+    min_height: u64,
     /// Publications that it may still look at, and bytes of entries that it may still take.
     left: (usize, usize),
     begun: bool,
@@ -34,13 +34,13 @@ pub struct Resuming {
 
 impl Resuming {
     /// From `place` on, which is the first that the client lacks, looking at operations from `sn` on, at a broker that has
-    /// executed block `floor`: for a client that comes back. The client says both as it last knew them; the
+    /// executed block `min_height`: for a client that comes back. The client says both as it last knew them; the
     /// subscription's own beginning is (0, 0). In all it looks at [`limits::RESUME_ENTRIES_MAX`] publications at most.
-    pub fn new(client: Client, subscription: u64, place: u64, sn: u64, floor: u64) -> Resuming {
+    pub fn new(client: Client, subscription: u64, place: u64, sn: u64, min_height: u64) -> Resuming {
         let notice = Notice { client, subscription, first: place, runs: Vec::new() };
         let found = Resumed { notice, until: sn, publications: Vec::new(), lost: 0 };
         let left = (limits::RESUME_ENTRIES_MAX, limits::ANSWER_ENTRIES_BYTES);
-        Resuming { found, floor, left, begun: false }
+        Resuming { found, min_height, left, begun: false }
     }
 
     /// Looks at the next [`limits::RESUME_STEP_ENTRIES`] publications; whether another step may find more.
@@ -48,21 +48,21 @@ impl Resuming {
     /// # Errors
     /// [`ReadError`].
     pub fn step<S: Store>(&mut self, state: &State<S>) -> Result<bool, ReadError> {
-        state.reached(self.floor)?;
+        state.reached(self.min_height)?;
         let Notice { client, subscription, first: place, .. } = self.found.notice;
         let attributes = state.reader(&client)?;
         let id = (client, subscription);
-        let standing = state.interests.get(&id).ok_or(ReadError::NoSubscription)?;
-        if self.found.until < state.floor.sn {
+        let active = state.interests.get(&id).ok_or(ReadError::NoSubscription)?;
+        if self.found.until < state.low_water_mark.sn {
             // What is pruned between two steps is asked for again.
             if std::mem::replace(&mut self.begun, true) {
                 return Ok(false);
             }
-            self.found.lost = state.place_at_floor(&id)?.saturating_sub(place);
+            self.found.lost = state.position_at_low_water_mark(&id)?.saturating_sub(place);
             self.found.notice.first += self.found.lost;
         }
         self.begun = true;
-        let from = self.found.until.max(standing.since).max(state.floor.sn);
+        let from = self.found.until.max(active.since).max(state.low_water_mark.sn);
         let limit = self.left.0.min(limits::RESUME_STEP_ENTRIES);
         let mut next = state.head.next_sn;
         for (n, row) in (1..=limit).zip(entries::from(&state.store, from)) {
@@ -74,7 +74,7 @@ impl Resuming {
             }
             self.left.0 -= 1;
             let headers = entry.headers();
-            if !standing.interest.matches(&headers) {
+            if !active.interest.matches(&headers) {
                 continue;
             }
             let releases = state.releases(&entry, &headers, &attributes);
@@ -111,9 +111,9 @@ impl<S: Store> State<S> {
         subscription: u64,
         place: u64,
         sn: u64,
-        floor: u64,
+        min_height: u64,
     ) -> Result<Resumed, ReadError> {
-        let mut resuming = Resuming::new(*client, subscription, place, sn, floor);
+        let mut resuming = Resuming::new(*client, subscription, place, sn, min_height);
         while resuming.step(self)? {}
         Ok(resuming.found())
     }

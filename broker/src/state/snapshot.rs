@@ -4,7 +4,7 @@
 use sealcast_crypto::set_hash::SetHash;
 use sealcast_wire::{Utc, limits};
 
-use super::floor::Floor;
+use super::low_water_mark::LowWaterMark;
 use super::store::{Changes, Row, Store, StoreError};
 use super::{Head, State, table};
 use crate::genesis::{Cluster, Genesis};
@@ -76,8 +76,8 @@ impl SnapshotHead {
     }
 
     /// The floor of a broker that begins with it.
-    pub fn floor(&self) -> Floor {
-        Floor { height: self.0.height, sn: self.0.next_sn }
+    pub fn low_water_mark(&self) -> LowWaterMark {
+        LowWaterMark { height: self.0.height, sn: self.0.next_sn }
     }
 }
 
@@ -110,7 +110,8 @@ impl<S: Store> Restore<S> {
         }
         self.set.insert(&key, &value);
         self.last.clone_from(&key);
-        let place = Floor::place(self.wanted.height, &(key.clone(), value.clone())).map_err(|_| RestoreError::Rows)?;
+        let place =
+            LowWaterMark::place(self.wanted.height, &(key.clone(), value.clone())).map_err(|_| RestoreError::Rows)?;
         self.changes.extend(place.map(|(key, value)| (key, Some(value))));
         self.changes.insert(key, Some(value));
         if self.changes.len() >= limits::STORE_PAGE_ROWS {
@@ -130,7 +131,7 @@ impl<S: Store> Restore<S> {
         if self.set != self.wanted.set {
             return Err(RestoreError::Root);
         }
-        let (key, row) = SnapshotHead(self.wanted.clone()).floor().row();
+        let (key, row) = SnapshotHead(self.wanted.clone()).low_water_mark().row();
         self.changes.insert(key, Some(row));
         let (key, row) = self.wanted.row();
         self.changes.insert(key, Some(row));

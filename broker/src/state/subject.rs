@@ -33,13 +33,13 @@ pub struct SubjectStatus {
 }
 
 impl<S: Store> State<S> {
-    /// What has become of a client, a certificate or a claim, at a broker that has executed block `floor`. Administrators
+    /// What has become of a client, a certificate or a claim, at a broker that has executed block `min_height`. Administrators
     /// alone are told, by the keys that genesis names.
     ///
     /// # Errors
     /// `Behind`, `Denied` or `Store`.
-    pub fn read_subject(&self, asker: &Client, subject: &Subject, floor: u64) -> Result<SubjectStatus, ReadError> {
-        self.reached(floor)?;
+    pub fn read_subject(&self, asker: &Client, subject: &Subject, min_height: u64) -> Result<SubjectStatus, ReadError> {
+        self.reached(min_height)?;
         if !self.administers(asker) {
             return Err(ReadError::Denied);
         }

@@ -19,10 +19,10 @@
 //! | `Q` ‖ u64 height | results of the block's frames | no |
 //! | `W` ‖ u64 height ‖ u32 place | u16 broker ‖ word: of the key ceremony | no |
 //! | `O` ‖ u64 height | [`super::Past`]: what brokers sign of a block | no |
-//! | `F` | u64 height ‖ u64 sn: [`super::Floor`] | no |
+//! | `F` | u64 height ‖ u64 sn: [`super::LowWaterMark`] | no |
 //! | `G` ‖ u64 height ‖ client ‖ u64 id | u64 place: what a subscription had next at the floor of this height | no |
 //!
-//! Rows that are not in the root are for questions that f + 1 brokers answer; what a block does must follow from the others
+//! Rows that are not in the root are for queries that f + 1 brokers answer; what a block does must follow from the others
 //! alone, since brokers prune at different times. A snapshot is the head and the set's
 //! elements; publications are pruned below the floor, and whoever begins with a snapshot has none.
 

@@ -83,7 +83,7 @@ fn every_topic_counts_its_own_publications_as_in_figure_2() {
     assert_eq!(sn, [3, 5], "three registrations before, a sync between");
     let mut detail = Writer::new();
     detail.u64(5).u64(1).u64(0);
-    assert_eq!(outbox.results[1].outcomes[1], Outcome { code: Code::Done, detail: detail.finish() });
+    assert_eq!(outbox.results[1].outcomes[1], OperationResult { code: Code::Done, detail: detail.finish() });
     let place = run.state.read_latest(&client(1), &header("price=105"), 2).unwrap().unwrap();
     assert_eq!((place.ps, place.reading), (1, Reading::Publication(Box::new(outbox.publications[1].clone()))));
 }
@@ -326,7 +326,7 @@ fn rule_e9_a_place_means_the_same_for_ever_and_floors_hold() {
     run.block(vec![(2, vec![publish(publication(&["a", "b"], b"z")), publish(publication(&["a=1"], b"z"))])]);
     assert_eq!((0..5).map(|ps| read(&run, ps)).collect::<Vec<_>>(), before);
 
-    let range = |from, limit, floor| run.state.read_range(&client(1), &header("a"), from, limit, floor);
+    let range = |from, limit, min_height| run.state.read_range(&client(1), &header("a"), from, limit, min_height);
     let places: Vec<u64> = range(3, 10, 3).unwrap().iter().map(|p| p.ps).collect();
     assert_eq!(places, [3, 4, 5], "and nothing of another value");
     assert_eq!(range(0, 2, 0).unwrap().len(), 2);
@@ -510,13 +510,13 @@ fn rule_e9_a_pruned_place_is_not_kept_and_no_other_takes_its_number() {
     let (root, at_once) = (run.state.root(), run.state.clone());
 
     // The places of the snapshot are stored, the floor is raised, rows go in steps.
-    let places: Vec<Row> = rows.iter().filter_map(|row| Floor::place(cut.height(), row).unwrap()).collect();
+    let places: Vec<Row> = rows.iter().filter_map(|row| LowWaterMark::place(cut.height(), row).unwrap()).collect();
     assert_eq!(places.len(), 2);
     run.state.store.apply(places.into_iter().map(|(key, value)| (key, Some(value))).collect()).unwrap();
-    run.state.raise_floor(cut.floor()).unwrap();
+    run.state.raise_low_water_mark(cut.low_water_mark()).unwrap();
     let raised = run.state.clone();
-    while cut.floor().prune(&mut run.state.store).unwrap() {}
-    assert!(!cut.floor().prune(&mut run.state.store).unwrap());
+    while cut.low_water_mark().prune(&mut run.state.store).unwrap() {}
+    assert!(!cut.low_water_mark().prune(&mut run.state.store).unwrap());
     assert_eq!(run.state.root(), root, "no other broker sees a difference");
     let count = |state: &State<Memory>, table: u8| super::rows(&state.store, &[table]).count();
     assert_eq!(entries::from(&run.state.store, 0).count(), 3);
@@ -675,7 +675,7 @@ proptest! {
                 let restored = State::restore(genesis, Memory::default(), head, rows.clone(), &one.root());
                 let restored = restored.expect("its own snapshot");
                 prop_assert!(elements(&restored.store).map(|it| it.unwrap()).eq(rows));
-                prop_assert_eq!(restored.floor(), Floor { height: one.height(), sn: one.next_sn() });
+                prop_assert_eq!(restored.low_water_mark(), LowWaterMark { height: one.height(), sn: one.next_sn() });
                 joined = Some(restored);
             }
             let height = one.height() + 1;

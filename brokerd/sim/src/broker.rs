@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use sealcast_broker::genesis::Genesis;
 use sealcast_broker::operation::{Client, Head};
-use sealcast_broker::protocol::{Answer, Question, Reply, Request};
+use sealcast_broker::protocol::{Answer, Query, Reply, Request};
 use sealcast_broker::state::Store as _;
 use sealcast_brokerd::drops::Drops;
 use sealcast_brokerd::store::Memory;
@@ -18,10 +18,11 @@ use sealcast_brokerd::{Blocks, Outlet, Setup, ShareOn, admission, executor};
 use sealcast_crypto::group::Ristretto255;
 use sealcast_crypto::tdh2::{KeyShare, PublicKey};
 use sealcast_order::{
-    Ack, Application, Block, BlockSize, Delivered, Evidence, Floor, Frame, Hash, Order, Origin, Parent, Refused,
+    Ack, Application, Block, BlockSize, Delivered, Evidence, Frame, Hash, Order, Origin, Parent, Refused,
+    StartCertificate,
 };
 
-use crate::cast::{Cast, key_of};
+use crate::fixture::{Fixture, key_of};
 
 /// How much one block holds here.
 pub const BLOCK: BlockSize = BlockSize { frames: 8, bytes: 64 << 10 };
@@ -52,7 +53,7 @@ pub struct Broker {
 struct Life {
     admission: admission::Stepped,
     executor: executor::Stepped,
-    door: Arc<Door>,
+    client_outlet: Arc<ClientOutlet>,
     /// When what was executed is synced, microseconds.
     sync_at: Option<u64>,
 }
@@ -66,7 +67,7 @@ struct Kept {
     /// Final blocks by height, with their hashes.
     blocks: BTreeMap<u64, (Hash, Arc<Block>)>,
     /// Those that have a certificate of their own, if somebody needs them.
-    floors: BTreeMap<u64, Floor>,
+    floors: BTreeMap<u64, StartCertificate>,
     /// The last block whose certificate was looked for.
     certified: u64,
     /// While the engine runs.
@@ -75,7 +76,7 @@ struct Kept {
 
 /// The gateway's place: who has a channel, and what leaves.
 #[derive(Default)]
-struct Door(Mutex<Channels>);
+struct ClientOutlet(Mutex<Channels>);
 
 #[derive(Default)]
 struct Channels {
@@ -93,12 +94,12 @@ struct Gate {
 
 impl Broker {
     /// It does not run yet.
-    pub fn new(number: usize, cast: &Cast, share: &KeyShare<Ristretto255>) -> Broker {
+    pub fn new(number: usize, fixture: &Fixture, share: &KeyShare<Ristretto255>) -> Broker {
         Broker {
             number,
-            genesis: cast.genesis.clone(),
-            seed: cast.seeds[number],
-            key: cast.key.clone(),
+            genesis: fixture.genesis.clone(),
+            seed: fixture.seeds[number],
+            key: fixture.key.clone(),
             share: *share.secret_bytes().expose(),
             keep: Keep::Everything,
             rows: Memory::default(),
@@ -135,14 +136,14 @@ impl Broker {
     /// # Panics
     /// If its own rows are none.
     pub fn start(&mut self, refuses: Option<Client>) -> Arc<dyn Application> {
-        let door = Arc::new(Door::default());
+        let client_outlet = Arc::new(ClientOutlet::default());
         let index = u16::try_from(self.number).expect("a broker's number has 16 bits");
         let setup = Setup {
             genesis: self.genesis.clone(),
             index,
             key: Arc::new(key_of(self.seed)),
             folder: std::path::PathBuf::new(),
-            outlet: door.clone(),
+            outlet: client_outlet.clone(),
             blocks: self.archive.clone(),
             share_on: if self.number.is_multiple_of(2) { ShareOn::Read } else { ShareOn::Write },
             threads: 0,
@@ -162,13 +163,13 @@ impl Broker {
             batch: 16,
             threads: 1,
             execution: Arc::new(executor.executor().clone()),
-            outlet: door.clone(),
+            outlet: client_outlet.clone(),
             misbehaved: Box::new(move |it| lock(&contradictions).push((it.broker, it.view))),
             drops: Arc::new(Drops::default()),
         });
         let (archive, refused) = (self.archive.clone(), self.censored.clone());
         let gate = Gate { admission: admission.admission().clone(), archive, refuses, refused };
-        self.life = Some(Life { admission, executor, door, sync_at: None });
+        self.life = Some(Life { admission, executor, client_outlet, sync_at: None });
         Arc::new(gate)
     }
 
@@ -191,9 +192,9 @@ impl Broker {
         };
         let Some(order) = order else { return };
         for height in from..=self.height() {
-            let floor = order.floor(height).await;
+            let start_certificate = order.start_certificate(height).await;
             let mut kept = self.archive.kept();
-            kept.floors.extend(floor.map(|floor| (height, floor)));
+            kept.floors.extend(start_certificate.map(|start_certificate| (height, start_certificate)));
             kept.certified = height;
         }
     }
@@ -269,13 +270,13 @@ impl Broker {
 
     /// What leaves.
     pub fn take(&mut self) -> Vec<(Client, Reply)> {
-        self.life.as_ref().map(|life| std::mem::take(&mut life.door.channels().out)).unwrap_or_default()
+        self.life.as_ref().map(|life| std::mem::take(&mut life.client_outlet.channels().out)).unwrap_or_default()
     }
 
     /// A client's channel is gone.
     pub fn leave(&mut self, client: &Client) {
         if let Some(life) = &self.life {
-            life.door.channels().here.remove(client);
+            life.client_outlet.channels().here.remove(client);
         }
     }
 
@@ -286,20 +287,20 @@ impl Broker {
         if let Some(frame) = Request::submitted(bytes) {
             let first = Head::of(frame).map_or(0, |head| head.first);
             if let Err(why) = life.admission.admission().submit(client, Bytes::copy_from_slice(frame)) {
-                life.door.push(client, Reply::Refused { first, why });
+                life.client_outlet.push(client, Reply::Refused { first, why });
             }
             return true;
         }
         match Request::from_bytes(bytes) {
             Ok(Request::Hello { cluster }) if cluster == self.genesis.cluster() => {
-                life.door.channels().here.insert(*client);
+                life.client_outlet.channels().here.insert(*client);
                 let welcome = life.executor.executor().welcome(client);
-                life.door.push(client, Reply::Welcome(welcome));
+                life.client_outlet.push(client, Reply::Welcome(welcome));
                 true
             }
-            Ok(Request::Ask { id, question }) => {
-                let answer = life.executor.executor().answer(client, question);
-                life.door.push(client, Reply::Answer { id, answer });
+            Ok(Request::Query { id, query }) => {
+                let answer = life.executor.executor().answer(client, query);
+                life.client_outlet.push(client, Reply::Answer { id, answer });
                 true
             }
             _ => false,
@@ -307,13 +308,13 @@ impl Broker {
     }
 
     /// What it answers to another broker, or to a client; `None` if it does not run.
-    pub fn answer(&self, client: &Client, question: &Question) -> Option<Answer> {
-        self.life.as_ref().map(|life| life.executor.executor().answer(client, question.clone()))
+    pub fn answer(&self, client: &Client, query: &Query) -> Option<Answer> {
+        self.life.as_ref().map(|life| life.executor.executor().answer(client, query.clone()))
     }
 
     /// Publications below this one are not kept.
-    pub fn floor(&self) -> u64 {
-        self.life.as_ref().map_or(0, |life| life.executor.executor().floor().sn)
+    pub fn low_water_mark(&self) -> u64 {
+        self.life.as_ref().map_or(0, |life| life.executor.executor().low_water_mark().sn)
     }
 
     /// Frames that it refused for whose they were.
@@ -376,7 +377,7 @@ impl Blocks for Archive {
         Some(self.kept().blocks.get(&height)?.1.frames.get(frame as usize)?.bytes().clone())
     }
 
-    fn floor(&self, height: u64) -> Option<Floor> {
+    fn start_certificate(&self, height: u64) -> Option<StartCertificate> {
         self.kept().floors.get(&height).cloned()
     }
 
@@ -388,7 +389,7 @@ impl Blocks for Archive {
     }
 }
 
-impl Door {
+impl ClientOutlet {
     fn channels(&self) -> MutexGuard<'_, Channels> {
         lock(&self.0)
     }
@@ -398,7 +399,7 @@ impl Door {
     }
 }
 
-impl Outlet for Door {
+impl Outlet for ClientOutlet {
     fn is_here(&self, client: &Client) -> bool {
         self.channels().here.contains(client)
     }
@@ -409,7 +410,7 @@ impl Outlet for Door {
         }
     }
 
-    fn ceremony(&self, _: u64, _: u16, _: &[u8]) {}
+    fn dkg(&self, _: u64, _: u16, _: &[u8]) {}
 
     fn executed(&self, _: u64) {}
 }
@@ -424,12 +425,12 @@ impl Gate {
 }
 
 impl Application for Gate {
-    fn offer(&self, origin: Origin, frame: Frame) -> Result<(), Refused> {
-        if self.refuses(&frame) { Err(Refused::Invalid) } else { self.admission.offer(origin, frame) }
+    fn receive(&self, origin: Origin, frame: Frame) -> Result<(), Refused> {
+        if self.refuses(&frame) { Err(Refused::Invalid) } else { self.admission.receive(origin, frame) }
     }
 
-    fn draw(&self, parent: &Parent<'_>, size: BlockSize) -> Vec<Frame> {
-        self.admission.draw(parent, size)
+    fn propose(&self, parent: &Parent<'_>, size: BlockSize) -> Vec<Frame> {
+        self.admission.propose(parent, size)
     }
 
     fn waiting(&self, size: BlockSize) -> Vec<Frame> {

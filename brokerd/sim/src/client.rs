@@ -9,15 +9,15 @@ use sealcast::url::OriginMode;
 use sealcast_broker::operation::{Client as Id, Operation};
 use sealcast_broker::receipt::Receipt;
 use sealcast_broker::state::{Code, Entry};
-use sealcast_client::{Cargo, Config, Content, Done, Handle, Item, Notice, Outcome, Transport};
+use sealcast_client::{Config, Content, Done, Handle, Item, Notice, OperationOutcome, PayloadKind, Transport};
 use sealcast_crypto::group::Ristretto255;
 use sealcast_crypto::secret::Secret;
 use sealcast_delivery::{Batch, Delivery, Token};
-use sealcast_keys::threshold::{Config as KeyConfig, Standing, Threshold, pin};
+use sealcast_keys::threshold::{Config as KeyConfig, RequiredVersions, Threshold, pin};
 use sealcast_keys::{self as keys, Keys};
 use sealcast_wire::{Address, Culprit, Evidence, Incarnation, Monotonic, Now, Utc};
 
-use crate::cast::{Cast, Desk, Interest, Plan, key};
+use crate::fixture::{Desk, Fixture, Interest, Plan, key};
 
 /// One correct client.
 pub struct Client {
@@ -49,7 +49,7 @@ enum Sent {
 }
 
 /// What comes of a client's work.
-pub enum Said {
+pub enum ClientEvent {
     /// A message to a broker.
     Send(u16, Arc<[u8]>),
     /// A plan got this number.
@@ -77,15 +77,16 @@ impl Client {
     ///
     /// # Panics
     /// If it knows a key that is none.
-    pub fn new(cast: &Cast, seed: u8, desk: Desk, wanted: Interest) -> Client {
+    pub fn new(fixture: &Fixture, seed: u8, desk: Desk, wanted: Interest) -> Client {
         let origin = Arc::new(key(seed));
         let id = Id(origin.public_bytes());
-        let registrations = vec![cast.registration(seed, desk)];
-        let config = Config { genesis: cast.genesis.clone(), key: origin, registrations, frame_operations: 8 };
+        let registrations = vec![fixture.registration(seed, desk)];
+        let config = Config { genesis: fixture.genesis.clone(), key: origin, registrations, frame_operations: 8 };
         let now = Now { monotonic: Monotonic(0), utc: None };
-        let cargo = Cargo::Messages { sealed: true };
-        let (transport, handle) = Transport::open(now, config, None, cargo, None, true).expect("there is no record");
-        let keys = keys(cast, id, [seed; 32]);
+        let payload_kind = PayloadKind::Messages { sealed: true };
+        let (transport, handle) =
+            Transport::open(now, config, None, payload_kind, None, true).expect("there is no record");
+        let keys = keys(fixture, id, [seed; 32]);
         let group = Group::new(keys, transport, OriginMode::Auto).expect("the transport gives what the keys need");
         Client {
             id,
@@ -141,7 +142,7 @@ impl Client {
     }
 
     /// Does all that can be done now.
-    pub fn work(&mut self, now: Now) -> Vec<Said> {
+    pub fn work(&mut self, now: Now) -> Vec<ClientEvent> {
         let mut said = Vec::new();
         if self.group.timeout().is_some_and(|at| at <= now.monotonic) {
             self.group.handle_timeout(now);
@@ -168,7 +169,7 @@ impl Client {
         said
     }
 
-    fn publish(&mut self, now: Now, plan: usize, it: Arc<Plan>, said: &mut Vec<Said>) -> bool {
+    fn publish(&mut self, now: Now, plan: usize, it: Arc<Plan>, said: &mut Vec<ClientEvent>) -> bool {
         let Ok(number) = self.handle.number(now) else { return false };
         let publication = it.publication(0);
         let (token, sent) = if it.sealed {
@@ -184,12 +185,12 @@ impl Client {
             let Ok(token) = self.handle.publish(now, publication) else { return false };
             (token, Sent::Clear(plan))
         };
-        said.push(Said::Sends(plan, number));
+        said.push(ClientEvent::Sends(plan, number));
         self.sent.insert(token, sent);
         true
     }
 
-    fn pump(&mut self, now: Now, said: &mut Vec<Said>) {
+    fn pump(&mut self, now: Now, said: &mut Vec<ClientEvent>) {
         loop {
             self.batch.clear();
             match self.group.poll(now, &mut self.batch) {
@@ -200,19 +201,19 @@ impl Client {
         }
     }
 
-    fn perform(&mut self, now: Now, output: Output, said: &mut Vec<Said>) {
+    fn perform(&mut self, now: Now, output: Output, said: &mut Vec<ClientEvent>) {
         match output {
             Output::Transmit(_) => {
                 let Some(Address::Node(broker)) = self.batch.to else { return };
                 let broker = u16::try_from(broker).expect("brokers are few");
-                said.extend(self.batch.iter().map(|request| Said::Send(broker, request.into())));
+                said.extend(self.batch.iter().map(|request| ClientEvent::Send(broker, request.into())));
             }
             // It is durable at once, and no client of the simulation ends.
             Output::Store { .. } => self.group.stored(),
             Output::Outcome(token, _) => {
                 self.resealed(said);
                 match (self.sent.remove(&token), self.handle.done(token)) {
-                    (Some(Sent::Sealed(plan, ..)), Some(Done::Outcome(it @ Outcome::Executed { .. }))) => {
+                    (Some(Sent::Sealed(plan, ..)), Some(Done::Outcome(it @ OperationOutcome::Executed { .. }))) => {
                         said.push(executed(plan, &it));
                     }
                     // It was sealed again too often, or there was no room to.
@@ -227,8 +228,8 @@ impl Client {
             }
             Output::Notice { notice: keys::Notice::Evidence(Evidence { against, .. }), .. } => {
                 said.push(match against {
-                    Culprit::Broker(broker) => Said::Accused(broker, "false share".into()),
-                    Culprit::Publisher { client, number } => Said::Convicted(Id(client), number),
+                    Culprit::Broker(broker) => ClientEvent::Accused(broker, "false share".into()),
+                    Culprit::Publisher { client, number } => ClientEvent::Convicted(Id(client), number),
                 })
             }
             Output::Deliver(_)
@@ -240,24 +241,24 @@ impl Client {
     }
 
     /// Takes what came for the application, in order; whether there was anything.
-    fn collect(&mut self, now: Now, said: &mut Vec<Said>) -> bool {
+    fn collect(&mut self, now: Now, said: &mut Vec<ClientEvent>) -> bool {
         let before = said.len();
         self.resealed(said);
         if let Some(token) = self.subscribing
             && let Some(Done::Subscribed(subscription)) = self.handle.done(token)
         {
             (self.subscribing, self.subscription) = (None, Some(subscription));
-            said.push(Said::Subscribed);
+            said.push(ClientEvent::Subscribed);
         }
         while let Some(item) = self.subscription.and_then(|it| self.handle.next(now, it)) {
             match item {
                 Item::Publication { place, entry, content: Content::Bodies(bodies), .. } => {
-                    said.push(Said::Delivered(place, entry, bodies.concat()));
+                    said.push(ClientEvent::Delivered(place, entry, bodies.concat()));
                 }
                 Item::Publication { place, entry, content: Content::Elsewhere { hash, .. }, .. } => {
-                    said.push(Said::Delivered(place, entry, hash.to_vec()));
+                    said.push(ClientEvent::Delivered(place, entry, hash.to_vec()));
                 }
-                Item::Empty { place, count } => said.push(Said::Empty(place, count)),
+                Item::Empty { place, count } => said.push(ClientEvent::Empty(place, count)),
                 Item::Lost { .. } => {}
             }
         }
@@ -269,25 +270,25 @@ impl Client {
                 Sent::Act(act) => (*act, true),
             };
             match handle.done(*token) {
-                Some(Done::Outcome(Outcome::Executed { height, outcome, .. })) if is_act => {
-                    said.push(Said::Acted(plan, height, outcome.code));
+                Some(Done::Outcome(OperationOutcome::Executed { height, outcome, .. })) if is_act => {
+                    said.push(ClientEvent::Acted(plan, height, outcome.code));
                 }
-                Some(Done::Outcome(it @ Outcome::Executed { .. })) => said.push(executed(plan, &it)),
+                Some(Done::Outcome(it @ OperationOutcome::Executed { .. })) => said.push(executed(plan, &it)),
                 _ => return true,
             }
             false
         });
         self.receipts.retain(|token, plan| match handle.done(*token) {
             Some(Done::Receipt(receipt)) => {
-                said.extend(receipt.map(|it| Said::Receipt(*plan, it)));
+                said.extend(receipt.map(|it| ClientEvent::Receipt(*plan, it)));
                 false
             }
             _ => true,
         });
         while let Some(notice) = handle.notice() {
             match notice {
-                Notice::Misbehaved { broker, how } => said.push(Said::Accused(broker, format!("{how:?}"))),
-                Notice::Evidence(it) => said.push(Said::Accused(it.word.broker, "Testimony".into())),
+                Notice::Misbehaved { broker, how } => said.push(ClientEvent::Accused(broker, format!("{how:?}"))),
+                Notice::Evidence(it) => said.push(ClientEvent::Accused(it.word.broker, "Testimony".into())),
                 Notice::Unregistered | Notice::NotRegistered(..) | Notice::NotVouched | Notice::RolledBack { .. } => {}
             }
         }
@@ -295,13 +296,13 @@ impl Client {
     }
 
     /// Tells under which numbers plans were sealed again.
-    fn resealed(&mut self, said: &mut Vec<Said>) {
+    fn resealed(&mut self, said: &mut Vec<ClientEvent>) {
         for (token, sent) in &mut self.sent {
             if let Sent::Sealed(plan, _, number) = sent
                 && let Some(now) = self.handle.number_of(*token)
                 && number.replace(now) != Some(now)
             {
-                said.push(Said::Sends(*plan, now));
+                said.push(ClientEvent::Sends(*plan, now));
             }
         }
     }
@@ -311,19 +312,19 @@ impl Client {
 ///
 /// # Panics
 /// If it knows a key that is none.
-pub(crate) fn keys(cast: &Cast, id: Id, chance: [u8; 32]) -> Box<dyn Keys> {
-    let encoded = cast.key.encode();
-    let brokers: Vec<[u8; 32]> = cast.genesis.brokers.iter().copied().collect();
-    let pinned = pin(&cast.cluster.0, &encoded);
-    let config = KeyConfig::<Ristretto255>::new(id.0, cast.cluster.0, &brokers, &encoded, &pinned);
+pub(crate) fn keys(fixture: &Fixture, id: Id, chance: [u8; 32]) -> Box<dyn Keys> {
+    let encoded = fixture.key.encode();
+    let brokers: Vec<[u8; 32]> = fixture.genesis.brokers.iter().copied().collect();
+    let pinned = pin(&fixture.cluster.0, &encoded);
+    let config = KeyConfig::<Ristretto255>::new(id.0, fixture.cluster.0, &brokers, &encoded, &pinned);
     let config = config.unwrap_or_else(|why| panic!("{id:?}: {why}"));
     let incarnation = Incarnation(*chance.first_chunk().expect("it has 32 bytes"));
-    Box::new(Threshold::new("client", incarnation, config, Standing::default(), &Secret::from_bytes(chance)))
+    Box::new(Threshold::new("client", incarnation, config, RequiredVersions::default(), &Secret::from_bytes(chance)))
 }
 
 /// What became of a plan.
-fn executed(plan: usize, outcome: &Outcome) -> Said {
-    let Outcome::Executed { height, number, outcome } = outcome else { unreachable!("it was executed") };
+fn executed(plan: usize, outcome: &OperationOutcome) -> ClientEvent {
+    let OperationOutcome::Executed { height, number, outcome } = outcome else { unreachable!("it was executed") };
     let sn = outcome.detail.first_chunk().map_or(u64::MAX, |sn| u64::from_be_bytes(*sn));
-    Said::Outcome(plan, *height, *number, outcome.code, sn)
+    ClientEvent::Outcome(plan, *height, *number, outcome.code, sn)
 }

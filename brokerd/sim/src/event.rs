@@ -6,7 +6,7 @@ use sealcast_broker::operation::Client;
 use sealcast_broker::receipt::Receipt;
 use sealcast_broker::state::Code;
 
-use crate::cast::{Desk, Interest, Plan};
+use crate::fixture::{Desk, Interest, Plan};
 
 /// One thing that happened.
 #[derive(Clone, Debug)]
@@ -101,7 +101,7 @@ pub enum Event {
         count: u64,
     },
     /// These bytes came to a broker, or lie there.
-    Held {
+    Stored {
         /// Which.
         broker: usize,
         /// What.
@@ -155,7 +155,7 @@ pub enum Event {
         receipt: Box<Receipt>,
     },
     /// At the end, how far back an honest broker keeps publications.
-    Floor {
+    LowWaterMark {
         /// Which.
         broker: usize,
         /// The first that it keeps.
@@ -181,7 +181,7 @@ impl Event {
     /// For a trace: the same bytes in the same run.
     pub fn digest(&self) -> String {
         match self {
-            Event::Held { broker, bytes } => format!("Held {broker} {}", bytes.len()),
+            Event::Stored { broker, bytes } => format!("Held {broker} {}", bytes.len()),
             other => format!("{other:?}"),
         }
     }

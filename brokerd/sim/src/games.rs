@@ -6,30 +6,30 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 
 use sealcast_broker::operation::{self, Body, Client as Id, Frame, Operation, Publication};
-use sealcast_broker::protocol::{Answer, Question, Reply, Request};
+use sealcast_broker::protocol::{Answer, Query, Reply, Request};
 use sealcast_brokerd::store::Memory;
 use sealcast_brokerd::sync::{Keep, Snapshots};
 use sealcast_brokerd::{Blocks, Outlet, Setup, ShareOn, executor};
-use sealcast_crypto::tdh2::{Ciphertext, Combiner, Outcome, Share};
+use sealcast_crypto::tdh2::{Ciphertext, Combined, Combiner, Share};
 use sealcast_order::Block;
 use sealcast_order::engine::simulated::{Brokers as Orders, Root, play};
 
-use crate::cast::{Cast, Desk, EVERYTHING, MARK, Plan, Threshold, key};
+use crate::byzantine_client::Deed;
 use crate::event::Event;
+use crate::fixture::{Desk, EVERYTHING, Fixture, MARK, Plan, Threshold, key};
 use crate::scenario::{Fault, run_with};
-use crate::stage::Stage;
-use crate::villain::Deed;
+use crate::simulation::Simulation;
 
 /// All that a listener saw.
 type Seen = Rc<RefCell<Vec<Event>>>;
 
 /// A stage on which everything is listened to.
-fn listened(seed: u64) -> (Stage, Seen) {
-    let mut stage = Stage::new(seed, 1, Threshold::Default, None);
+fn listened(seed: u64) -> (Simulation, Seen) {
+    let mut simulation = Simulation::new(seed, 1, Threshold::Default, None);
     let seen = Seen::default();
     let listener = seen.clone();
-    stage.plant(Box::new(move |events| listener.borrow_mut().extend(events.iter().cloned())));
-    (stage, seen)
+    simulation.plant(Box::new(move |events| listener.borrow_mut().extend(events.iter().cloned())));
+    (simulation, seen)
 }
 
 /// A message as the adversary may compare it with another: of a sealed body its length alone, and no signature, which goes
@@ -63,35 +63,35 @@ struct Game {
 
 /// The publisher seals one of two messages for desk fx, while its only reader is away; then the reader comes back.
 fn fig_1(seed: u64, message: &str) -> Game {
-    let (mut stage, seen) = listened(seed);
+    let (mut simulation, seen) = listened(seed);
     let payload = [MARK, message.as_bytes()].concat();
     let told = seen.clone();
     let story = |root: Root| async move {
-        let mut orders = Orders::new(root, stage.settings()).await;
-        stage.link_all(&mut orders, 0).await;
-        let publisher = stage.enter(1, Some("fx"), None).expect("it holds");
-        let reader = stage.enter(3, Some("fx"), Some(EVERYTHING)).expect("it holds");
+        let mut orders = Orders::new(root, simulation.settings()).await;
+        simulation.link_all(&mut orders, 0).await;
+        let publisher = simulation.enter(1, Some("fx"), None).expect("it holds");
+        let reader = simulation.enter(3, Some("fx"), Some(EVERYTHING)).expect("it holds");
         // The adversary has corrupted a client, too, whom the rule does not name.
-        stage.enter(5, Some("rates"), Some(EVERYTHING)).expect("it holds");
+        simulation.enter(5, Some("rates"), Some(EVERYTHING)).expect("it holds");
         for number in 0..4 {
-            stage.start(&mut orders, number).await;
+            simulation.start(&mut orders, number).await;
         }
-        assert!(stage.until(&mut orders, 60_000_000, |it| it.are_subscribed(2)).await.expect("it holds"));
-        stage.leave(reader, 3_000_000);
-        let client = stage.clients[publisher].id;
+        assert!(simulation.until(&mut orders, 60_000_000, |it| it.are_subscribed(2)).await.expect("it holds"));
+        simulation.leave(reader, 3_000_000);
+        let client = simulation.clients[publisher].id;
         let plan = Plan { client, topic: "desks/fx", only: Some("fx"), sealed: true, payload };
-        stage.plan(100_000, publisher, plan).expect("it holds");
-        stage.advance(&mut orders, 2_500_000).await.expect("it holds");
+        simulation.plan(100_000, publisher, plan).expect("it holds");
+        simulation.advance(&mut orders, 2_500_000).await.expect("it holds");
         let before = told.borrow().len();
-        assert!(stage.until(&mut orders, 30_000_000, Stage::is_quiet).await.expect("it holds"));
-        stage.end(true).expect("it holds");
+        assert!(simulation.until(&mut orders, 30_000_000, Simulation::is_quiet).await.expect("it holds"));
+        simulation.end(true).expect("it holds");
         before
     };
     let (before, _) = play(seed, false, story);
     let seen = seen.borrow();
     let (early, late) = seen.split_at(before);
     let held = |event: &Event| match event {
-        Event::Held { broker, bytes } => Some((*broker, bytes.clone())),
+        Event::Stored { broker, bytes } => Some((*broker, bytes.clone())),
         _ => None,
     };
     let sealed = early.iter().filter_map(held).find_map(|(_, bytes)| {
@@ -132,17 +132,17 @@ fn rule_e13_fig_1_brokers_see_the_same_of_two_plaintexts_until_a_reader_asks() {
 #[test]
 fn rule_e13_fig_1_f_brokers_open_nothing_with_what_they_hold() {
     let game = fig_1(7, "not for them");
-    let (cast, shares) = Cast::new(1, Threshold::Paper, 7);
-    let (_, of_default) = Cast::new(1, Threshold::Default, 7);
-    assert_eq!((shares.len(), of_default.len(), cast.threshold), (4, 4, 2));
-    let (cast, shares) = Cast::new(1, Threshold::Default, 7);
+    let (fixture, shares) = Fixture::new(1, Threshold::Paper, 7);
+    let (_, of_default) = Fixture::new(1, Threshold::Default, 7);
+    assert_eq!((shares.len(), of_default.len(), fixture.threshold), (4, 4, 2));
+    let (fixture, shares) = Fixture::new(1, Threshold::Default, 7);
     let (publication, number, client) = &game.ciphertext;
     let Body::Sealed(bytes) = &publication.body else { panic!("it is sealed") };
     let label = publication.label(client, *number);
-    let bind = || cast.key.bind(Ciphertext::decode(bytes).expect("a ciphertext"), &label);
-    let checked = cast.key.check(bind()).expect("it is well-formed");
+    let bind = || fixture.key.bind(Ciphertext::decode(bytes).expect("a ciphertext"), &label);
+    let checked = fixture.key.check(bind()).expect("it is well-formed");
     let own: Vec<Share<_>> = shares.iter().map(|it| it.share(&checked).expect("it is theirs")).collect();
-    let mut combiner = Combiner::new(cast.key.clone());
+    let mut combiner = Combiner::new(fixture.key.clone());
     for corrupt in 0..4 {
         assert!(combiner.combine(&bind(), &own[corrupt..=corrupt]).is_err(), "one share is fewer than three");
         // It makes up what is missing: its own share under the others' indices.
@@ -155,9 +155,12 @@ fn rule_e13_fig_1_f_brokers_open_nothing_with_what_they_hold() {
         };
         let others = (0..4).filter(|it| *it != corrupt).take(2).map(claimed);
         let forged: Vec<Share<_>> = std::iter::once(own[corrupt]).chain(others).collect();
-        assert!(!matches!(combiner.combine(&bind(), &forged), Ok(Outcome::Opened(_))), "broker {corrupt} alone opened");
+        assert!(
+            !matches!(combiner.combine(&bind(), &forged), Ok(Combined::Opened(_))),
+            "broker {corrupt} alone opened"
+        );
     }
-    assert!(matches!(combiner.combine(&bind(), &own[..3]), Ok(Outcome::Opened(_))), "three of them do");
+    assert!(matches!(combiner.combine(&bind(), &own[..3]), Ok(Combined::Opened(_))), "three of them do");
 }
 
 /// The element at the end of a share.
@@ -167,13 +170,13 @@ fn share_point(encoded: &[u8]) -> &[u8] {
 
 #[test]
 fn rule_e13_input_causality_nothing_derived_from_a_pending_ciphertext_is_valid() {
-    let (cast, _) = Cast::new(1, Threshold::Default, 5);
+    let (fixture, _) = Fixture::new(1, Threshold::Default, 5);
     let game = fig_1(5, "pending");
     let (publication, number, client) = &game.ciphertext;
     let Body::Sealed(bytes) = &publication.body else { panic!("it is sealed") };
     let valid = |bytes: &[u8], publication: &Publication, client: &Id, number: u64| {
         let Ok(ciphertext) = Ciphertext::decode(bytes) else { return false };
-        cast.key.check(cast.key.bind(ciphertext, &publication.label(client, number))).is_ok()
+        fixture.key.check(fixture.key.bind(ciphertext, &publication.label(client, number))).is_ok()
     };
     assert!(valid(bytes, publication, client, *number));
     for place in 0..bytes.len() {
@@ -193,12 +196,13 @@ fn rule_e13_input_causality_nothing_derived_from_a_pending_ciphertext_is_valid()
 #[test]
 fn rule_e13_input_causality_who_overhears_what_is_pending_gets_nothing_ordered_of_it() {
     for deed in [Deed::Replayer, Deed::MalformedCiphertext] {
-        let villain = Id(key(90).public_bytes());
+        let byzantine_client = Id(key(90).public_bytes());
         let ordered = Rc::new(RefCell::new(0));
         let count = ordered.clone();
         let listener = move |events: &mut Vec<Event>| {
-            let of_villain = |it: &&Event| matches!(it, Event::Delivered { publisher, .. } if *publisher == villain);
-            *count.borrow_mut() += events.iter().filter(of_villain).count();
+            let of_byzantine_client =
+                |it: &&Event| matches!(it, Event::Delivered { publisher, .. } if *publisher == byzantine_client);
+            *count.borrow_mut() += events.iter().filter(of_byzantine_client).count();
         };
         let report = run_with(Fault::Deed(deed), 4, 1, Threshold::Default, Some(Box::new(listener)));
         assert_eq!((report.violation, *ordered.borrow()), (None, 0), "{deed:?}");
@@ -207,9 +211,9 @@ fn rule_e13_input_causality_who_overhears_what_is_pending_gets_nothing_ordered_o
 
 /// What leaves a broker for one client.
 #[derive(Default)]
-struct Ear(Mutex<Vec<(Id, Reply)>>);
+struct RecordingOutlet(Mutex<Vec<(Id, Reply)>>);
 
-impl Outlet for Ear {
+impl Outlet for RecordingOutlet {
     fn is_here(&self, _: &Id) -> bool {
         true
     }
@@ -218,12 +222,12 @@ impl Outlet for Ear {
         self.0.lock().expect("no panic").push((*client, reply));
     }
 
-    fn ceremony(&self, _: u64, _: u16, _: &[u8]) {}
+    fn dkg(&self, _: u64, _: u16, _: &[u8]) {}
 
     fn executed(&self, _: u64) {}
 }
 
-impl Blocks for Ear {
+impl Blocks for RecordingOutlet {
     fn frame(&self, _: u64, _: u32) -> Option<bytes::Bytes> {
         None
     }
@@ -231,15 +235,15 @@ impl Blocks for Ear {
 
 /// What a publisher is told by one broker of its publications, when these clients at these desks subscribe to these topics.
 fn publishers_view(readers: [(u8, Desk, &str); 2]) -> Vec<Vec<u8>> {
-    let (cast, _) = Cast::new(1, Threshold::Default, 1);
-    let ear = Arc::new(Ear::default());
+    let (fixture, _) = Fixture::new(1, Threshold::Default, 1);
+    let outlet = Arc::new(RecordingOutlet::default());
     let setup = Setup {
-        genesis: cast.genesis.clone(),
+        genesis: fixture.genesis.clone(),
         index: 0,
-        key: Arc::new(crate::cast::key_of(cast.seeds[0])),
+        key: Arc::new(crate::fixture::key_of(fixture.seeds[0])),
         folder: std::path::PathBuf::new(),
-        outlet: ear.clone(),
-        blocks: ear.clone(),
+        outlet: outlet.clone(),
+        blocks: outlet.clone(),
         share_on: ShareOn::Read,
         threads: 0,
         keep: Keep::Everything,
@@ -247,7 +251,7 @@ fn publishers_view(readers: [(u8, Desk, &str); 2]) -> Vec<Vec<u8>> {
     };
     let broker = executor::Stepped::start(setup, Memory::default(), Default::default).expect("it starts");
     let publisher = Id(key(1).public_bytes());
-    let register = |seed, desk| Operation::Register(cast.registration(seed, desk));
+    let register = |seed, desk| Operation::Register(fixture.registration(seed, desk));
     let mut blocks = vec![vec![(1, 0, vec![register(1, Some("fx"))])]];
     for (seed, desk, topic) in readers {
         let subscribe = Operation::Subscribe(topic.parse().expect("an interest"));
@@ -260,23 +264,25 @@ fn publishers_view(readers: [(u8, Desk, &str); 2]) -> Vec<Vec<u8>> {
         blocks.push(vec![(1, number, vec![Operation::Publish(Box::new(plan.publication(0)))])]);
     }
     for (height, frames) in (1..).zip(blocks) {
-        let signed: Vec<Frame> =
-            frames.into_iter().map(|(seed, first, all)| Frame::sign(&cast.cluster, &key(seed), first, all)).collect();
+        let signed: Vec<Frame> = frames
+            .into_iter()
+            .map(|(seed, first, all)| Frame::sign(&fixture.cluster, &key(seed), first, all))
+            .collect();
         let frames = signed.iter().map(|it| sealcast_order::Frame::new(it.to_bytes())).collect();
         let block = Arc::new(Block { parent: [0; 32], height, time: height * 1_000_000, frames });
-        let checked = operation::check(&cast.cluster, signed, |sealed| vec![true; sealed.len()]);
+        let checked = operation::check(&fixture.cluster, signed, |sealed| vec![true; sealed.len()]);
         let checked = checked.into_iter().map(|it| it.expect("a good frame")).collect();
         broker.executor().execute(block, Box::new(move || Some(checked)), Box::new(|| ()));
         assert_eq!(broker.execute(), Ok(Some(height)));
     }
     let mut view: Vec<Vec<u8>> = Vec::new();
-    let sent = std::mem::take(&mut *ear.0.lock().expect("no panic"));
+    let sent = std::mem::take(&mut *outlet.0.lock().expect("no panic"));
     view.extend(sent.into_iter().filter(|(client, _)| *client == publisher).map(|(_, reply)| reply.to_bytes()));
     view.push(Reply::Welcome(broker.executor().welcome(&publisher)).to_bytes());
     for number in 0..4 {
-        let questions = [Question::Result { number }, Question::Update { height: number + 1 }, Question::Status];
-        for question in questions {
-            let mut answer = broker.executor().answer(&publisher, question);
+        let queries = [Query::Result { number }, Query::Update { height: number + 1 }, Query::Status];
+        for query in queries {
+            let mut answer = broker.executor().answer(&publisher, query);
             // The state's root, as hashes in receipts, stands for everything: who knows all keys can test a guess by it.
             if let Answer::Status(it) = &mut answer {
                 it.state_root = [0; 32];
@@ -284,8 +290,7 @@ fn publishers_view(readers: [(u8, Desk, &str); 2]) -> Vec<Vec<u8>> {
             view.push(Reply::Answer { id: number, answer }.to_bytes());
         }
         // A receipt bears hashes over everything; what it shows is the publisher's own.
-        if let Answer::Receipt(it) =
-            broker.executor().answer(&publisher, Question::Receipt { height: number + 1, number })
+        if let Answer::Receipt(it) = broker.executor().answer(&publisher, Query::Receipt { height: number + 1, number })
         {
             view.push(format!("{:?}", it.fact).into_bytes());
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use sealcast_broker::genesis::Cluster;
 use sealcast_broker::operation::{Client, Policy};
-use sealcast_broker::protocol::{Answer, Contents, Offer, Reply, Update, Why};
+use sealcast_broker::protocol::{Answer, Contents, Reply, SnapshotInfo, Update, Why};
 use sealcast_broker::state::{Code, Reading, Run, SnapshotHead, SubjectStatus};
 use sealcast_crypto::group::Ristretto255;
 use sealcast_crypto::signature::OriginKey;
@@ -302,7 +302,7 @@ impl Liar {
         match (self.manner % MANNERS, answer) {
             // A state with another next number, and its own word that it is the state.
             (0, Answer::History(mut history)) => {
-                if let Some(Offer { head, .. }) = &mut history.snapshot {
+                if let Some(SnapshotInfo { head, .. }) = &mut history.snapshot {
                     head[NEXT_SN] ^= 1;
                     self.root = SnapshotHead::from_bytes(head).map(|it| it.root(&self.cluster));
                 }
@@ -335,9 +335,9 @@ impl Liar {
             }
             // A snapshot of the last block that there can be.
             (5, Answer::History(mut history)) => {
-                if let Some(offer) = &mut history.snapshot {
-                    offer.head[..8].fill(0xff);
-                    offer.floor = u64::MAX;
+                if let Some(snapshot) = &mut history.snapshot {
+                    snapshot.head[..8].fill(0xff);
+                    snapshot.start_height = u64::MAX;
                 }
                 Answer::History(history)
             }

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::Parser;
-use sealcast_brokers_sim::cast::Threshold;
+use sealcast_brokers_sim::fixture::Threshold;
 use sealcast_brokers_sim::scenario::{Fault, Report, run};
 use sealcast_sim::seeds::{Note, Seeds, range};
 

@@ -11,7 +11,7 @@ use sealcast::group::{Axis, Group, Publication, ViewEvent};
 use sealcast::session::core::{Core, Filter, Output};
 use sealcast::url::{OriginMode, Scheme};
 use sealcast_broker::operation::Client as Id;
-use sealcast_client::{Cargo, Config, Transport};
+use sealcast_client::{Config, PayloadKind, Transport};
 use sealcast_crypto::identity::{Act, Authority, Identity, MemberSecret, Pattern, Request, Right};
 use sealcast_crypto::signature::Algorithm;
 use sealcast_delivery::{Batch, Delivery};
@@ -20,8 +20,8 @@ use sealcast_keys::plain::Plain;
 use sealcast_keys::{Command, Keys};
 use sealcast_wire::{Address, EpochId, Guarantee, Incarnation, Monotonic, Now, Utc};
 
-use crate::cast::{Cast, key};
 use crate::client;
+use crate::fixture::{Fixture, key};
 
 /// One member.
 pub struct Member {
@@ -44,9 +44,9 @@ pub struct Member {
 
 impl Member {
     /// A member with this scheme, whose process starts for the first time.
-    pub fn new(now: Now, cast: &Cast, scheme: Scheme, seed: u8) -> Member {
+    pub fn new(now: Now, fixture: &Fixture, scheme: Scheme, seed: u8) -> Member {
         let (id, identity) = (Id(key(seed).public_bytes()), identity(seed));
-        let core = core(now, cast, scheme, (seed, 1), &identity, &BTreeMap::new(), None);
+        let core = core(now, fixture, scheme, (seed, 1), &identity, &BTreeMap::new(), None);
         let mut member = Member {
             id,
             delivered: Vec::new(),
@@ -66,10 +66,10 @@ impl Member {
     }
 
     /// Its process dies, and starts again with what was durable.
-    pub fn restart(&mut self, now: Now, cast: &Cast) {
+    pub fn restart(&mut self, now: Now, fixture: &Fixture) {
         self.life += 1;
         let (life, record) = ((self.seed, self.life), self.record.as_deref());
-        self.core = core(now, cast, self.scheme, life, &self.identity, &self.keys_records, record);
+        self.core = core(now, fixture, self.scheme, life, &self.identity, &self.keys_records, record);
         (self.delivered, self.is_subscribed) = (Vec::new(), false);
         self.begin(now);
     }
@@ -159,7 +159,7 @@ impl Member {
 
 fn core(
     now: Now,
-    cast: &Cast,
+    fixture: &Fixture,
     scheme: Scheme,
     (seed, life): (u8, u8),
     identity: &Arc<Identity>,
@@ -170,21 +170,21 @@ fn core(
     chance[0] = life;
     let (origin, incarnation) = (Arc::new(key(seed)), Incarnation(*chance.first_chunk().expect("32 bytes")));
     let id = Id(origin.public_bytes());
-    let registrations = vec![cast.registration(seed, None)];
-    let config = Config { genesis: cast.genesis.clone(), key: origin, registrations, frame_operations: 8 };
-    let (keys, cargo): (Box<dyn Keys>, Cargo) = match scheme {
-        Scheme::Plain => (Box::new(Plain::new("member", incarnation)), Cargo::Messages { sealed: false }),
-        Scheme::Threshold => (client::keys(cast, id, chance), Cargo::Messages { sealed: true }),
+    let registrations = vec![fixture.registration(seed, None)];
+    let config = Config { genesis: fixture.genesis.clone(), key: origin, registrations, frame_operations: 8 };
+    let (keys, payload_kind): (Box<dyn Keys>, PayloadKind) = match scheme {
+        Scheme::Plain => (Box::new(Plain::new("member", incarnation)), PayloadKind::Messages { sealed: false }),
+        Scheme::Threshold => (client::keys(fixture, id, chance), PayloadKind::Messages { sealed: true }),
         Scheme::Contributory => {
             // As sessions through brokers do.
             let pace = NonZeroU32::new(4).expect("it is not 0");
             let mut of_keys = contributory::Config::new(GROUP, identity.clone());
             (of_keys.pace, of_keys.rekey_after) = (pace, of_keys.rekey_after / pace.get());
             let records: Vec<(u64, Vec<u8>)> = keys_records.clone().into_iter().collect();
-            (Box::new(Contributory::restore(of_keys, chance, now, &records)), Cargo::Group(GROUP.to_owned()))
+            (Box::new(Contributory::restore(of_keys, chance, now, &records)), PayloadKind::Group(GROUP.to_owned()))
         }
     };
-    let opened = Transport::open(now, config, record, cargo, None, false);
+    let opened = Transport::open(now, config, record, payload_kind, None, false);
     let (transport, _handle) = opened.expect("the record is its own");
     Core::new(Group::new(keys, transport, OriginMode::Auto).expect("the transport gives what the keys need"))
 }
@@ -205,7 +205,7 @@ static IDENTITIES: LazyLock<BTreeMap<u8, Arc<Identity>>> = LazyLock::new(|| {
         let request = Request { name: format!("member {seed}"), keys: secret.public(), rights, attributes: Vec::new() };
         let certificate = authority.issue(&request, Utc(0), 365 * 86_400).expect("rights are encodable");
         let identity = Identity::new(&certificate, &secret, authority.anchor().clone()).expect("its own key");
-        (seed, Arc::new(identity.with_veil(GROUP, authority.veil(GROUP))))
+        (seed, Arc::new(identity.with_bootstrap_key(GROUP, authority.bootstrap_key(GROUP))))
     };
     SEEDS.map(identity).collect()
 });

@@ -15,11 +15,11 @@ use sealcast_brokerd::sync::{Forgotten, Keep};
 use sealcast_order::engine::simulated::{Brokers as Orders, Root, play, play_on};
 use sealcast_wire::limits;
 
-use crate::cast::{Desk, EVERYTHING, Interest, MARK, Plan, Threshold};
+use crate::byzantine_client::Deed;
 use crate::checkers::Violation;
+use crate::fixture::{Desk, EVERYTHING, Interest, MARK, Plan, Threshold};
 use crate::liar::Lie;
-use crate::stage::{Counts, Plant, Stage};
-use crate::villain::Deed;
+use crate::simulation::{Counts, Plant, Simulation};
 
 /// What goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -37,7 +37,7 @@ pub enum Fault {
     /// Brokers prune; one loses its folder and joins by a snapshot, while another one lies.
     JoiningBesideLiar,
     /// The same, but it votes at once, whatever it has said before: here checkers must find something, in some seeds.
-    JoiningHastily,
+    RejoinWithoutVoteQuarantine,
     /// f brokers lie.
     Lie(Lie),
     /// A client misbehaves.
@@ -63,7 +63,7 @@ impl Fault {
             Fault::Partition => "partition",
             Fault::Killed => "killed",
             Fault::JoiningBesideLiar => "joining-beside-liar",
-            Fault::JoiningHastily => "joining-hastily",
+            Fault::RejoinWithoutVoteQuarantine => "rejoin-without-vote-quarantine",
             Fault::Lie(lie) => lie.name(),
             Fault::Deed(deed) => deed.name(),
         }
@@ -71,7 +71,10 @@ impl Fault {
 
     /// The one of this name.
     pub fn find(name: &str) -> Option<Fault> {
-        Fault::all().into_iter().chain([Fault::JoiningHastily]).find(|it| it.name() == name)
+        Fault::all()
+            .into_iter()
+            .chain([Fault::RejoinWithoutVoteQuarantine])
+            .find(|it| it.name() == name || (*it == Fault::RejoinWithoutVoteQuarantine && name == "joining-hastily"))
     }
 }
 
@@ -95,84 +98,84 @@ pub fn run(fault: Fault, seed: u64, faulty: usize, threshold: Threshold) -> Repo
 pub fn run_with(fault: Fault, seed: u64, faulty: usize, threshold: Threshold, plant: Option<Plant>) -> Report {
     let lies = match fault {
         Fault::Lie(lie) => Some((lie, faulty)),
-        Fault::JoiningBesideLiar | Fault::JoiningHastily => Some(beside(seed, faulty)),
+        Fault::JoiningBesideLiar | Fault::RejoinWithoutVoteQuarantine => Some(beside(seed, faulty)),
         _ => None,
     };
-    let mut stage = Stage::new(seed, faulty, threshold, lies);
-    if matches!(fault, Fault::JoiningBesideLiar | Fault::JoiningHastily) {
-        stage.keep(Keep::Blocks(KEPT_BLOCKS));
+    let mut simulation = Simulation::new(seed, faulty, threshold, lies);
+    if matches!(fault, Fault::JoiningBesideLiar | Fault::RejoinWithoutVoteQuarantine) {
+        simulation.keep(Keep::Blocks(KEPT_BLOCKS));
     }
     if let Some(plant) = plant {
-        stage.plant(plant);
+        simulation.plant(plant);
     }
     let first = |root: Root| async move {
-        let mut orders = Orders::new(root, stage.settings()).await;
-        let done = begin(&mut stage, &mut orders, fault).await;
-        (done, stage, orders.trace())
+        let mut orders = Orders::new(root, simulation.settings()).await;
+        let done = begin(&mut simulation, &mut orders, fault).await;
+        (done, simulation, orders.trace())
     };
-    let ((mut done, mut stage, mut trace), disks) = play(seed, fault == Fault::Killed, first);
+    let ((mut done, mut simulation, mut trace), disks) = play(seed, fault == Fault::Killed, first);
     if done.is_ok() && fault == Fault::Killed {
-        stage.killed();
+        simulation.killed();
         let second = |root: Root| async move {
-            let mut orders = Orders::new(root, stage.settings()).await;
-            let done = again(&mut stage, &mut orders).await;
-            (done, stage, orders.trace())
+            let mut orders = Orders::new(root, simulation.settings()).await;
+            let done = again(&mut simulation, &mut orders).await;
+            (done, simulation, orders.trace())
         };
         let ((after, now, traced), _) = play_on(disks, second);
-        (done, stage) = (after, now);
+        (done, simulation) = (after, now);
         trace.push_str(&traced);
     }
-    trace.push_str(&stage.trace().iter().map(|byte| format!("{byte:02x}")).collect::<String>());
-    Report { violation: done.err(), trace, counts: stage.counts }
+    trace.push_str(&simulation.trace().iter().map(|byte| format!("{byte:02x}")).collect::<String>());
+    Report { violation: done.err(), trace, counts: simulation.counts }
 }
 
 /// Everybody comes, and publishes while things break; to the end, unless all are to be killed.
-async fn begin(stage: &mut Stage, orders: &mut Orders, fault: Fault) -> Result<(), Violation> {
-    stage.delay_max = [2_000, 8_000, 40_000][stage.below(3) as usize];
-    stage.breaks = if fault == Fault::Loss { 40 } else { stage.below(8) };
-    let loss = if fault == Fault::Loss { 10 } else { stage.below(2) * 3 };
-    stage.link_all(orders, loss).await;
-    for (seed, desk, interest) in COMPANY {
-        stage.enter(seed, desk, interest)?;
+async fn begin(simulation: &mut Simulation, orders: &mut Orders, fault: Fault) -> Result<(), Violation> {
+    simulation.delay_max = [2_000, 8_000, 40_000][simulation.below(3) as usize];
+    simulation.breaks = if fault == Fault::Loss { 40 } else { simulation.below(8) };
+    let loss = if fault == Fault::Loss { 10 } else { simulation.below(2) * 3 };
+    simulation.link_all(orders, loss).await;
+    for (seed, desk, interest) in CLIENTS {
+        simulation.enter(seed, desk, interest)?;
     }
     // A censor has something against the first publisher.
-    stage.refuse(0);
-    for number in 0..stage.cast.brokers() {
-        stage.start(orders, number).await;
+    simulation.refuse(0);
+    for number in 0..simulation.fixture.brokers() {
+        simulation.start(orders, number).await;
     }
-    if !stage.until(orders, 60_000_000, |it| it.are_subscribed(READERS)).await? {
-        return Err(stage.violation("liveness 1", "readers are not subscribed after a minute"));
+    if !simulation.until(orders, 60_000_000, |it| it.are_subscribed(READERS)).await? {
+        return Err(simulation.violation("liveness 1", "readers are not subscribed after a minute"));
     }
     if let Fault::Deed(deed) = fault {
-        stage.enter_villain(90, deed)?;
+        simulation.add_byzantine_client(90, deed)?;
     }
-    publish(stage, 0..PUBLICATIONS)?;
-    act(stage);
+    publish(simulation, 0..PUBLICATIONS)?;
+    act(simulation);
     match fault {
-        Fault::Crash => crash(stage, orders).await?,
-        Fault::Partition => part(stage, orders).await?,
-        Fault::JoiningBesideLiar => join(stage, orders, true).await?,
-        Fault::JoiningHastily => join(stage, orders, false).await?,
+        Fault::Crash => crash(simulation, orders).await?,
+        Fault::Partition => part(simulation, orders).await?,
+        Fault::JoiningBesideLiar => join(simulation, orders, true).await?,
+        Fault::RejoinWithoutVoteQuarantine => join(simulation, orders, false).await?,
         Fault::Killed => {
-            let time = 200_000 + stage.below(2_500_000);
-            return stage.advance(orders, time).await;
+            let time = 200_000 + simulation.below(2_500_000);
+            return simulation.advance(orders, time).await;
         }
-        _ => stage.advance(orders, 3_000_000).await?,
+        _ => simulation.advance(orders, 3_000_000).await?,
     }
-    finish(stage, orders).await
+    finish(simulation, orders).await
 }
 
 /// After all were killed.
-async fn again(stage: &mut Stage, orders: &mut Orders) -> Result<(), Violation> {
-    stage.link_all(orders, 0).await;
-    for number in 0..stage.cast.brokers() {
-        stage.start(orders, number).await;
+async fn again(simulation: &mut Simulation, orders: &mut Orders) -> Result<(), Violation> {
+    simulation.link_all(orders, 0).await;
+    for number in 0..simulation.fixture.brokers() {
+        simulation.start(orders, number).await;
     }
-    finish(stage, orders).await
+    finish(simulation, orders).await
 }
 
 /// Plans of two publishers over some seconds.
-fn publish(stage: &mut Stage, numbers: Range<usize>) -> Result<(), Violation> {
+fn publish(simulation: &mut Simulation, numbers: Range<usize>) -> Result<(), Violation> {
     for n in numbers {
         for client in 0..PUBLISHERS {
             let (topic, only, sealed): (&str, Desk, bool) = match (n + client) % 5 {
@@ -184,52 +187,53 @@ fn publish(stage: &mut Stage, numbers: Range<usize>) -> Result<(), Violation> {
             };
             let mut payload = if sealed { MARK.to_vec() } else { Vec::new() };
             payload.extend(format!("{n}th of publisher {client} for {only:?}").into_bytes());
-            let plan = Plan { client: stage.clients[client].id, topic, only, sealed, payload };
-            let wait = stage.below(2_500_000);
-            stage.plan(wait, client, plan)?;
+            let plan = Plan { client: simulation.clients[client].id, topic, only, sealed, payload };
+            let wait = simulation.below(2_500_000);
+            simulation.plan(wait, client, plan)?;
         }
     }
     Ok(())
 }
 
 /// What administrators do.
-fn act(stage: &mut Stage) {
+fn act(simulation: &mut Simulation) {
     let policy = "read closed if exchange:desk = fx".parse().expect("a policy");
-    let leaver = stage.clients[LEAVER].id;
+    let leaver = simulation.clients[LEAVER].id;
     let acts = [(1, Action::Policy(policy)), (2, Action::RevokeClient(leaver))];
     for (number, action) in acts {
-        let act = stage.cast.act(number, action);
-        stage.clients[ADMINISTRATOR].acts.push_back((usize::try_from(number).expect("it is small"), act));
+        let act = simulation.fixture.act(number, action);
+        simulation.clients[ADMINISTRATOR].acts.push_back((usize::try_from(number).expect("it is small"), act));
     }
 }
 
-async fn crash(stage: &mut Stage, orders: &mut Orders) -> Result<(), Violation> {
+async fn crash(simulation: &mut Simulation, orders: &mut Orders) -> Result<(), Violation> {
     for _ in 0..3 {
-        let wait = stage.below(500_000);
-        stage.advance(orders, wait).await?;
-        let victims: Vec<u64> = (0..stage.cast.faulty).map(|_| stage.below(stage.cast.brokers() as u64)).collect();
+        let wait = simulation.below(500_000);
+        simulation.advance(orders, wait).await?;
+        let victims: Vec<u64> =
+            (0..simulation.fixture.faulty).map(|_| simulation.below(simulation.fixture.brokers() as u64)).collect();
         for victim in &victims {
-            if stage.runs(*victim as usize) {
-                stage.crash(orders, *victim as usize).await;
+            if simulation.runs(*victim as usize) {
+                simulation.crash(orders, *victim as usize).await;
             }
         }
-        let away = 50_000 + stage.below(1_500_000);
-        stage.advance(orders, away).await?;
+        let away = 50_000 + simulation.below(1_500_000);
+        simulation.advance(orders, away).await?;
         for victim in victims {
-            if !stage.runs(victim as usize) {
-                stage.start(orders, victim as usize).await;
+            if !simulation.runs(victim as usize) {
+                simulation.start(orders, victim as usize).await;
             }
         }
     }
     Ok(())
 }
 
-async fn part(stage: &mut Stage, orders: &mut Orders) -> Result<(), Violation> {
+async fn part(simulation: &mut Simulation, orders: &mut Orders) -> Result<(), Violation> {
     for _ in 0..2 {
-        let wait = stage.below(800_000);
-        stage.advance(orders, wait).await?;
-        let n = stage.cast.brokers();
-        let (from, size) = (stage.below(n as u64) as usize, 1 + stage.below(n as u64 / 2) as usize);
+        let wait = simulation.below(800_000);
+        simulation.advance(orders, wait).await?;
+        let n = simulation.fixture.brokers();
+        let (from, size) = (simulation.below(n as u64) as usize, 1 + simulation.below(n as u64 / 2) as usize);
         let is_inside = |it: usize| (it + n - from) % n < size;
         let crossing: Vec<(usize, usize)> = (0..n)
             .flat_map(|a| (0..n).map(move |b| (a, b)))
@@ -238,8 +242,8 @@ async fn part(stage: &mut Stage, orders: &mut Orders) -> Result<(), Violation> {
         for (a, b) in &crossing {
             orders.unlink(*a, *b).await;
         }
-        let apart = 300_000 + stage.below(1_500_000);
-        stage.advance(orders, apart).await?;
+        let apart = 300_000 + simulation.below(1_500_000);
+        simulation.advance(orders, apart).await?;
         for (a, b) in crossing {
             orders.link(a, b, std::time::Duration::from_millis(5), 100).await;
         }
@@ -259,90 +263,90 @@ fn beside(seed: u64, faulty: usize) -> (Lie, usize) {
 }
 
 /// When all have pruned what they began with, one loses its folder, and comes back while the others go on.
-async fn join(stage: &mut Stage, orders: &mut Orders, waits: bool) -> Result<(), Violation> {
-    leave(stage, orders).await?;
-    if !stage.until(orders, 120_000_000, |it| it.is_quiet() && it.floor() > 0).await? {
-        return Err(stage.violation("liveness 1", "after two minutes not all have pruned"));
+async fn join(simulation: &mut Simulation, orders: &mut Orders, waits: bool) -> Result<(), Violation> {
+    leave(simulation, orders).await?;
+    if !simulation.until(orders, 120_000_000, |it| it.is_quiet() && it.low_water_mark() > 0).await? {
+        return Err(simulation.violation("liveness 1", "after two minutes not all have pruned"));
     }
-    let honest = stage.honest();
-    let victim = honest[stage.below(honest.len() as u64) as usize];
-    stage.lose(orders, victim).await;
-    publish(stage, PUBLICATIONS..PUBLICATIONS + 2)?;
-    let away = 50_000 + stage.below(1_500_000);
-    stage.advance(orders, away).await?;
-    let floor = snapshot(stage, orders, victim).await?;
+    let honest = simulation.honest();
+    let victim = honest[simulation.below(honest.len() as u64) as usize];
+    simulation.lose(orders, victim).await;
+    publish(simulation, PUBLICATIONS..PUBLICATIONS + 2)?;
+    let away = 50_000 + simulation.below(1_500_000);
+    simulation.advance(orders, away).await?;
+    let start_height = snapshot(simulation, orders, victim).await?;
     if waits {
-        let mut forgotten = Forgotten::new(floor);
+        let mut forgotten = Forgotten::new(start_height);
         let mut tries = 0;
-        while !stage.is_over(&mut forgotten, victim) {
+        while !simulation.is_over(&mut forgotten, victim) {
             tries += 1;
-            again_after(stage, orders, 500_000, tries, "others are not past what it may have voted for").await?;
+            again_after(simulation, orders, 500_000, tries, "others are not past what it may have voted for").await?;
         }
         // Meanwhile they have pruned on.
-        snapshot(stage, orders, victim).await?;
+        snapshot(simulation, orders, victim).await?;
     }
     // Rows take their time, and blocks go on.
-    let taking = stage.below(500_000);
-    stage.advance(orders, taking).await?;
-    stage.start(orders, victim).await;
-    publish(stage, PUBLICATIONS + 2..PUBLICATIONS + 4)?;
-    stage.advance(orders, 3_000_000).await
+    let taking = simulation.below(500_000);
+    simulation.advance(orders, taking).await?;
+    simulation.start(orders, victim).await;
+    publish(simulation, PUBLICATIONS + 2..PUBLICATIONS + 4)?;
+    simulation.advance(orders, 3_000_000).await
 }
 
 /// Has a broker that lost everything begin with a snapshot of the others; where its order begins.
-async fn snapshot(stage: &mut Stage, orders: &mut Orders, number: usize) -> Result<u64, Violation> {
+async fn snapshot(simulation: &mut Simulation, orders: &mut Orders, number: usize) -> Result<u64, Violation> {
     let mut tries = 0;
     loop {
-        if let Some(floor) = stage.join(orders, number)? {
-            return Ok(floor);
+        if let Some(start_height) = simulation.join(orders, number)? {
+            return Ok(start_height);
         }
         tries += 1;
-        again_after(stage, orders, 500_000, tries, "no snapshot to begin with").await?;
+        again_after(simulation, orders, 500_000, tries, "no snapshot to begin with").await?;
     }
 }
 
 /// Lets time pass before a broker that joins tries once more, but not for ever.
 async fn again_after(
-    stage: &mut Stage,
+    simulation: &mut Simulation,
     orders: &mut Orders,
     micros: u64,
     tries: u32,
     why: &str,
 ) -> Result<(), Violation> {
     if tries > JOINS {
-        return Err(stage.violation("liveness 1", format!("{why}, in {JOINS} tries")));
+        return Err(simulation.violation("liveness 1", format!("{why}, in {JOINS} tries")));
     }
-    stage.advance(orders, micros).await
+    simulation.advance(orders, micros).await
 }
 
 /// Waits until a client is ended.
-async fn leave(stage: &mut Stage, orders: &mut Orders) -> Result<(), Violation> {
-    let acted = stage.until(orders, 60_000_000, |it| it.acted(2).is_some()).await?;
-    match stage.acted(2) {
-        Some((height, Code::Done)) => stage.revoked(LEAVER, height),
+async fn leave(simulation: &mut Simulation, orders: &mut Orders) -> Result<(), Violation> {
+    let acted = simulation.until(orders, 60_000_000, |it| it.acted(2).is_some()).await?;
+    match simulation.acted(2) {
+        Some((height, Code::Done)) => simulation.revoked(LEAVER, height),
         other => {
             let what = format!("administrators ended a client, and after a minute: {other:?} ({acted})");
-            Err(stage.violation("liveness 1", what))
+            Err(simulation.violation("liveness 1", what))
         }
     }
 }
 
 /// Faults are over: everything comes, receipts are asked for, and it is looked at what lies where.
-async fn finish(stage: &mut Stage, orders: &mut Orders) -> Result<(), Violation> {
-    stage.breaks = 0;
-    leave(stage, orders).await?;
-    let mut complete = stage.until(orders, 90_000_000, Stage::is_quiet).await?;
+async fn finish(simulation: &mut Simulation, orders: &mut Orders) -> Result<(), Violation> {
+    simulation.breaks = 0;
+    leave(simulation, orders).await?;
+    let mut complete = simulation.until(orders, 90_000_000, Simulation::is_quiet).await?;
     if complete {
         // What nobody waits for may come now, and must not.
-        stage.ask_receipts(3);
-        stage.advance(orders, 2_000_000).await?;
-        complete = stage.until(orders, 60_000_000, Stage::is_quiet).await?;
+        simulation.ask_receipts(3);
+        simulation.advance(orders, 2_000_000).await?;
+        complete = simulation.until(orders, 60_000_000, Simulation::is_quiet).await?;
     }
-    stage.end(complete)
+    simulation.end(complete)
 }
 
 /// Keys' seeds, desks, and who subscribes to what.
-const COMPANY: [(u8, Desk, Interest); 8] = [
+const CLIENTS: [(u8, Desk, Interest); 8] = [
     (1, Some("fx"), None),
     (2, Some("rates"), None),
     (3, Some("fx"), Some(EVERYTHING)),

@@ -1,5 +1,5 @@
 //! Every scenario for some seeds, every checker against what it is to report, and one trace for one seed.
-//! `SEALCAST_SEED=<seed> cargo test -p sealcast-brokers-sim <test>` plays one seed.
+//! `SEALCAST_SEED=<seed> payload_kind test -p sealcast-brokers-sim <test>` plays one seed.
 
 use std::sync::Arc;
 
@@ -10,12 +10,12 @@ use sealcast_broker::protocol::{Reply, Request};
 use sealcast_broker::state::Code;
 use sealcast_keys::threshold::sealed::{Attachment, What};
 
-use crate::cast::{Cast, EVERYTHING, MARK, Plan, Threshold, key};
+use crate::byzantine_client::Deed;
 use crate::event::Event;
+use crate::fixture::{EVERYTHING, Fixture, MARK, Plan, Threshold, key};
 use crate::liar::Lie;
 use crate::scenario::{Fault, run, run_with};
-use crate::stage::{Plant, Stage};
-use crate::villain::Deed;
+use crate::simulation::{Plant, Simulation};
 
 /// Plays seeds on both cores.
 fn holds(fault: Fault, seeds: u64, faulty: usize, threshold: Threshold) {
@@ -34,9 +34,14 @@ fn holds(fault: Fault, seeds: u64, faulty: usize, threshold: Threshold) {
         lied += report.counts.lies;
         // A joiner need not ask the liar: there it is looked at all seeds.
         let lies = matches!(fault, Fault::Lie(_)) || fault == Fault::JoiningBesideLiar && report.counts.lies > 0;
-        let misdeeds = matches!(fault, Fault::Deed(_));
-        assert_eq!((report.counts.lies > 0, report.counts.misdeeds > 0), (lies, misdeeds), "{:?}", report.counts);
-        // What correct clients publish comes to 34 places; villains of these kinds publish, too.
+        let misbehaviours = matches!(fault, Fault::Deed(_));
+        assert_eq!(
+            (report.counts.lies > 0, report.counts.misbehaviours > 0),
+            (lies, misbehaviours),
+            "{:?}",
+            report.counts
+        );
+        // What correct clients publish comes to 34 places; Byzantine clients of these kinds publish, too.
         let adds = matches!(fault, Fault::Deed(Deed::SameNumberTwice | Deed::ForeignIssuer | Deed::Flooder));
         assert!(!adds || report.counts.delivered + report.counts.empty > 34, "the villain did nothing");
     }
@@ -78,7 +83,7 @@ fn rule_e4_a_broker_joins_beside_one_that_lies_as_it_likes() {
     holds(Fault::JoiningBesideLiar, SEEDS, 2, Threshold::Default);
 }
 
-/// Before it waits until nobody remembers its votes, and after. That it must, `sync::votes` shows; `joining-hastily`, which
+/// Before it waits until nobody remembers its votes, and after. That it must, `sync::votes` shows; `rejoin-without-vote-quarantine`, which
 /// does not wait, has been caught at seeds of earlier versions.
 #[test]
 fn a_broker_that_lost_its_folder_asks_twice_for_a_snapshot() {
@@ -386,9 +391,9 @@ fn a_plaintext_at_a_broker_is_reported() {
     reports(
         "confidentiality",
         once(|event| match event {
-            Event::Held { broker, .. } => {
+            Event::Stored { broker, .. } => {
                 let bytes: Arc<[u8]> = [b"row ", MARK].concat().into();
-                Some(vec![Event::Held { broker: *broker, bytes }])
+                Some(vec![Event::Stored { broker: *broker, bytes }])
             }
             _ => None,
         }),
@@ -427,23 +432,23 @@ fn rule_e2_a_share_that_leaves_before_its_publication_is_final_is_reported() {
 
 #[test]
 fn rule_e2_a_share_of_what_is_only_on_its_way_is_seen() {
-    let (cast, shares) = Cast::new(1, Threshold::Default, PLANTED);
-    let mut stage = Stage::new(PLANTED, 1, Threshold::Default, None);
+    let (fixture, shares) = Fixture::new(1, Threshold::Default, PLANTED);
+    let mut simulation = Simulation::new(PLANTED, 1, Threshold::Default, None);
     let client = Id(key(1).public_bytes());
     let plan = Plan { client, topic: "open", only: None, sealed: true, payload: MARK.to_vec() };
     let label = plan.publication(0).label(&client, 0);
-    let ciphertext = cast.key.encrypt(&label, MARK, &mut ChaCha20Rng::seed_from_u64(PLANTED));
-    let checked = cast.key.check(cast.key.bind(ciphertext.clone(), &label)).expect("it is well-formed");
+    let ciphertext = fixture.key.encrypt(&label, MARK, &mut ChaCha20Rng::seed_from_u64(PLANTED));
+    let checked = fixture.key.check(fixture.key.bind(ciphertext.clone(), &label)).expect("it is well-formed");
     let what = What::Share(shares[0].share(&checked).expect("it is its own"));
     let attachment = Attachment { ciphertext: *checked.id(), what }.to_bytes();
 
     // The broker has executed nothing.
     let sealed = Publication { body: Body::Sealed(ciphertext.encode()), ..plan.publication(0) };
-    let frame = Frame::sign(&cast.cluster, &key(1), 0, vec![Operation::Publish(Box::new(sealed))]);
-    stage.note_sealed(&Request::Submit(frame.to_bytes()).to_bytes());
-    stage.enter(3, Some("fx"), Some(EVERYTHING)).expect("it holds");
-    let reader = stage.clients[0].id;
-    let violation = stage.reply(0, &reader, &Reply::Attach { sn: 0, attachment }).expect_err("it is too early");
+    let frame = Frame::sign(&fixture.cluster, &key(1), 0, vec![Operation::Publish(Box::new(sealed))]);
+    simulation.note_sealed(&Request::Submit(frame.to_bytes()).to_bytes());
+    simulation.enter(3, Some("fx"), Some(EVERYTHING)).expect("it holds");
+    let reader = simulation.clients[0].id;
+    let violation = simulation.reply(0, &reader, &Reply::Attach { sn: 0, attachment }).expect_err("it is too early");
     assert_eq!(violation.checker, "shares", "{}", violation.what);
     assert!(violation.what.contains("has not executed"), "{}", violation.what);
 }

@@ -14,13 +14,13 @@ use std::collections::BTreeMap;
 
 use sealcast_broker::state::Holder;
 
-use super::room::Account;
+use super::mempool::Account;
 
 /// The queue; items of one account keep their order.
 #[derive(Debug)]
 pub(super) struct Fair<T> {
     items: BTreeMap<Turn, Item<T>>,
-    flows: BTreeMap<Flow, Line>,
+    flows: BTreeMap<Flow, AccountQueue>,
     arrivals: u64,
     /// V(t), bytes.
     virtual_time: u64,
@@ -51,7 +51,7 @@ enum Flow {
 
 /// One account's part of the queue.
 #[derive(Debug, Default)]
-struct Line {
+struct AccountQueue {
     items: usize,
     /// The virtual finish of its last item.
     finish: u64,
@@ -125,7 +125,7 @@ impl Flow {
     fn of(account: &Account) -> Flow {
         match account {
             Account::Holder(holder) => Flow::Holder(holder.clone()),
-            Account::Stranger(_) => Flow::Unregistered,
+            Account::Unregistered(_) => Flow::Unregistered,
         }
     }
 }
@@ -205,7 +205,7 @@ mod tests {
     fn rule_g8_all_clients_for_whom_nobody_vouches_are_one_account() {
         let mut queue = Fair::default();
         for n in 0..200 {
-            queue.push(&Account::Stranger(Client([n; 32])), 1000, ("nobody", u32::from(n)));
+            queue.push(&Account::Unregistered(Client([n; 32])), 1000, ("nobody", u32::from(n)));
         }
         queue.push(&holder("ann"), 1000, ("ann", 0));
         assert_eq!(drained(&mut queue).iter().position(|it| it.0 == "ann"), Some(1));

@@ -20,9 +20,9 @@
 
 mod fair;
 mod introduced;
-mod lane;
+mod mempool;
 mod pace;
-mod room;
+mod shard;
 mod stepped;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -34,7 +34,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use sealcast_broker::genesis::Cluster;
-use sealcast_broker::operation::{self, Checked, Client, FrameError, Head, Keys, Sealed, StrangerError};
+use sealcast_broker::operation::{self, Checked, Client, FrameError, Head, Keys, Sealed, UnregisteredError};
 use sealcast_broker::protocol::{Refusal, Reply};
 use sealcast_order::{
     Ack, Application, Block, BlockSize, Delivered, Evidence, Frame, Hash, Order, Origin, Parent, Refused,
@@ -45,9 +45,9 @@ use crate::drops::{Drops, Reason};
 use crate::executor::{Executor, Frames, Known};
 use crate::outlet::Outlet;
 use introduced::Introduced;
-use lane::{Arrived, Lane};
+use mempool::{Account, AdmissionError, Mempool};
 use pace::Pace;
-use room::{Account, NoRoom, Room};
+use shard::{Arrived, VerificationShard};
 
 pub use stepped::Stepped;
 
@@ -63,8 +63,8 @@ pub trait Execution: Send + Sync + 'static {
     /// Whether a frame of a client that never registered shows who is behind it.
     ///
     /// # Errors
-    /// [`StrangerError`].
-    fn introduces(&self, frame: &operation::Frame) -> Result<(), StrangerError>;
+    /// [`UnregisteredError`].
+    fn introduces(&self, frame: &operation::Frame) -> Result<(), UnregisteredError>;
 
     /// Which ciphertexts are well-formed for their labels.
     fn ciphertexts_valid(&self, sealed: &[Sealed<'_>]) -> Vec<bool>;
@@ -82,7 +82,7 @@ impl Execution for Executor {
         Executor::known(self, client)
     }
 
-    fn introduces(&self, frame: &operation::Frame) -> Result<(), StrangerError> {
+    fn introduces(&self, frame: &operation::Frame) -> Result<(), UnregisteredError> {
         Executor::introduces(self, frame)
     }
 
@@ -126,10 +126,10 @@ struct Shared {
     outlet: Arc<dyn Outlet>,
     misbehaved: Box<dyn Fn(&Evidence) + Send + Sync>,
     drops: Arc<Drops>,
-    room: Mutex<Room>,
+    mempool: Mutex<Mempool>,
     /// `None` where there is no clock: in simulations.
     pace: Option<Mutex<Pace>>,
-    lanes: Vec<Lane>,
+    shards: Vec<VerificationShard>,
     order: Mutex<Option<Arc<dyn Order>>>,
     introduced: Mutex<Introduced>,
     /// How many false frames each broker forwarded.
@@ -155,9 +155,9 @@ impl Admission {
     pub fn start(setup: Setup) -> io::Result<Admission> {
         let shared = Arc::new(Shared::new(setup, Some(Pace::default())));
         let mut threads = Vec::new();
-        for lane in 0..shared.lanes.len() {
+        for shard in 0..shared.shards.len() {
             let shared = shared.clone();
-            threads.push(thread::Builder::new().name(format!("check-{lane}")).spawn(move || shared.serve(lane))?);
+            threads.push(thread::Builder::new().name(format!("check-{shard}")).spawn(move || shared.serve(shard))?);
         }
         Ok(Admission { shared, threads: Mutex::new(threads) })
     }
@@ -165,7 +165,7 @@ impl Admission {
     /// From now on good frames are handed to this order.
     pub fn attach(&self, order: Arc<dyn Order>) {
         *lock(&self.shared.order) = Some(order);
-        self.shared.lanes.iter().for_each(Lane::open);
+        self.shared.shards.iter().for_each(VerificationShard::open);
     }
 
     /// From now on so many frames are checked in one batch, at most.
@@ -192,9 +192,9 @@ impl Admission {
         match self.shared.reserve(Frame::new(frame), head, Origin::Here) {
             Ok(()) => Ok(()),
             Err(Turned::Executed) => refuse(Reason::FrameKnown, Refusal::Executed),
-            Err(Turned::Room(NoRoom::Quota)) => refuse(Reason::FrameQuota, Refusal::Quota),
-            Err(Turned::Room(NoRoom::Full)) => refuse(Reason::FrameFull, Refusal::Full),
-            Err(Turned::Room(NoRoom::Known)) => {
+            Err(Turned::Mempool(AdmissionError::Quota)) => refuse(Reason::FrameQuota, Refusal::Quota),
+            Err(Turned::Mempool(AdmissionError::Full)) => refuse(Reason::FrameFull, Refusal::Full),
+            Err(Turned::Mempool(AdmissionError::Known)) => {
                 // It was sent again, and is on its way already.
                 self.shared.drops.count(Reason::FrameKnown);
                 Ok(())
@@ -205,12 +205,12 @@ impl Admission {
 
     /// Frames that wait to be ordered.
     pub fn waiting(&self) -> usize {
-        lock(&self.shared.room).len()
+        lock(&self.shared.mempool).len()
     }
 
     /// Bytes of frames that are being checked or wait.
     pub fn waiting_bytes(&self) -> usize {
-        lock(&self.shared.room).bytes()
+        lock(&self.shared.mempool).bytes()
     }
 
     /// Median time from a client's frame coming in here to its execution, microseconds; 0 if there was none.
@@ -234,7 +234,7 @@ impl Admission {
     /// Ends its threads. Call it when the order has ended.
     pub fn stop(&self) {
         *lock(&self.shared.order) = None;
-        self.shared.lanes.iter().for_each(Lane::end);
+        self.shared.shards.iter().for_each(VerificationShard::end);
         for thread in std::mem::take(&mut *lock(&self.threads)) {
             // A panic in it was reported by its own hook.
             let _ = thread.join();
@@ -243,10 +243,10 @@ impl Admission {
 }
 
 impl Application for Admission {
-    fn offer(&self, origin: Origin, frame: Frame) -> Result<(), Refused> {
+    fn receive(&self, origin: Origin, frame: Frame) -> Result<(), Refused> {
         let Origin::Broker(broker) = origin else {
             // Only frames that a checker found good are submitted.
-            return if lock(&self.shared.room).enter(&frame.hash()) { Ok(()) } else { Err(Refused::Invalid) };
+            return if lock(&self.shared.mempool).enter(&frame.hash()) { Ok(()) } else { Err(Refused::Invalid) };
         };
         if lock(&self.shared.false_forwards).get(&broker).is_some_and(|n| *n >= limits::FALSE_FORWARDS_MAX) {
             self.shared.drops.count(Reason::FrameForwarded);
@@ -258,9 +258,9 @@ impl Application for Admission {
             return Err(Refused::Invalid);
         };
         self.shared.reserve(frame, head, origin).map_err(|turned| match turned {
-            Turned::Executed | Turned::Room(NoRoom::Known) => Refused::Known,
-            Turned::Room(NoRoom::Full) => Refused::Full,
-            Turned::Room(NoRoom::Quota) => {
+            Turned::Executed | Turned::Mempool(AdmissionError::Known) => Refused::Known,
+            Turned::Mempool(AdmissionError::Full) => Refused::Full,
+            Turned::Mempool(AdmissionError::Quota) => {
                 self.shared.drops.count(Reason::FrameQuota);
                 Refused::Full
             }
@@ -268,23 +268,23 @@ impl Application for Admission {
         })
     }
 
-    fn draw(&self, parent: &Parent<'_>, size: BlockSize) -> Vec<Frame> {
+    fn propose(&self, parent: &Parent<'_>, size: BlockSize) -> Vec<Frame> {
         // Asked for before the room is held: the answer may have to wait for the block that is being executed.
-        let asked = lock(&self.shared.room).authors();
+        let asked = lock(&self.shared.mempool).authors();
         let next = |client: Client| (client, self.shared.execution.known(&client).map(|it| it.next));
         let turns = asked.into_iter().map(next).collect();
-        let room = lock(&self.shared.room);
-        let pace = self.shared.pace.as_ref().filter(|_| room.is_shared());
-        let Some(pace) = pace else { return room.draw(parent.ancestors, size, turns) };
-        let drawn = room.draw(parent.ancestors, lock(pace).limit(parent.height + 1, size), turns);
-        drop(room);
-        let bytes = drawn.iter().map(|frame| frame.bytes().len()).sum();
+        let mempool = lock(&self.shared.mempool);
+        let pace = self.shared.pace.as_ref().filter(|_| mempool.is_shared());
+        let Some(pace) = pace else { return mempool.propose(parent.ancestors, size, turns) };
+        let proposed = mempool.propose(parent.ancestors, lock(pace).limit(parent.height + 1, size), turns);
+        drop(mempool);
+        let bytes = proposed.iter().map(|frame| frame.bytes().len()).sum();
         lock(pace).proposed(parent.height + 1, bytes, Instant::now());
-        drawn
+        proposed
     }
 
     fn waiting(&self, size: BlockSize) -> Vec<Frame> {
-        lock(&self.shared.room).oldest(size)
+        lock(&self.shared.mempool).oldest(size)
     }
 
     fn valid(&self, _: &Parent<'_>, block: &Block) -> bool {
@@ -297,7 +297,7 @@ impl Application for Admission {
 
     fn deliver(&self, Delivered { block, .. }: Delivered, ack: Ack) {
         // At once, so that nobody draws them again.
-        let known = lock(&self.shared.room).deliver(&block);
+        let known = lock(&self.shared.mempool).deliver(&block);
         let (shared, of) = (self.shared.clone(), block.clone());
         let frames = Box::new(move || {
             let frames = shared.frames(&of, known);
@@ -331,7 +331,7 @@ enum Wrong {
     /// It would make a block invalid.
     Frame(FrameError),
     /// It comes from nobody, and accuses somebody or does not show who is behind it: it is not checked.
-    Stranger,
+    Unregistered,
     /// It comes from nobody, and what it shows is false.
     Proof,
     /// It publishes where nothing can be published. Blocks that hold such a frame are valid, as old ones are.
@@ -341,7 +341,7 @@ enum Wrong {
 /// Why a frame is not even checked.
 enum Turned {
     Executed,
-    Room(NoRoom),
+    Mempool(AdmissionError),
     Ended,
 }
 
@@ -354,9 +354,9 @@ impl Shared {
             outlet: setup.outlet,
             misbehaved: setup.misbehaved,
             drops: setup.drops,
-            room: Mutex::default(),
+            mempool: Mutex::default(),
             pace: pace.map(Mutex::new),
-            lanes: (0..setup.threads.max(1)).map(|_| Lane::default()).collect(),
+            shards: (0..setup.threads.max(1)).map(|_| VerificationShard::default()).collect(),
             order: Mutex::new(None),
             introduced: Mutex::default(),
             false_forwards: Mutex::default(),
@@ -373,28 +373,28 @@ impl Shared {
         }
         let hash = frame.hash();
         let account = Account::of(head.client, known.and_then(|it| it.holder));
-        lock(&self.room).reserve(&frame, head, account.clone()).map_err(Turned::Room)?;
+        lock(&self.mempool).reserve(&frame, head, account.clone()).map_err(Turned::Mempool)?;
         if origin == Origin::Here {
             lock(&self.commits).begin(hash);
         }
-        let lane = &self.lanes[usize::from(head.client.0[0]) % self.lanes.len()];
-        if lane.push(&account, Arrived { frame, head, origin }) {
+        let shard = &self.shards[usize::from(head.client.0[0]) % self.shards.len()];
+        if shard.push(&account, Arrived { frame, head, origin }) {
             Ok(())
         } else {
-            lock(&self.room).settle(&hash, None);
+            lock(&self.mempool).settle(&hash, None);
             Err(Turned::Ended)
         }
     }
 
     /// Serves a lane until its end.
-    fn serve(&self, lane: usize) {
-        let lane = &self.lanes[lane];
-        while let Some(batch) = lane.next(self.batch.load(Ordering::Relaxed)) {
+    fn serve(&self, shard: usize) {
+        let shard = &self.shards[shard];
+        while let Some(batch) = shard.next(self.batch.load(Ordering::Relaxed)) {
             let (begun, bytes) = (Instant::now(), batch.iter().map(|it| it.frame.bytes().len()).sum());
             if !self.attend(batch) {
                 return;
             }
-            lane.took(bytes, begun.elapsed());
+            shard.took(bytes, begun.elapsed());
         }
     }
 
@@ -404,28 +404,28 @@ impl Shared {
         let has_key = self.execution.has_key();
         let verdicts = self.judge(&batch);
         let mut good = Vec::with_capacity(batch.len());
-        let mut room = lock(&self.room);
+        let mut mempool = lock(&self.mempool);
         for (arrived, verdict) in batch.into_iter().zip(verdicts) {
             let hash = arrived.frame.hash();
             match verdict {
                 Some(Err(why)) => {
-                    room.settle(&hash, None);
+                    mempool.settle(&hash, None);
                     self.refuse(&arrived, why, has_key);
                 }
                 Some(Ok(checked)) => {
-                    room.settle(&hash, Some(checked));
+                    mempool.settle(&hash, Some(checked));
                     good.push(arrived.frame);
                 }
                 None => good.push(arrived.frame),
             }
         }
-        drop(room);
+        drop(mempool);
         let Some(order) = lock(&self.order).clone() else { return false };
         for frame in good {
             let hash = frame.hash();
             if order.submit(frame).is_err() {
                 // It was delivered meanwhile, or the order has ended; who sent it hears of that.
-                lock(&self.room).give_up(&hash);
+                lock(&self.mempool).give_up(&hash);
             }
         }
         true
@@ -437,7 +437,7 @@ impl Shared {
         let (mut frames, mut places, mut keys) = (Vec::new(), Vec::new(), Keys::default());
         for (place, arrived) in batch.iter().enumerate() {
             verdicts.push(None);
-            let known = lock(&self.room).checked(&arrived.frame.hash()).is_some();
+            let known = lock(&self.mempool).checked(&arrived.frame.hash()).is_some();
             if known {
                 continue;
             }
@@ -466,14 +466,14 @@ impl Shared {
         let client = frame.client();
         let known = self.execution.known(&client);
         if frame.accusations() > 0 && known.as_ref().is_none_or(|it| it.holder.is_none()) {
-            return Err(Wrong::Stranger);
+            return Err(Wrong::Unregistered);
         }
         if known.is_some() || lock(&self.introduced).holds(&client) {
             return Ok(());
         }
         self.execution.introduces(frame).map_err(|why| match why {
-            StrangerError::Unknown => Wrong::Stranger,
-            StrangerError::False => Wrong::Proof,
+            UnregisteredError::Unknown => Wrong::Unregistered,
+            UnregisteredError::False => Wrong::Proof,
         })?;
         lock(&self.introduced).saw(frame);
         Ok(())
@@ -486,7 +486,7 @@ impl Shared {
             Wrong::Frame(FrameError::Ciphertext) => (Reason::FrameCiphertext, Refusal::Ciphertext),
             Wrong::Frame(FrameError::Accusation) => (Reason::FrameAccusation, Refusal::Accusation),
             // It may be registered where this broker has not come yet.
-            Wrong::Stranger => (Reason::FrameStranger, Refusal::Unregistered),
+            Wrong::Unregistered => (Reason::UnregisteredBatch, Refusal::Unregistered),
             Wrong::Proof => (Reason::FrameProof, Refusal::Proof),
             Wrong::Topic => (Reason::FrameTopic, Refusal::Topic),
         };
@@ -500,7 +500,7 @@ impl Shared {
             Origin::Broker(broker) => match why {
                 // Honest brokers may be ahead of this one in what they executed, and in having a key; and those of an
                 // older version take any topic.
-                Wrong::Stranger | Wrong::Topic => {}
+                Wrong::Unregistered | Wrong::Topic => {}
                 Wrong::Frame(FrameError::Ciphertext | FrameError::Accusation) if !has_key => {}
                 // They differ in nothing else: whatever they forward they have checked, by the same key.
                 Wrong::Frame(_) | Wrong::Proof => self.false_forward(broker),
@@ -524,9 +524,9 @@ impl Shared {
             proofs += frame.proofs();
         };
         let unknown: Vec<&Frame> = {
-            let room = lock(&self.room);
+            let mempool = lock(&self.mempool);
             let mut known = |frame: &Frame| {
-                let checked = room.checked(&frame.hash());
+                let checked = mempool.checked(&frame.hash());
                 checked.iter().for_each(|it| count(it.frame()));
                 checked.is_some()
             };
@@ -541,11 +541,11 @@ impl Shared {
         }
         let checked = operation::check(&self.cluster, parsed, |sealed| self.execution.ciphertexts_valid(sealed));
         let all_good = checked.iter().all(Result::is_ok);
-        let (mut room, mut introduced) = (lock(&self.room), lock(&self.introduced));
+        let (mut mempool, mut introduced) = (lock(&self.mempool), lock(&self.introduced));
         for (frame, checked) in unknown.into_iter().zip(checked) {
             if let (Ok(head), Ok(checked)) = (Head::of(frame.bytes()), checked) {
                 introduced.saw(checked.frame());
-                room.remember(frame, head, checked);
+                mempool.remember(frame, head, checked);
             }
         }
         all_good
@@ -566,7 +566,7 @@ impl Shared {
     }
 
     fn executed(&self, height: u64) {
-        let done = lock(&self.room).executed(height);
+        let done = lock(&self.mempool).executed(height);
         if let Some(pace) = &self.pace {
             lock(pace).executed(height, Instant::now());
         }

@@ -23,8 +23,8 @@ impl Stepped {
     pub fn step(&self) -> bool {
         let shared = &self.0.shared;
         let mut any = false;
-        for lane in &shared.lanes {
-            let batch = lane.try_next(shared.batch.load(Ordering::Relaxed));
+        for shard in &shared.shards {
+            let batch = shard.try_next(shared.batch.load(Ordering::Relaxed));
             if !batch.is_empty() {
                 any = true;
                 shared.attend(batch);

@@ -7,7 +7,7 @@ use sealcast_broker::state::Holder;
 use sealcast_crypto::secret::Secret;
 use sealcast_crypto::signature::OriginKey;
 use sealcast_crypto::tdh2::Sharing;
-use sealcast_order::{Floor, Later, Status};
+use sealcast_order::{Later, StartCertificate, Status};
 
 use super::*;
 use crate::fixture;
@@ -113,7 +113,7 @@ impl Execution for Ledger {
         (is_holder || *who == client(5)).then_some(Known { next, holder })
     }
 
-    fn introduces(&self, frame: &operation::Frame) -> Result<(), StrangerError> {
+    fn introduces(&self, frame: &operation::Frame) -> Result<(), UnregisteredError> {
         let at = fixture::NOW + self.later.load(Ordering::Relaxed) as i64;
         let now = Moment { at: sealcast_wire::Utc(at), next_act: 2 };
         frame.introduces(&self.world.genesis, &self.world.cluster, now, |_, _| true)
@@ -141,7 +141,7 @@ impl Outlet for Refusals {
         lock(&self.0).push((*client, reply));
     }
 
-    fn ceremony(&self, _: u64, _: u16, _: &[u8]) {}
+    fn dkg(&self, _: u64, _: u16, _: &[u8]) {}
 
     fn executed(&self, _: u64) {}
 }
@@ -151,7 +151,7 @@ struct Hands(std::sync::Weak<Admission>);
 
 impl Order for Hands {
     fn submit(&self, frame: Frame) -> Result<(), Refused> {
-        self.0.upgrade().ok_or(Refused::Ended)?.offer(Origin::Here, frame)
+        self.0.upgrade().ok_or(Refused::Ended)?.receive(Origin::Here, frame)
     }
 
     fn status(&self) -> Status {
@@ -170,7 +170,7 @@ impl Order for Hands {
         Box::pin(std::future::ready(None))
     }
 
-    fn floor(&self, _: u64) -> Later<Option<Floor>> {
+    fn start_certificate(&self, _: u64) -> Later<Option<StartCertificate>> {
         Box::pin(std::future::ready(None))
     }
 
@@ -206,9 +206,9 @@ impl World {
         World { admission, ledger, refusals, drops }
     }
 
-    fn draw(&self) -> Vec<Frame> {
+    fn propose(&self) -> Vec<Frame> {
         let parent = Parent { height: 0, hash: [0; 32], time: 0, ancestors: &[] };
-        self.admission.draw(&parent, BlockSize::default())
+        self.admission.propose(&parent, BlockSize::default())
     }
 
     fn valid(&self, frames: &[Bytes]) -> bool {
@@ -246,8 +246,8 @@ fn a_clients_frames_wait_in_their_order_once_they_are_checked() {
     let frames: Vec<Bytes> = (0..300).map(|n| frame(1, 10 + 2 * n)).collect();
     frames.iter().for_each(|f| world.admission.submit(&client(1), f.clone()).expect("it is taken"));
     until("all wait", || world.admission.waiting() == 300);
-    let drawn: Vec<Bytes> = world.draw().iter().map(|f| f.bytes().clone()).collect();
-    assert_eq!(drawn, frames);
+    let proposed: Vec<Bytes> = world.propose().iter().map(|f| f.bytes().clone()).collect();
+    assert_eq!(proposed, frames);
     assert_eq!(world.admission.submit(&client(1), frames[0].clone()), Ok(()), "sent again, it waits once");
     assert_eq!((world.admission.waiting(), world.drops.of(Reason::FrameKnown)), (300, 1));
     assert!(world.refused().is_empty());
@@ -301,7 +301,7 @@ fn what_is_published_at_a_topic_that_only_looks_like_another_is_refused_before_i
     for n in 0..u64::from(limits::FALSE_FORWARDS_MAX) + 1 {
         let before = world.drops.of(Reason::FrameTopic);
         let seed = 60 + n as u8;
-        assert_eq!(world.admission.offer(Origin::Broker(1), Frame::new(published_at(seed, "a#"))), Ok(()), "{n}");
+        assert_eq!(world.admission.receive(Origin::Broker(1), Frame::new(published_at(seed, "a#"))), Ok(()), "{n}");
         until("it is turned away", || world.drops.of(Reason::FrameTopic) > before);
     }
 }
@@ -309,7 +309,7 @@ fn what_is_published_at_a_topic_that_only_looks_like_another_is_refused_before_i
 #[test]
 fn what_other_brokers_forward_is_checked_alike_and_liars_are_no_longer_heard() {
     let world = World::new();
-    let forward = |broker: usize, bytes: Bytes| world.admission.offer(Origin::Broker(broker), Frame::new(bytes));
+    let forward = |broker: usize, bytes: Bytes| world.admission.receive(Origin::Broker(broker), Frame::new(bytes));
     assert_eq!(forward(1, frame(1, 10)), Ok(()));
     until("it waits", || world.admission.waiting() == 1);
     for n in 0..u64::from(limits::FALSE_FORWARDS_MAX) {
@@ -320,7 +320,7 @@ fn what_other_brokers_forward_is_checked_alike_and_liars_are_no_longer_heard() {
     assert_eq!(forward(1, frame(2, 10)), Ok(()), "from another broker it is heard");
     assert!(world.refused().is_empty(), "their clients sent nothing here");
     assert_eq!(
-        world.admission.offer(Origin::Here, Frame::new(frame(2, 12))),
+        world.admission.receive(Origin::Here, Frame::new(frame(2, 12))),
         Err(Refused::Invalid),
         "nobody checked it"
     );
@@ -351,7 +351,7 @@ fn rule_g8_a_broker_that_forwards_false_ciphertexts_or_accusations_is_no_longer_
         (|seed, bytes| accusing(1, 10 + u64::from(seed), bytes), Reason::FrameAccusation),
     ] {
         let world = World::new();
-        let forward = |bytes: Bytes| world.admission.offer(Origin::Broker(2), Frame::new(bytes));
+        let forward = |bytes: Bytes| world.admission.receive(Origin::Broker(2), Frame::new(bytes));
         let many = u8::try_from(limits::FALSE_FORWARDS_MAX).expect("few");
         // Without a key this broker cannot tell, and blames nobody.
         world.ledger.keyless.store(true, Ordering::Relaxed);
@@ -373,15 +373,15 @@ fn rule_g8_accusations_of_strangers_are_refused_unchecked() {
     let many = u8::try_from(2 * limits::FALSE_FORWARDS_MAX).expect("few");
     for n in 0..many {
         let forwarded = Frame::new(accusing(100 + n, 0, b"bad"));
-        assert_eq!(world.admission.offer(Origin::Broker(2), forwarded), Ok(()));
+        assert_eq!(world.admission.receive(Origin::Broker(2), forwarded), Ok(()));
     }
-    until("all are refused", || world.drops.of(Reason::FrameStranger) == 1 + u64::from(many));
+    until("all are refused", || world.drops.of(Reason::UnregisteredBatch) == 1 + u64::from(many));
     // One that was registered is none any more.
     world.admission.submit(&client(5), accusing(5, 10, b"bad")).expect("it is looked at");
-    until("it is refused, too", || world.drops.of(Reason::FrameStranger) == 2 + u64::from(many));
+    until("it is refused, too", || world.drops.of(Reason::UnregisteredBatch) == 2 + u64::from(many));
     assert_eq!(world.ledger.checked.load(Ordering::Relaxed), 0);
     // Who forwards them may know clients that this broker does not know yet.
-    assert_eq!(world.admission.offer(Origin::Broker(2), Frame::new(frame(2, 10))), Ok(()));
+    assert_eq!(world.admission.receive(Origin::Broker(2), Frame::new(frame(2, 10))), Ok(()));
     world.admission.submit(&client(1), accusing(1, 10, b"good")).expect("it is looked at");
     until("a client's is checked", || world.admission.waiting() == 2);
     assert_eq!(world.ledger.checked.load(Ordering::Relaxed), 1);
@@ -401,7 +401,7 @@ fn rule_g8_what_strangers_send_waits_only_if_it_shows_who_is_behind_them() {
     if let Operation::Administer(admin) = &mut unsigned {
         admin.signatures[0].1[5] ^= 1;
     }
-    let word = || vec![Operation::Ceremony(vec![1; 9])];
+    let word = || vec![Operation::Dkg(vec![1; 9])];
     let refused = [
         (of(3, 0, vec![Operation::Sync]), Refusal::Unregistered),
         (of(3, 0, vec![Operation::Sync, claim(3)]), Refusal::Unregistered),
@@ -432,7 +432,7 @@ fn rule_g8_what_strangers_send_waits_only_if_it_shows_who_is_behind_them() {
         world.admission.submit(&client(seed), frame).expect("it is looked at");
         until("it waits", || world.admission.waiting() == n);
     }
-    assert_eq!(world.admission.offer(Origin::Broker(1), Frame::new(of(3, 9, vec![Operation::Sync]))), Ok(()));
+    assert_eq!(world.admission.receive(Origin::Broker(1), Frame::new(of(3, 9, vec![Operation::Sync]))), Ok(()));
     until("it waits", || world.admission.waiting() == 5);
     // Somebody whom a block brings is known before the block is executed.
     assert!(world.valid(&[of(8, 0, vec![claim(8)])]));
@@ -448,14 +448,14 @@ fn rule_g8_what_strangers_send_waits_only_if_it_shows_who_is_behind_them() {
 #[test]
 fn rule_g8_a_broker_that_forwards_false_registrations_is_no_longer_heard_and_one_that_knows_more_is() {
     let world = World::new();
-    let forward = |bytes: Bytes| world.admission.offer(Origin::Broker(2), Frame::new(bytes));
+    let forward = |bytes: Bytes| world.admission.receive(Origin::Broker(2), Frame::new(bytes));
     let many = u8::try_from(limits::FALSE_FORWARDS_MAX).expect("few");
     world.ledger.later.store(100_000, Ordering::Relaxed);
     for n in 0..many {
         assert_eq!(forward(of(100 + n, 0, vec![world.ledger.world.claim(100 + n, "fx")])), Ok(()), "over here");
         assert_eq!(forward(of(120 + n, 0, vec![Operation::Sync])), Ok(()), "registered there");
     }
-    until("all are refused", || world.drops.of(Reason::FrameStranger) == 2 * u64::from(many));
+    until("all are refused", || world.drops.of(Reason::UnregisteredBatch) == 2 * u64::from(many));
     world.ledger.later.store(0, Ordering::Relaxed);
     for n in 0..many {
         assert_eq!(forward(of(140 + n, 0, vec![world.ledger.world.claim(1, "fx")])), Ok(()));
@@ -479,9 +479,9 @@ fn rule_g8_a_block_holds_few_registrations_and_acts() {
     full.iter().for_each(|it| world.admission.submit(&client(1), it.clone()).expect("it is taken"));
     world.admission.submit(&client(2), frame(2, 10)).expect("it is taken");
     until("all wait", || world.admission.waiting() == most + 2);
-    let drawn: Vec<Bytes> = world.draw().iter().map(|f| f.bytes().clone()).collect();
-    assert_eq!(drawn.len(), most + 1);
-    assert!(drawn.contains(&frame(2, 10)) && world.valid(&drawn));
+    let proposed: Vec<Bytes> = world.propose().iter().map(|f| f.bytes().clone()).collect();
+    assert_eq!(proposed.len(), most + 1);
+    assert!(proposed.contains(&frame(2, 10)) && world.valid(&proposed));
 }
 
 #[test]
@@ -491,7 +491,7 @@ fn nobody_waits_for_the_room_while_a_block_is_drawn_and_a_clients_number_is_aske
     until("it waits", || world.admission.waiting() == 1);
     let (answers, answered) = mpsc::channel();
     assert!(world.ledger.asks.set((Arc::downgrade(&world.admission), answers)).is_ok());
-    assert_eq!(world.draw().len(), 1);
+    assert_eq!(world.propose().len(), 1);
     assert_eq!(answered.try_iter().collect::<Vec<_>>(), [true]);
 }
 
@@ -526,9 +526,9 @@ fn rule_g8_a_block_holds_few_accusations() {
     }
     world.admission.submit(&client(2), frame(2, 10)).expect("it is taken");
     until("all wait", || world.admission.waiting() == usize::from(most) + 2);
-    let drawn: Vec<Bytes> = world.draw().iter().map(|f| f.bytes().clone()).collect();
-    assert_eq!(drawn.len(), usize::from(most) + 1);
-    assert!(drawn.contains(&frame(2, 10)) && world.valid(&drawn));
+    let proposed: Vec<Bytes> = world.propose().iter().map(|f| f.bytes().clone()).collect();
+    assert_eq!(proposed.len(), usize::from(most) + 1);
+    assert!(proposed.contains(&frame(2, 10)) && world.valid(&proposed));
 }
 
 /// Blocks out of a broker alone, so that they come with acknowledgements.

@@ -273,23 +273,23 @@ impl Checker {
 }
 
 impl Application for Checker {
-    fn offer(&self, _: Origin, frame: Frame) -> Result<(), Refused> {
+    fn receive(&self, _: Origin, frame: Frame) -> Result<(), Refused> {
         let hash = frame.hash();
         let mut state = self.state.lock().expect("no panic");
         if state.ordered.contains(&hash) {
             return Err(Refused::Known);
         }
-        state.pool.offer(frame)
+        state.pool.receive(frame)
     }
 
-    fn draw(&self, parent: &Parent<'_>, size: BlockSize) -> Vec<Frame> {
-        let frames = self.state.lock().expect("no panic").pool.draw(parent.ancestors, size);
+    fn propose(&self, parent: &Parent<'_>, size: BlockSize) -> Vec<Frame> {
+        let frames = self.state.lock().expect("no panic").pool.propose(parent.ancestors, size);
         assert!(self.check(&frames), "the client signs well");
         frames
     }
 
     fn waiting(&self, size: BlockSize) -> Vec<Frame> {
-        self.state.lock().expect("no panic").pool.draw(&[], size)
+        self.state.lock().expect("no panic").pool.propose(&[], size)
     }
 
     fn valid(&self, parent: &Parent<'_>, block: &Block) -> bool {

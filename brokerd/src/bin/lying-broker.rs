@@ -18,15 +18,15 @@ use clap::{Parser, Subcommand};
 use sealcast_broker::cluster_file::Suite;
 use sealcast_broker::genesis::Cluster;
 use sealcast_broker::operation::Client;
-use sealcast_broker::protocol::{Answer, Question, Refusal, Reply, Update, Welcome};
+use sealcast_broker::protocol::{Answer, Query, Refusal, Reply, Update, Welcome};
 use sealcast_broker::receipt::Testimony;
 use sealcast_broker::state::Reading;
 use sealcast_brokerd::config::Config;
 use sealcast_brokerd::failure::Failure;
-use sealcast_brokerd::gateway::{Service, Standing};
+use sealcast_brokerd::gateway::{ClientStatus, Handler};
 use sealcast_brokerd::serve::Broker;
 use sealcast_brokerd::{ending, log};
-use sealcast_crypto::group::{Group, P256, Ristretto255};
+use sealcast_crypto::group::{P256, PrimeGroup, Ristretto255};
 use sealcast_crypto::signature::OriginKey;
 use sealcast_crypto::tdh2::{ProvedShare, Share};
 use sealcast_keys::threshold::sealed::{Attachment, SignedShare, What, statement};
@@ -76,15 +76,15 @@ fn run(folder: &std::path::Path, until_stdin_closes: bool) -> Result<(), Failure
 
 /// Stands between a broker and its clients.
 struct Liar {
-    honest: Arc<dyn Service>,
+    honest: Arc<dyn Handler>,
     key: OriginKey,
     cluster: Cluster,
     suite: Suite,
 }
 
-impl Service for Liar {
-    fn standing(&self, client: &Client) -> Standing {
-        self.honest.standing(client)
+impl Handler for Liar {
+    fn client_status(&self, client: &Client) -> ClientStatus {
+        self.honest.client_status(client)
     }
 
     fn welcome(&self, client: &Client) -> Welcome {
@@ -95,8 +95,8 @@ impl Service for Liar {
         self.honest.submit(client, frame)
     }
 
-    fn answer(&self, client: &Client, question: Question) -> Answer {
-        match self.honest.answer(client, question) {
+    fn answer(&self, client: &Client, query: Query) -> Answer {
+        match self.honest.answer(client, query) {
             Answer::Update(update) => Answer::Update(other(update)),
             Answer::Receipt(testimony) => Answer::Receipt(Box::new(self.perjure(*testimony))),
             Answer::Places(mut places) => {
@@ -151,7 +151,7 @@ impl Liar {
     }
 
     /// The attachment with an element in its share that has nothing to do with the ciphertext.
-    fn falsify<G: Group>(&self, attachment: &[u8]) -> Option<Vec<u8>> {
+    fn falsify<G: PrimeGroup>(&self, attachment: &[u8]) -> Option<Vec<u8>> {
         let Attachment::<G> { ciphertext, what } = Attachment::from_bytes(attachment).ok()?;
         let element = G::encode(&G::hash_to_point("lying-broker", &ciphertext));
         let falsify = |share: &mut [u8]| share[2..2 + G::POINT_LEN].copy_from_slice(element.as_ref());

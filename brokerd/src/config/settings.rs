@@ -13,7 +13,7 @@ use std::ops::RangeInclusive;
 use std::path::Path;
 use std::str::FromStr;
 
-use sealcast_broker::expression::Place;
+use sealcast_broker::expression::Location;
 use sealcast_order::BlockSize;
 use sealcast_wire::limits;
 use toml::Spanned;
@@ -165,7 +165,7 @@ impl Settings {
         mistakes.sort();
         // An unfinished file may end many times.
         mistakes.dedup();
-        Err(mistakes.into_iter().map(|(at, what)| format!("{}: {what}", place(text, at))).collect())
+        Err(mistakes.into_iter().map(|(at, what)| format!("{}: {what}", location(text, at))).collect())
     }
 }
 
@@ -260,11 +260,11 @@ fn set<T>(setting: &mut T, value: Option<T>) {
     }
 }
 
-fn place(text: &str, at: usize) -> Place {
+fn location(text: &str, at: usize) -> Location {
     let before = text.get(..at.min(text.len())).unwrap_or("");
     let line = before.matches('\n').count() + 1;
     let column = before.rsplit('\n').next().unwrap_or("").chars().count() + 1;
-    Place { line, column }
+    Location { line, column }
 }
 
 impl FromStr for ShareOn {

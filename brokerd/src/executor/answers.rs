@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use sealcast_broker::operation::{Client, Interest};
-use sealcast_broker::protocol::{Answer, Contents, Question, Standing, Status, Update, Welcome, Why};
+use sealcast_broker::protocol::{ActiveSubscription, Answer, Contents, Query, Status, Update, Welcome, Why};
 use sealcast_broker::receipt::{Fact, Testimony};
-use sealcast_broker::state::{Entry, Part, Past, Place, ReadError, Resuming, StoreError};
+use sealcast_broker::state::{Entry, Part, Past, ReadError, Resuming, StoreError, TopicPosition};
 use sealcast_wire::limits;
 
 use super::Shared;
@@ -18,7 +18,7 @@ impl Shared {
         let state = self.state();
         // A broker whose storage fails says so when it is asked something.
         let record = state.client(client).ok().flatten();
-        let standing = |(id, interest, since, next): (u64, &Interest, u64, u64)| Standing {
+        let active = |(id, interest, since, next): (u64, &Interest, u64, u64)| ActiveSubscription {
             id,
             interest: interest.clone(),
             since,
@@ -33,16 +33,16 @@ impl Shared {
             epoch: state.epoch(),
             registered: record.as_ref().is_some_and(|it| it.attributes(state.time()).is_some()),
             next: record.map_or(0, |it| it.next),
-            subscriptions: state.subscriptions(client).map(standing).collect(),
+            subscriptions: state.subscriptions(client).map(active).collect(),
             key: self.release.signed_key(),
         }
     }
 
-    pub(super) fn answer(&self, client: &Client, question: Question) -> Answer {
-        self.find(client, question).unwrap_or_else(Answer::No)
+    pub(super) fn answer(&self, client: &Client, query: Query) -> Answer {
+        self.find(client, query).unwrap_or_else(Answer::No)
     }
 
-    fn find(&self, client: &Client, question: Question) -> Result<Answer, Why> {
+    fn find(&self, client: &Client, query: Query) -> Result<Answer, Why> {
         let read = |error| match error {
             ReadError::Behind { .. } => Why::Behind,
             ReadError::Denied => Why::Denied,
@@ -50,57 +50,58 @@ impl Shared {
             ReadError::Pruned => Why::Pruned,
             ReadError::Store(_) => Why::Storage,
         };
-        let found = |places: Vec<Place>| if places.is_empty() { Err(Why::Nothing) } else { Ok(Answer::Places(places)) };
-        match question {
-            Question::Update { height } => self.update(client, height),
-            Question::Result { number } => {
+        let found =
+            |places: Vec<TopicPosition>| if places.is_empty() { Err(Why::Nothing) } else { Ok(Answer::Places(places)) };
+        match query {
+            Query::Update { height } => self.update(client, height),
+            Query::Result { number } => {
                 let (height, results) = self.state().result(client, number).map_err(storage)?.ok_or(Why::Nothing)?;
                 Ok(Answer::Result { height, results })
             }
-            Question::Receipt { height, number } => self.testify(client, height, number),
-            Question::Witness { sn } => {
+            Query::Receipt { height, number } => self.testify(client, height, number),
+            Query::Witness { sn } => {
                 let entry = self.readable(client, sn)?;
                 self.testify(&entry.client, entry.height, entry.number)
             }
-            Question::Place { header, ps } => {
+            Query::TopicPosition { header, ps } => {
                 let reading = self.state().read(client, &header, ps).map_err(read)?;
-                found(reading.map(|reading| Place { ps, reading }).into_iter().collect())
+                found(reading.map(|reading| TopicPosition { ps, reading }).into_iter().collect())
             }
-            Question::Range { header, from, limit, floor } => {
-                found(self.state().read_range(client, &header, from, usize::from(limit), floor).map_err(read)?)
+            Query::Range { header, from, limit, min_height } => {
+                found(self.state().read_range(client, &header, from, usize::from(limit), min_height).map_err(read)?)
             }
-            Question::Latest { header, floor } => {
-                found(self.state().read_latest(client, &header, floor).map_err(read)?.into_iter().collect())
+            Query::Latest { header, min_height } => {
+                found(self.state().read_latest(client, &header, min_height).map_err(read)?.into_iter().collect())
             }
-            Question::Value { topic, key, floor } => {
-                self.state().read_value(client, &topic, &key, floor).map(Answer::Value).map_err(read)
+            Query::Value { topic, key, min_height } => {
+                self.state().read_value(client, &topic, &key, min_height).map(Answer::Value).map_err(read)
             }
-            Question::Evidence => {
+            Query::Evidence => {
                 self.state().tells(client).map_err(read)?;
                 Ok(Answer::Evidence(self.outlet.evidence()))
             }
-            Question::Policy { floor } => {
+            Query::Policy { min_height } => {
                 let state = self.state();
-                let (number, policy) = state.read_policy(client, floor).map_err(read)?;
+                let (number, policy) = state.read_policy(client, min_height).map_err(read)?;
                 Ok(Answer::Policy { number, policy: policy.clone() })
             }
-            Question::Subject { subject, floor } => {
-                self.state().read_subject(client, &subject, floor).map(Answer::Subject).map_err(read)
+            Query::Subject { subject, min_height } => {
+                self.state().read_subject(client, &subject, min_height).map(Answer::Subject).map_err(read)
             }
-            Question::Resume { subscription, place, sn, floor } => {
-                let mut resuming = Resuming::new(*client, subscription, place, sn, floor);
+            Query::Resume { subscription, place, sn, min_height } => {
+                let mut resuming = Resuming::new(*client, subscription, place, sn, min_height);
                 // Blocks are executed between two steps.
                 while resuming.step(&self.state()).map_err(read)? {}
                 let it = resuming.found();
                 Ok(Answer::Resumed { lost: it.lost, notice: it.notice, until: it.until, publications: it.publications })
             }
-            Question::Bodies { sns } => self.bodies(client, &sns),
-            Question::Share { sn, proved } => self.release.answer(self, client, sn, proved).map(Answer::Share),
-            Question::Status => Ok(Answer::Status(Box::new(self.status()))),
-            Question::Key => self.release.signed_key().map(Answer::Key).ok_or(Why::Nothing),
-            Question::History => self.history(client),
-            Question::Checkpoint { height } => self.checkpoint(client, height),
-            Question::Part { height, offset } => self.part(client, height, offset),
+            Query::Bodies { sns } => self.bodies(client, &sns),
+            Query::Share { sn, proved } => self.release.answer(self, client, sn, proved).map(Answer::Share),
+            Query::Status => Ok(Answer::Status(Box::new(self.status()))),
+            Query::Key => self.release.signed_key().map(Answer::Key).ok_or(Why::Nothing),
+            Query::History => self.history(client),
+            Query::Checkpoint { height } => self.checkpoint(client, height),
+            Query::Part { height, offset } => self.part(client, height, offset),
         }
     }
 
@@ -146,14 +147,14 @@ impl Shared {
     /// The same of a block of long ago, for as long as its publications are kept. All of the block is read and hashed:
     /// for clients alone, and no block waits meanwhile.
     fn testify_of_old(&self, client: &Client, height: u64, number: u64) -> Result<Answer, Why> {
-        let (rows, newest, floor) = {
+        let (rows, newest, low_water_mark) = {
             let state = self.state();
             state.client(client).map_err(storage)?.ok_or(Why::Nothing)?;
-            (self.rows.freeze(), state.height(), state.floor().height)
+            (self.rows.freeze(), state.height(), state.low_water_mark().height)
         };
         let past = match Past::of(&rows, height).map_err(storage)? {
             Some(past) => past,
-            None if height <= floor => return Err(Why::Pruned),
+            None if height <= low_water_mark => return Err(Why::Pruned),
             None => return Err(Why::Nothing),
         };
         let (fact, proof) = match past.publication(&rows, client, number).map_err(storage)? {
@@ -185,7 +186,7 @@ impl Shared {
     fn bodies(&self, client: &Client, sns: &[u64]) -> Result<Answer, Why> {
         let (mut bodies, mut room) = (Vec::new(), limits::UPDATE_BODIES_BYTES_MAX);
         let mut first = None;
-        for sn in sns.iter().take(limits::READ_PLACES_MAX) {
+        for sn in sns.iter().take(limits::READ_POSITIONS_MAX) {
             match self.readable(client, *sn).and_then(|entry| self.operation(&entry)) {
                 Ok(operation) => match room.checked_sub(operation.len()) {
                     Some(left) => {
@@ -217,7 +218,7 @@ impl Shared {
                 Err(ReadError::Store(_)) => Err(Why::Storage),
                 _ => Err(Why::Denied),
             },
-            None if sn < state.floor().sn => Err(Why::Pruned),
+            None if sn < state.low_water_mark().sn => Err(Why::Pruned),
             None => Err(Why::Nothing),
         }
     }
@@ -231,7 +232,7 @@ impl Shared {
     }
 
     fn status(&self) -> Status {
-        let (height, state_root, at, policy, epoch, next_act, floor, suspended) = {
+        let (height, state_root, at, policy, epoch, next_act, low_water_mark, suspended) = {
             let state = self.state();
             let suspended = state.suspended().iter().take(limits::SUSPENDED_SHOWN).map(|(client, at)| (*client, *at));
             (
@@ -241,7 +242,7 @@ impl Shared {
                 state.policy().0,
                 state.epoch(),
                 state.next_act(),
-                state.floor(),
+                state.low_water_mark(),
                 suspended.collect(),
             )
         };
@@ -254,7 +255,7 @@ impl Shared {
             epoch,
             next_act,
             tip: height,
-            floor,
+            low_water_mark,
             suspended,
             key_age: self.release.key_age(),
             has_share: self.release.has_share(),

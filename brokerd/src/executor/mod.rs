@@ -33,9 +33,9 @@ use std::sync::mpsc::{Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 
 use sealcast_broker::genesis::{Cluster, Genesis};
-use sealcast_broker::operation::{Checked, Client, Frame, Moment, Sealed, StrangerError};
-use sealcast_broker::protocol::{Answer, Question, Welcome};
-use sealcast_broker::state::{Floor, State, StoreError, may_vouch};
+use sealcast_broker::operation::{Checked, Client, Frame, Moment, Sealed, UnregisteredError};
+use sealcast_broker::protocol::{Answer, Query, Welcome};
+use sealcast_broker::state::{LowWaterMark, State, StoreError, may_vouch};
 use sealcast_crypto::ed25519;
 use sealcast_crypto::signature::OriginKey;
 use sealcast_order::Block;
@@ -43,9 +43,9 @@ use sealcast_wire::Utc;
 #[cfg(doc)]
 use sealcast_wire::limits;
 
-use crate::gateway::Standing;
+use crate::gateway::ClientStatus;
 use crate::outlet::{Blocks, Outlet};
-use crate::release::{self, Holding, Release};
+use crate::release::{self, KeyWithShare, Release};
 use crate::store::Lsm;
 use crate::sync::{self as history, Keep, Retention, Snapshots};
 use numbers::Numbers;
@@ -192,19 +192,19 @@ impl Executor {
         self.shared.welcome(client)
     }
 
-    /// The answer to a client's question. Takes its time where bodies of old blocks or proofs are asked for.
-    pub fn answer(&self, client: &Client, question: Question) -> Answer {
-        self.shared.answer(client, question)
+    /// The answer to a client's query. Takes its time where bodies of old blocks or proofs are asked for.
+    pub fn answer(&self, client: &Client, query: Query) -> Answer {
+        self.shared.answer(client, query)
     }
 
     /// The threshold key, and this broker's share of it if it has one: sealed publications are accepted and released from
     /// now on; without a share accepted alone.
-    pub fn set_key(&self, holding: impl Into<Holding>) {
+    pub fn set_key(&self, holding: impl Into<KeyWithShare>) {
         self.set_key_made(holding, release::now());
     }
 
     /// The same with a key that was made then.
-    pub fn set_key_made(&self, holding: impl Into<Holding>, made: Utc) {
+    pub fn set_key_made(&self, holding: impl Into<KeyWithShare>, made: Utc) {
         self.shared.release.set_key(holding.into(), made);
     }
 
@@ -257,8 +257,8 @@ impl Executor {
     /// Whether a frame of a client that never registered may be ordered (G8). Waits for no block.
     ///
     /// # Errors
-    /// [`StrangerError`].
-    pub fn introduces(&self, frame: &Frame) -> Result<(), StrangerError> {
+    /// [`UnregisteredError`].
+    pub fn introduces(&self, frame: &Frame) -> Result<(), UnregisteredError> {
         let Shared { genesis, cluster, rows, .. } = &*self.shared;
         let now = *self.shared.moment();
         frame.introduces(genesis, cluster, now, |credential, client| {
@@ -267,13 +267,13 @@ impl Executor {
     }
 
     /// What the client is to this broker now.
-    pub fn standing(&self, client: &Client) -> Standing {
+    pub fn client_status(&self, client: &Client) -> ClientStatus {
         if self.shared.is_broker(client) {
-            return Standing::Broker;
+            return ClientStatus::Broker;
         }
         let state = self.shared.state();
         let holder = state.client(client).ok().flatten().and_then(|record| record.holder(state.time()));
-        holder.map_or(Standing::Stranger, Standing::Registered)
+        holder.map_or(ClientStatus::Unregistered, ClientStatus::Registered)
     }
 
     /// How many clients evidence keeps from publishing (E4).
@@ -285,13 +285,13 @@ impl Executor {
     ///
     /// # Errors
     /// The storage failed.
-    pub fn ceremony_words(&self) -> Result<Vec<(u64, u16, Vec<u8>)>, StoreError> {
+    pub fn dkg_statements(&self) -> Result<Vec<(u64, u16, Vec<u8>)>, StoreError> {
         self.shared.state().words()
     }
 
     /// How far back publications are kept.
-    pub fn floor(&self) -> Floor {
-        self.shared.state().floor()
+    pub fn low_water_mark(&self) -> LowWaterMark {
+        self.shared.state().low_water_mark()
     }
 
     /// Why it executes no more, if it does not: the storage failed.
@@ -353,8 +353,8 @@ impl Shared {
     }
 
     /// Nothing below this floor is answered any more.
-    pub(crate) fn raise_floor(&self, floor: Floor) -> Result<(), StoreError> {
-        self.state.write().unwrap_or_else(PoisonError::into_inner).raise_floor(floor)
+    pub(crate) fn raise_low_water_mark(&self, low_water_mark: LowWaterMark) -> Result<(), StoreError> {
+        self.state.write().unwrap_or_else(PoisonError::into_inner).raise_low_water_mark(low_water_mark)
     }
 
     pub(crate) fn is_broker(&self, client: &Client) -> bool {

@@ -64,12 +64,13 @@ impl Numbers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sealcast_broker::state::{Code, Outcome};
+    use sealcast_broker::state::{Code, OperationResult};
 
     #[test]
     fn numbers_follow_what_blocks_use_up() {
         let (ann, bob) = (Client([1; 32]), Client([2; 32]));
-        let outcomes = |codes: &[Code]| codes.iter().map(|code| Outcome { code: *code, detail: Vec::new() }).collect();
+        let outcomes =
+            |codes: &[Code]| codes.iter().map(|code| OperationResult { code: *code, detail: Vec::new() }).collect();
         let results =
             |client, first, codes: &[Code]| Results { client, first, frame: [0; 32], outcomes: outcomes(codes) };
         let mut numbers = Numbers::default();

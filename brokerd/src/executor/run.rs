@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError};
 use std::{io, thread};
 
 use sealcast_broker::operation::{Checked, Moment};
-use sealcast_broker::protocol::{Reply, Updates, speaker};
+use sealcast_broker::protocol::{Reply, Updates, designated_responder};
 use sealcast_order::Block;
 use sealcast_wire::{Utc, limits};
 
@@ -94,7 +94,7 @@ impl Shared {
         let updates = Updates::of(outbox);
         for client in updates.clients().filter(|client| self.outlet.is_here(client)) {
             let Some(mut update) = updates.digest(&self.cluster, client) else { continue };
-            let speaks = speaker(client, outbox.height, self.brokers) == usize::from(self.index);
+            let speaks = designated_responder(client, outbox.height, self.brokers) == usize::from(self.index);
             if speaks || kept.bytes() <= limits::UPDATE_BY_ALL_BYTES {
                 update.contents =
                     updates.contents(client).map(|contents| kept.with_bodies(contents, &*self.blocks, |_| true));
@@ -102,7 +102,7 @@ impl Shared {
             self.outlet.send(client, Reply::Update(update));
         }
         for (broker, word) in &outbox.words {
-            self.outlet.ceremony(outbox.height, *broker, word);
+            self.outlet.dkg(outbox.height, *broker, word);
         }
     }
 }

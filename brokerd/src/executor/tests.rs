@@ -1,13 +1,13 @@
 use std::collections::BTreeMap;
 
 use sealcast_broker::operation::{Action, Operation, OperationId, Policy};
-use sealcast_broker::protocol::{Answer, Contents, Question, Why, speaker};
+use sealcast_broker::protocol::{Answer, Contents, Query, Why, designated_responder};
 use sealcast_broker::receipt::{Fact, Receipt};
 use sealcast_broker::state::{Code, Reading, Run};
 use sealcast_wire::limits;
 
 use crate::fixture::{ADMINISTRATOR, Broker, World, client, publish, subscribe};
-use crate::gateway::Standing;
+use crate::gateway::ClientStatus;
 
 fn header() -> sealcast_broker::operation::Header {
     sealcast_broker::operation::Header { topic: "market/eurusd".into(), value: None }
@@ -27,7 +27,7 @@ fn all_brokers_name_one_digest_and_the_speaker_of_a_large_block_alone_brings_con
         for height in 1..=9 {
             let at_height: Vec<_> = updates.iter().map(|it| &it[&height]).collect();
             assert!(at_height.iter().all(|it| it.digest == at_height[0].digest), "E1");
-            let speaks = speaker(&client(seed), height, 4);
+            let speaks = designated_responder(&client(seed), height, 4);
             let spoken: Vec<usize> = (0..4).filter(|place| at_height[*place].contents.is_some()).collect();
             let is_small = world.ordered[height as usize - 1].0.bytes() <= limits::UPDATE_BY_ALL_BYTES;
             assert_eq!(spoken, if is_small { vec![0, 1, 2, 3] } else { vec![speaks] });
@@ -35,15 +35,15 @@ fn all_brokers_name_one_digest_and_the_speaker_of_a_large_block_alone_brings_con
             assert_eq!(contents.digest(&world.cluster, &client(seed), height), at_height[0].digest);
             check_bodies(contents, if seed == 1 && height > 1 { 2 } else { 0 });
             // Whoever is asked says the same, with bodies.
-            let asked = brokers[(speaks + 1) % 4].executor.answer(&client(seed), Question::Update { height });
+            let asked = brokers[(speaks + 1) % 4].executor.answer(&client(seed), Query::Update { height });
             let Answer::Update(update) = asked else { panic!("{asked:?}") };
             assert_eq!(update.contents.as_ref(), Some(contents));
         }
     }
     assert!(brokers[0].inbox.updates(3).is_empty(), "who has no channel here gets nothing");
-    let nothing = brokers[0].executor.answer(&client(7), Question::Update { height: 2 });
+    let nothing = brokers[0].executor.answer(&client(7), Query::Update { height: 2 });
     assert_eq!(nothing, Answer::No(Why::Nothing));
-    assert_eq!(brokers[0].executor.answer(&client(1), Question::Update { height: 10 }), Answer::No(Why::Behind));
+    assert_eq!(brokers[0].executor.answer(&client(1), Query::Update { height: 10 }), Answer::No(Why::Behind));
 }
 
 fn check_bodies(contents: &Contents, count: usize) {
@@ -73,7 +73,7 @@ fn a_restarted_broker_goes_on_where_it_was_and_repeats_nothing() {
     whole.execute(&world, 1);
     assert_eq!(updates[&3].digest, whole.inbox.updates(1)[&3].digest);
     assert_eq!(broker.executor.welcome(&client(1)), whole.executor.welcome(&client(1)));
-    assert_eq!(broker.executor.answer(&client(1), Question::Update { height: 2 }), Answer::No(Why::Pruned));
+    assert_eq!(broker.executor.answer(&client(1), Query::Update { height: 2 }), Answer::No(Why::Pruned));
     let both = [broker, whole].map(|it| it.executor.shared.state().root());
     assert_eq!(both[0], both[1]);
 }
@@ -93,7 +93,7 @@ fn results_are_found_by_number_also_after_a_restart() {
     let broker = Broker::start_in(broker.end(), &world, 1, &[]);
     for (first, at) in sent {
         for number in first..first + 3 {
-            let Answer::Result { height, results } = broker.executor.answer(&client(3), Question::Result { number })
+            let Answer::Result { height, results } = broker.executor.answer(&client(3), Query::Result { number })
             else {
                 panic!("no result of {number}")
             };
@@ -102,12 +102,12 @@ fn results_are_found_by_number_also_after_a_restart() {
             assert_eq!(codes, [Code::Done, Code::NoSubscription, Code::Done]);
         }
     }
-    let none = Question::Result { number: world.number(3) };
+    let none = Query::Result { number: world.number(3) };
     assert_eq!(broker.executor.answer(&client(3), none), Answer::No(Why::Nothing));
     assert_eq!(broker.executor.known(&client(3)).map(|it| it.next), Some(world.number(3)));
     assert_eq!(broker.executor.known(&client(9)), None);
-    assert!(matches!(broker.executor.standing(&client(3)), Standing::Registered(_)));
-    assert_eq!(broker.executor.standing(&client(9)), Standing::Stranger);
+    assert!(matches!(broker.executor.client_status(&client(3)), ClientStatus::Registered(_)));
+    assert_eq!(broker.executor.client_status(&client(9)), ClientStatus::Unregistered);
 }
 
 #[test]
@@ -118,8 +118,8 @@ fn a_client_reads_and_resumes_what_it_may_read() {
     }
     let mut broker = Broker::start(&world, 2, &[]);
     broker.execute(&world, 1);
-    let ask = |seed, question| broker.executor.answer(&client(seed), question);
-    let range = Question::Range { header: header(), from: 2, limit: 3, floor: 4 };
+    let ask = |seed, query| broker.executor.answer(&client(seed), query);
+    let range = Query::Range { header: header(), from: 2, limit: 3, min_height: 4 };
     let Answer::Places(places) = ask(1, range.clone()) else { panic!("no places") };
     assert_eq!(places.iter().map(|it| it.ps).collect::<Vec<_>>(), [2, 3, 4]);
     let sns: Vec<u64> = places
@@ -131,26 +131,26 @@ fn a_client_reads_and_resumes_what_it_may_read() {
         .collect();
     let Answer::Places(denied) = ask(2, range) else { panic!("no places") };
     assert!(denied.iter().all(|it| it.reading == Reading::Empty));
-    let Answer::Bodies(bodies) = ask(1, Question::Bodies { sns: sns.clone() }) else { panic!("no bodies") };
+    let Answer::Bodies(bodies) = ask(1, Query::Bodies { sns: sns.clone() }) else { panic!("no bodies") };
     assert_eq!(bodies.iter().map(|(sn, _)| *sn).collect::<Vec<_>>(), sns);
-    assert_eq!(ask(2, Question::Bodies { sns: sns.clone() }), Answer::No(Why::Denied));
+    assert_eq!(ask(2, Query::Bodies { sns: sns.clone() }), Answer::No(Why::Denied));
     // Whoever may read it may also show it to others, and nobody else.
     for sn in &sns {
-        let Answer::Receipt(testimony) = ask(1, Question::Witness { sn: *sn }) else { panic!("no testimony") };
+        let Answer::Receipt(testimony) = ask(1, Query::Witness { sn: *sn }) else { panic!("no testimony") };
         assert!(matches!(testimony.fact, Fact::Published(entry) if entry.sn == *sn));
-        assert_eq!(ask(2, Question::Witness { sn: *sn }), Answer::No(Why::Denied));
+        assert_eq!(ask(2, Query::Witness { sn: *sn }), Answer::No(Why::Denied));
     }
-    let Answer::Places(latest) = ask(1, Question::Latest { header: header(), floor: 0 }) else { panic!("no place") };
+    let Answer::Places(latest) = ask(1, Query::Latest { header: header(), min_height: 0 }) else { panic!("no place") };
     assert_eq!(latest[0].ps, 5);
-    let behind = Question::Latest { header: header(), floor: 5 };
+    let behind = Query::Latest { header: header(), min_height: 5 };
     assert_eq!(ask(1, behind), Answer::No(Why::Behind), "E9");
-    let resume = Question::Resume { subscription: 1, place: 0, sn: 0, floor: 4 };
+    let resume = Query::Resume { subscription: 1, place: 0, sn: 0, min_height: 4 };
     let Answer::Resumed { notice, publications, .. } = ask(1, resume) else { panic!("not resumed") };
     assert_eq!((notice.places(), publications.len()), (6, 6));
     assert!(notice.runs.iter().zip(&publications).all(|(run, it)| *run == Run::Deliver { sn: it.sn }));
     // From the archive, where a block is no longer in memory.
     let broker = Broker::start_in(broker.end(), &world, 2, &[]);
-    let bodies = Question::Bodies { sns };
+    let bodies = Query::Bodies { sns };
     assert_eq!(broker.executor.answer(&client(1), bodies.clone()), Answer::No(Why::Pruned));
     broker.archive.0.lock().unwrap().extend(world.ordered.iter().map(|(block, _)| block.clone()));
     assert!(matches!(broker.executor.answer(&client(1), bodies), Answer::Bodies(bodies) if bodies.len() == 3));
@@ -165,7 +165,7 @@ fn rule_e1_receipts_of_f_plus_1_brokers_hold_without_them() {
     brokers.iter_mut().for_each(|it| it.execute(&world, 1));
     for number in [number, number + 1] {
         let testimonies =
-            brokers.iter().map(|it| match it.executor.answer(&client(3), Question::Receipt { height, number }) {
+            brokers.iter().map(|it| match it.executor.answer(&client(3), Query::Receipt { height, number }) {
                 Answer::Receipt(testimony) => *testimony,
                 other => panic!("{other:?}"),
             });
@@ -194,8 +194,8 @@ fn rule_e1_receipts_of_old_blocks_can_be_had_as_long_as_publications_are_kept() 
     let mut young = Broker::start(&world, 2, &[]);
     young.execute(&world, 1);
     for number in [number, number + 1] {
-        let question = Question::Receipt { height, number };
-        let ask = |it: &Broker| match it.executor.answer(&client(3), question.clone()) {
+        let query = Query::Receipt { height, number };
+        let ask = |it: &Broker| match it.executor.answer(&client(3), query.clone()) {
             Answer::Receipt(testimony) => *testimony,
             other => panic!("{other:?}"),
         };
@@ -204,7 +204,7 @@ fn rule_e1_receipts_of_old_blocks_can_be_had_as_long_as_publications_are_kept() 
         receipt.verify(&world.genesis).expect("two of four");
         assert!(receipt.add(&ask(&young)), "who has it in memory says the same");
     }
-    let none = |height, number| old[0].executor.answer(&client(3), Question::Receipt { height, number });
+    let none = |height, number| old[0].executor.answer(&client(3), Query::Receipt { height, number });
     assert_eq!(none(height, number + 2), Answer::No(Why::Nothing));
     assert_eq!(none(height + 5, number), Answer::No(Why::Behind));
 }
@@ -217,7 +217,7 @@ fn rule_g8_blocks_of_long_ago_are_read_and_hashed_for_clients_alone() {
     let mut broker = Broker::start(&world, 0, &[]);
     broker.execute(&world, 1);
     let ask =
-        |broker: &Broker, seed: u8, number| broker.executor.answer(&client(seed), Question::Receipt { height, number });
+        |broker: &Broker, seed: u8, number| broker.executor.answer(&client(seed), Query::Receipt { height, number });
     assert!(matches!(ask(&broker, 7, 0), Answer::Receipt(_)), "it is in memory");
     let broker = Broker::start_in(broker.end(), &world, 0, &[]);
     assert_eq!(ask(&broker, 7, 0), Answer::No(Why::Nothing));
@@ -227,14 +227,14 @@ fn rule_g8_blocks_of_long_ago_are_read_and_hashed_for_clients_alone() {
 #[test]
 fn words_of_the_ceremony_come_in_order_and_stay() {
     let mut world = World::with_clients();
-    let brokers_of = |seed: u8| (seed, vec![Operation::Ceremony(vec![seed; 3])]);
+    let brokers_of = |seed: u8| (seed, vec![Operation::Dkg(vec![seed; 3])]);
     let height = world.order(vec![brokers_of(210), brokers_of(1), brokers_of(213)]);
     let mut broker = Broker::start(&world, 0, &[]);
     broker.execute(&world, 1);
     let words = broker.inbox.words();
     assert_eq!(words.iter().map(|(at, _, word)| (*at, word[0])).collect::<Vec<_>>(), [(height, 210), (height, 213)]);
     let broker = Broker::start_in(broker.end(), &world, 0, &[]);
-    assert_eq!(broker.executor.ceremony_words().unwrap(), words);
+    assert_eq!(broker.executor.dkg_statements().unwrap(), words);
 }
 
 #[test]
@@ -250,7 +250,7 @@ fn a_revoked_client_is_welcomed_as_one() {
     broker.execute(&world, 2);
     let welcome = broker.executor.welcome(&client(1));
     assert_eq!((welcome.registered, welcome.subscriptions.len()), (false, 0));
-    let denied = Question::Latest { header: header(), floor: 0 };
+    let denied = Query::Latest { header: header(), min_height: 0 };
     assert_eq!(broker.executor.answer(&client(1), denied), Answer::No(Why::Denied));
 }
 
@@ -260,7 +260,7 @@ fn rule_e2_who_was_revoked_or_is_denied_since_gets_no_bodies_of_recent_blocks() 
     let height = world.order(vec![(3, vec![publish(b"secret")])]);
     let mut broker = Broker::start(&world, 0, &[]);
     broker.execute(&world, 1);
-    let ask = |broker: &Broker, seed| broker.executor.answer(&client(seed), Question::Update { height });
+    let ask = |broker: &Broker, seed| broker.executor.answer(&client(seed), Query::Update { height });
     let bodies = |broker: &Broker, seed| match ask(broker, seed) {
         Answer::Update(update) => update.contents.expect("contents").bodies.len(),
         other => panic!("{other:?}"),
@@ -288,7 +288,7 @@ fn rule_e6_the_policy_in_force_is_told_to_who_is_vouched_for_and_to_administrato
     let policy: Policy = "read market/# if exchange:desk = fx".parse().expect("a policy");
     let act = world.admin(1, Action::Policy(policy.clone()));
     let revoked = world.admin(2, Action::RevokeClient(client(2)));
-    let ask = |broker: &Broker, seed, floor| broker.executor.answer(&client(seed), Question::Policy { floor });
+    let ask = |broker: &Broker, seed, min_height| broker.executor.answer(&client(seed), Query::Policy { min_height });
     assert_eq!(ask(&broker, 1, 1), Answer::Policy { number: 0, policy: Policy::default() });
     world.order(vec![(3, vec![act, revoked])]);
     assert_eq!(ask(&broker, 1, 2), Answer::No(Why::Behind), "E9");
@@ -323,6 +323,6 @@ fn an_executor_that_fails_says_so_and_acknowledges_nothing_more() {
     let why = broker.executor.failure().expect("it failed").to_owned();
     assert!(why.contains("block 2 must be executed next"), "{why}");
     assert_eq!(*broker.inbox.failed.lock().unwrap(), Some(why));
-    let Answer::Status(status) = broker.executor.answer(&client(1), Question::Status) else { panic!("no status") };
+    let Answer::Status(status) = broker.executor.answer(&client(1), Query::Status) else { panic!("no status") };
     assert!(!status.running);
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use sealcast_broker::operation::{Client, Head};
-use sealcast_broker::protocol::{Answer, Question, Reply, Request, Welcome, Why};
+use sealcast_broker::protocol::{Answer, Query, Reply, Request, Welcome, Why};
 use sealcast_wire::limits;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
@@ -15,11 +15,11 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_rustls::TlsAcceptor;
 
-use super::guest::Guest;
-use super::lobby::Seat;
+use super::client_connection::ClientConnection;
 use super::outgoing::Outgoing;
 use super::traffic::Traffic;
-use super::{Service, Shared, Standing};
+use super::unauthenticated::Slot;
+use super::{ClientStatus, Handler, Shared};
 use crate::drops::Reason;
 use sealcast_tls as tls;
 
@@ -27,15 +27,15 @@ use sealcast_tls as tls;
 pub(super) async fn serve(
     shared: &Arc<Shared>,
     socket: TcpStream,
-    seat: Seat,
+    slot: Slot,
     acceptor: TlsAcceptor,
-    service: Arc<dyn Service>,
+    service: Arc<dyn Handler>,
 ) -> Option<Reason> {
     // Neither is worth a connection.
     let _ = socket.set_nodelay(true);
     let _ =
         SockRef::from(&socket).set_tcp_keepalive(&TcpKeepalive::new().with_time(SILENCE).with_interval(SILENCE / 4));
-    let lost = seat.lost();
+    let lost = slot.lost();
     let greeted = tokio::select! {
         greeted = timeout(limits::GATEWAY_HANDSHAKE, greet(shared, socket, acceptor)) => greeted,
         () = lost.notified() => Ok(Err(Reason::Connections)),
@@ -46,7 +46,7 @@ pub(super) async fn serve(
         Err(_) => return Some(Reason::Late),
     };
     let channel = shared.enter(client);
-    let reason = talk(shared, Guest::new(client, seat), client, &channel, (input, output), service).await;
+    let reason = talk(shared, ClientConnection::new(client, slot), client, &channel, (input, output), service).await;
     shared.leave(&client, &channel);
     reason
 }
@@ -67,7 +67,7 @@ async fn greet(shared: &Shared, socket: TcpStream, acceptor: TlsAcceptor) -> Res
     if length > limits::GATEWAY_HELLO_BYTES_MAX {
         return Err(Reason::Long);
     }
-    let hello = input.message(length, [Some(&shared.strangers.reading), None]).await?;
+    let hello = input.message(length, [Some(&shared.unregistered.reading), None]).await?;
     shared.heard.count(LENGTH_BYTES + length);
     match Request::from_bytes(&hello) {
         Ok(Request::Hello { cluster }) if cluster == shared.cluster => Ok((client, input, output)),
@@ -79,26 +79,26 @@ async fn greet(shared: &Shared, socket: TcpStream, acceptor: TlsAcceptor) -> Res
 /// Both directions, until one ends.
 async fn talk(
     shared: &Arc<Shared>,
-    mut guest: Guest,
+    mut client_connection: ClientConnection,
     client: Client,
     channel: &Arc<Outgoing>,
     (input, mut output): (Input, Output),
-    service: Arc<dyn Service>,
+    service: Arc<dyn Handler>,
 ) -> Option<Reason> {
-    let lost = guest.lost();
+    let lost = client_connection.lost();
     let welcome = tokio::select! {
         welcome = welcome(shared, client, service.clone()) => welcome,
         () = lost.notified() => return Some(Reason::Connections),
     };
-    let Some((welcome, standing)) = welcome else { return Some(Reason::Ending) };
-    guest.is(standing, shared);
-    let lost = guest.lost();
+    let Some((welcome, status)) = welcome else { return Some(Reason::Ending) };
+    client_connection.is(status, shared);
+    let lost = client_connection.lost();
     channel.open(Reply::Welcome(welcome).to_bytes().into());
     let channel = channel.clone();
     // It keeps its place until its connection is closed.
     let mut listener = Listener {
         shared: shared.clone(),
-        guest,
+        client_connection,
         client,
         channel: channel.clone(),
         service: service.clone(),
@@ -119,18 +119,18 @@ async fn talk(
 }
 
 /// What it is told first, and what it is; `None` if the broker ends.
-async fn welcome(shared: &Shared, client: Client, service: Arc<dyn Service>) -> Option<(Welcome, Standing)> {
+async fn welcome(shared: &Shared, client: Client, service: Arc<dyn Handler>) -> Option<(Welcome, ClientStatus)> {
     let _lane = shared.welcomes.acquire().await.ok()?;
-    tokio::task::spawn_blocking(move || (service.welcome(&client), service.standing(&client))).await.ok()
+    tokio::task::spawn_blocking(move || (service.welcome(&client), service.client_status(&client))).await.ok()
 }
 
-/// Writes what waits, as long as the client takes it: of each message some within `patience`.
+/// Writes what waits, as long as the client takes it: of each message some within `write_timeout`.
 async fn write(
     channel: &Outgoing,
     says: impl Fn(Bytes) -> Bytes,
     said: &Traffic,
     output: &mut (impl AsyncWrite + Unpin),
-    patience: Duration,
+    write_timeout: Duration,
 ) -> Result<(), Reason> {
     loop {
         for queued in channel.next().await? {
@@ -138,18 +138,18 @@ async fn write(
             let message = says(queued);
             let length = u32::try_from(message.len()).expect("a reply has a limit").to_be_bytes();
             for part in std::iter::once(&length[..]).chain(message.chunks(WRITE_BYTES)) {
-                taken(patience, output.write_all(part)).await?;
+                taken(write_timeout, output.write_all(part)).await?;
             }
             channel.left(waited);
             said.count(LENGTH_BYTES + message.len());
         }
-        taken(patience, output.flush()).await?;
+        taken(write_timeout, output.flush()).await?;
     }
 }
 
 /// Waits until the client has taken something.
-async fn taken(patience: Duration, written: impl Future<Output = io::Result<()>>) -> Result<(), Reason> {
-    match timeout(patience, written).await {
+async fn taken(write_timeout: Duration, written: impl Future<Output = io::Result<()>>) -> Result<(), Reason> {
+    match timeout(write_timeout, written).await {
         Ok(Ok(())) => Ok(()),
         Ok(Err(_)) => Err(Reason::Broken),
         Err(_) => Err(Reason::Slow),
@@ -159,18 +159,18 @@ async fn taken(patience: Duration, written: impl Future<Output = io::Result<()>>
 /// What hears a client after its hello.
 struct Listener {
     shared: Arc<Shared>,
-    guest: Guest,
+    client_connection: ClientConnection,
     client: Client,
     channel: Arc<Outgoing>,
-    service: Arc<dyn Service>,
-    /// Questions beyond those that it may have open, while it was not registered.
+    service: Arc<dyn Handler>,
+    /// Queries beyond those that it may have open, while it was not registered.
     strikes: u32,
 }
 
-/// Why a question is not answered now.
+/// Why a query is not answered now.
 enum Busy {
     /// The client has as many open as it may.
-    Own,
+    Client,
     /// All clients of its kind have together.
     All,
 }
@@ -181,28 +181,30 @@ impl Listener {
         let shared = self.shared.clone();
         while let Some(length) = input.length().await? {
             if length > READ_BYTES {
-                self.guest.look_again(&shared, &self.service).await;
+                self.client_connection.look_again(&shared, &self.service).await;
             }
-            let means = self.guest.means(&shared);
-            if length > means.request_bytes {
+            let quotas = self.client_connection.quotas(&shared);
+            if length > quotas.request_bytes {
                 return Err(Reason::Long);
             }
-            let own = self.guest.reading();
-            let message = input.message(length, [own.as_deref(), Some(&means.reading)]).await?;
+            let own = self.client_connection.reading();
+            let message = input.message(length, [own.as_deref(), Some(&quotas.reading)]).await?;
             shared.heard.count(LENGTH_BYTES + length);
             // Who does not take answers is not heard.
-            self.channel.has_room().await?;
+            self.channel.has_capacity().await?;
             if Request::submitted(&message).is_some() {
                 self.submit(message.slice(1..));
                 continue;
             }
             match Request::from_bytes(&message) {
-                Ok(Request::Ask { id, question }) => {
-                    self.guest.look_again(&shared, &self.service).await;
-                    match self.ask(&open, id, question) {
-                        Err(Busy::Own) if self.guest.is_stranger() => self.strike().await?,
-                        Err(Busy::All) if self.guest.is_stranger() => sleep(limits::QUESTION_BUSY_PAUSE).await,
-                        Ok(()) | Err(Busy::Own | Busy::All) => {}
+                Ok(Request::Query { id, query }) => {
+                    self.client_connection.look_again(&shared, &self.service).await;
+                    match self.ask(&open, id, query) {
+                        Err(Busy::Client) if self.client_connection.is_unregistered() => self.strike().await?,
+                        Err(Busy::All) if self.client_connection.is_unregistered() => {
+                            sleep(limits::QUERY_BUSY_PAUSE).await
+                        }
+                        Ok(()) | Err(Busy::Client | Busy::All) => {}
                     }
                 }
                 _ => return Err(Reason::Malformed),
@@ -221,45 +223,45 @@ impl Listener {
     /// An unregistered client asked more than it may: it is not heard for a while, and at last no more.
     async fn strike(&mut self) -> Result<(), Reason> {
         self.strikes += 1;
-        if self.strikes > limits::QUESTION_STRIKES_MAX {
+        if self.strikes > limits::QUERY_STRIKES_MAX {
             return Err(Reason::Strikes);
         }
-        sleep(limits::QUESTION_STRIKE_PAUSE).await;
+        sleep(limits::QUERY_STRIKE_PAUSE).await;
         Ok(())
     }
 
-    /// Answers on another thread, since it may read the disk. Each open question holds a clone of `open`.
+    /// Answers on another thread, since it may read the disk. Each open query holds a clone of `open`.
     ///
     /// # Errors
     /// [`Busy`], which the client is told.
-    fn ask(&self, open: &Arc<()>, id: u64, question: Question) -> Result<(), Busy> {
-        let means = self.guest.means(&self.shared);
-        let of_all = match means.questions.clone().try_acquire_owned() {
-            _ if Arc::strong_count(open) > means.questions_each => Err(Busy::Own),
+    fn ask(&self, open: &Arc<()>, id: u64, query: Query) -> Result<(), Busy> {
+        let quotas = self.client_connection.quotas(&self.shared);
+        let of_all = match quotas.queries.clone().try_acquire_owned() {
+            _ if Arc::strong_count(open) > quotas.queries_each => Err(Busy::Client),
             of_all => of_all.map_err(|_| Busy::All),
         };
         let of_all = of_all.inspect_err(|_| {
             self.shared.drops.count(Reason::Questions);
             self.reply(&Reply::Answer { id, answer: Answer::No(Why::Busy) });
         })?;
-        let rest = means.rest;
+        let rest = quotas.rest;
         let (shared, client, channel) = (self.shared.clone(), self.client, self.channel.clone());
-        let (service, lane, mine) = (self.service.clone(), means.lane.clone(), open.clone());
+        let (service, workers, mine) = (self.service.clone(), quotas.workers.clone(), open.clone());
         tokio::spawn(async move {
-            let Ok(lane) = lane.acquire_owned().await else { return };
+            let Ok(workers) = workers.acquire_owned().await else { return };
             // What nobody waits for any more is not computed.
             if channel.ended().is_some() {
                 return;
             }
             tokio::task::spawn_blocking(move || {
                 let begun = std::time::Instant::now();
-                let answer = service.answer(&client, question);
+                let answer = service.answer(&client, query);
                 reply(&shared, &channel, &Reply::Answer { id, answer });
                 drop((mine, of_all));
                 if rest > 0 {
                     std::thread::sleep(begun.elapsed().min(REST_MAX) * rest);
                 }
-                drop(lane);
+                drop(workers);
             });
         });
         Ok(())

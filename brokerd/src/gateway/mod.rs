@@ -11,17 +11,17 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `lobby` | places of those whom nobody knows |
-//! | `guest` | what a client is to the door, and what it may use |
+//! | `unauthenticated` | places of those whom nobody knows |
+//! | `client_connection` | what a client is to the gateway, and what it may use |
 //! | `connection` | one channel |
 //! | `outgoing` | what waits for a client |
 //! | `traffic` | how much came and left |
 
+mod client_connection;
 mod connection;
-mod guest;
-mod lobby;
 mod outgoing;
 mod traffic;
+mod unauthenticated;
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -34,7 +34,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use sealcast_broker::genesis::Cluster;
 use sealcast_broker::operation::Client;
-use sealcast_broker::protocol::{Answer, Question, Refusal, Reply, Welcome};
+use sealcast_broker::protocol::{Answer, Query, Refusal, Reply, Welcome};
 use sealcast_broker::state::Holder;
 use sealcast_crypto::signature::OriginKey;
 use sealcast_wire::limits;
@@ -44,17 +44,17 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::descriptors::{self, Connections};
 use crate::drops::{Drops, Reason};
-use guest::Means;
-use lobby::Lobby;
+use client_connection::Quotas;
 use outgoing::Outgoing;
 use sealcast_tls as tls;
 use traffic::Traffic;
+use unauthenticated::UnauthenticatedConnections;
 
 /// What a client is to a broker.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum ClientStatus {
     /// Nobody vouches for it: keys are free.
-    Stranger,
+    Unregistered,
     /// Somebody does, for this holder.
     Registered(Holder),
     /// It is one of the brokers of genesis.
@@ -62,9 +62,9 @@ pub enum Standing {
 }
 
 /// What stands behind the gateway. Calls come from its threads.
-pub trait Service: Send + Sync + 'static {
+pub trait Handler: Send + Sync + 'static {
     /// What a client is now; may read the disk.
-    fn standing(&self, client: &Client) -> Standing;
+    fn client_status(&self, client: &Client) -> ClientStatus;
 
     /// What a client that comes in is told; may read the disk.
     fn welcome(&self, client: &Client) -> Welcome;
@@ -75,8 +75,8 @@ pub trait Service: Send + Sync + 'static {
     /// [`Refusal`], which the client is told.
     fn submit(&self, client: &Client, frame: Bytes) -> Result<(), Refusal>;
 
-    /// Answers a question; may read the disk.
-    fn answer(&self, client: &Client, question: Question) -> Answer;
+    /// Answers a query; may read the disk.
+    fn answer(&self, client: &Client, query: Query) -> Answer;
 
     /// Has the last word on what leaves for a client, an encoded [`Reply`]: honest brokers change nothing.
     fn says(&self, _client: &Client, message: Bytes) -> Bytes {
@@ -98,16 +98,16 @@ struct Shared {
     outgoing_bytes: Arc<AtomicUsize>,
     heard: Traffic,
     said: Traffic,
-    lobby: Arc<Lobby>,
+    unauthenticated: Arc<UnauthenticatedConnections>,
     /// One permit for each connection, whoever's.
     connections: Arc<Semaphore>,
     /// One permit for each channel of a registered client.
     registered: Arc<Semaphore>,
     /// One permit for each byte of long messages, by who is behind the clients that are here.
     reading: Mutex<BTreeMap<Holder, Weak<Semaphore>>>,
-    strangers: Means,
+    unregistered: Quotas,
     /// Of registered clients and brokers.
-    known: Means,
+    known: Quotas,
     /// One permit for each thread that welcomes.
     welcomes: Semaphore,
     drops: Arc<Drops>,
@@ -124,8 +124,8 @@ impl Default for Sizes {
     fn default() -> Sizes {
         Sizes {
             connections: Connections::ALL,
-            strangers_reading_bytes: limits::GATEWAY_READING_STRANGERS_BYTES_MAX,
-            strangers_questions: limits::QUESTIONS_STRANGERS_MAX,
+            strangers_reading_bytes: limits::GATEWAY_READING_UNREGISTERED_BYTES_MAX,
+            strangers_questions: limits::QUERIES_UNREGISTERED_TOTAL_MAX,
         }
     }
 }
@@ -137,21 +137,21 @@ impl Gateway {
     }
 
     fn sized(cluster: Cluster, drops: Arc<Drops>, sizes: &Sizes) -> Gateway {
-        let strangers = Means {
+        let unregistered = Quotas {
             reading: Semaphore::new(sizes.strangers_reading_bytes),
-            questions: Arc::new(Semaphore::new(sizes.strangers_questions)),
-            lane: Arc::new(Semaphore::new(1)),
-            request_bytes: limits::GATEWAY_STRANGER_REQUEST_BYTES_MAX,
-            questions_each: limits::QUESTIONS_STRANGER_MAX,
-            rest: limits::QUESTIONS_STRANGERS_REST,
+            queries: Arc::new(Semaphore::new(sizes.strangers_questions)),
+            workers: Arc::new(Semaphore::new(1)),
+            request_bytes: limits::GATEWAY_UNREGISTERED_REQUEST_BYTES_MAX,
+            queries_each: limits::QUERIES_UNREGISTERED_MAX,
+            rest: limits::QUERIES_UNREGISTERED_REST,
         };
-        let known = Means {
+        let known = Quotas {
             reading: Semaphore::new(limits::GATEWAY_READING_BYTES_MAX),
-            questions: Arc::new(Semaphore::new(limits::QUESTIONS_ALL_MAX)),
+            queries: Arc::new(Semaphore::new(limits::QUERIES_TOTAL_MAX)),
             // Its threads come with the door.
-            lane: Arc::new(Semaphore::new(0)),
+            workers: Arc::new(Semaphore::new(0)),
             request_bytes: limits::GATEWAY_REQUEST_BYTES_MAX,
-            questions_each: limits::QUESTIONS_MAX,
+            queries_each: limits::QUERIES_MAX,
             rest: 0,
         };
         let shared = Shared {
@@ -160,11 +160,11 @@ impl Gateway {
             outgoing_bytes: Arc::new(AtomicUsize::new(0)),
             heard: Traffic::default(),
             said: Traffic::default(),
-            lobby: Lobby::new(sizes.connections.unregistered),
+            unauthenticated: UnauthenticatedConnections::new(sizes.connections.unregistered),
             connections: Arc::new(Semaphore::new(sizes.connections.total() + limits::GATEWAY_CLOSING_MAX)),
             registered: Arc::new(Semaphore::new(sizes.connections.registered)),
             reading: Mutex::default(),
-            strangers,
+            unregistered,
             known,
             welcomes: Semaphore::new(1),
             drops,
@@ -183,13 +183,13 @@ impl Gateway {
         &self,
         address: SocketAddr,
         key: Arc<OriginKey>,
-        service: Arc<dyn Service>,
+        service: Arc<dyn Handler>,
         threads: usize,
     ) -> io::Result<SocketAddr> {
         let answering = threads.max(1) * 2;
         let runtime = Builder::new_multi_thread()
             .worker_threads(threads.max(1))
-            // One for strangers and one for welcomes: no lane waits for another one.
+            // One for unregistered clients and one for welcomes: no lane waits for another one.
             .max_blocking_threads(answering + 2)
             .thread_name("gateway")
             .enable_all()
@@ -200,7 +200,7 @@ impl Gateway {
         runtime.spawn(accept(self.shared.clone(), listener, acceptor, service));
         let before = lock(&self.runtime).replace(runtime);
         assert!(before.is_none(), "a gateway listens once");
-        self.shared.known.lane.add_permits(answering);
+        self.shared.known.workers.add_permits(answering);
         Ok(address)
     }
 
@@ -304,7 +304,7 @@ async fn accept(
     shared: Arc<Shared>,
     listener: tokio::net::TcpListener,
     acceptor: TlsAcceptor,
-    service: Arc<dyn Service>,
+    service: Arc<dyn Handler>,
 ) {
     let mut spare = Spare::open();
     loop {
@@ -324,10 +324,10 @@ async fn accept(
             shared.drops.count(Reason::Descriptors);
             continue;
         };
-        let seat = shared.lobby.enter();
+        let slot = shared.unauthenticated.enter();
         let (shared, acceptor, service) = (shared.clone(), acceptor.clone(), service.clone());
         tokio::spawn(async move {
-            let reason = connection::serve(&shared, socket, seat, acceptor, service).await;
+            let reason = connection::serve(&shared, socket, slot, acceptor, service).await;
             if let Some(reason) = reason {
                 shared.drops.count(reason);
             }

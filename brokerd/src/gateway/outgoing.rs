@@ -120,7 +120,7 @@ impl Outgoing {
     }
 
     /// Waits until so little waits that the client may ask for more.
-    pub(super) async fn has_room(&self) -> Result<(), Reason> {
+    pub(super) async fn has_capacity(&self) -> Result<(), Reason> {
         loop {
             let room = self.room.notified();
             {
@@ -198,7 +198,7 @@ mod tests {
         assert_eq!(queue.ended(), None);
         queue.push(Bytes::from_static(b"one more"), 1);
         assert_eq!(queue.next().await, Err(Reason::Slow));
-        assert_eq!(queue.has_room().await, Err(Reason::Slow));
+        assert_eq!(queue.has_capacity().await, Err(Reason::Slow));
         queue.left(message.len());
         queue.end(Reason::Ending);
         assert_eq!((queue.ended(), all.load(Ordering::Relaxed)), (Some(Reason::Slow), 0));

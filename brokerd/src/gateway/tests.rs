@@ -10,10 +10,10 @@ use sealcast_wire::Utc;
 use super::*;
 use crate::channel::Channel;
 
-mod strangers;
+mod unregistered;
 
 const CLUSTER: Cluster = Cluster([7; 32]);
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 fn key(seed: u8) -> Arc<OriginKey> {
     Arc::new(OriginKey::from_seed(&Secret::from_bytes([seed; 32])))
@@ -23,17 +23,17 @@ fn client(seed: u8) -> Client {
     Client(key(seed).public_bytes())
 }
 
-/// Remembers frames, refuses those that begin with 0, and knows no answer: strangers wait for it while it thinks.
+/// Remembers frames, refuses those that begin with 0, and knows no answer: unregistered clients wait for it while it thinks.
 #[derive(Default)]
 struct Counter {
     frames: Mutex<Vec<(Client, Bytes)>>,
-    known: Mutex<BTreeMap<Client, Standing>>,
+    known: Mutex<BTreeMap<Client, ClientStatus>>,
     thinks: AtomicBool,
 }
 
-impl Service for Counter {
-    fn standing(&self, client: &Client) -> Standing {
-        lock(&self.known).get(client).cloned().unwrap_or(Standing::Stranger)
+impl Handler for Counter {
+    fn client_status(&self, client: &Client) -> ClientStatus {
+        lock(&self.known).get(client).cloned().unwrap_or(ClientStatus::Unregistered)
     }
 
     fn welcome(&self, _: &Client) -> Welcome {
@@ -59,8 +59,8 @@ impl Service for Counter {
         Ok(())
     }
 
-    fn answer(&self, client: &Client, _: Question) -> Answer {
-        while self.standing(client) == Standing::Stranger && self.thinks.load(Ordering::Acquire) {
+    fn answer(&self, client: &Client, _: Query) -> Answer {
+        while self.client_status(client) == ClientStatus::Unregistered && self.thinks.load(Ordering::Acquire) {
             std::thread::sleep(Duration::from_millis(1));
         }
         Answer::No(Why::Nothing)
@@ -88,18 +88,18 @@ impl World {
     }
 
     fn connect(&self, seed: u8) -> Channel {
-        Channel::connect(self.address, key(200).public_bytes(), key(seed), PATIENCE).expect("it connects")
+        Channel::connect(self.address, key(200).public_bytes(), key(seed), TIMEOUT).expect("it connects")
     }
 
     fn open(&self, seed: u8) -> Channel {
-        let opened = Channel::open(self.address, key(200).public_bytes(), key(seed), CLUSTER, PATIENCE);
+        let opened = Channel::open(self.address, key(200).public_bytes(), key(seed), CLUSTER, TIMEOUT);
         let (channel, welcome) = opened.expect("it is welcome");
         assert_eq!((welcome.broker, welcome.height), (3, 5));
         channel
     }
 
-    fn knows(&self, seed: u8, standing: Standing) {
-        lock(&self.counter.known).insert(client(seed), standing);
+    fn knows(&self, seed: u8, status: ClientStatus) {
+        lock(&self.counter.known).insert(client(seed), status);
     }
 
     fn dropped(&self, reason: Reason) {
@@ -132,7 +132,7 @@ fn a_client_submits_asks_and_hears() {
     let world = World::new();
     let mut channel = world.open(1);
     assert!(world.gateway.is_here(&client(1)) && !world.gateway.is_here(&client(2)));
-    assert_eq!(channel.ask(Question::Status).expect("an answer"), Answer::No(Why::Nothing));
+    assert_eq!(channel.ask(Query::Status).expect("an answer"), Answer::No(Why::Nothing));
     channel.say(&Request::Submit(vec![1; 100_000])).expect("it is sent");
     channel.say(&Request::Submit(vec![0; 100])).expect("it is sent");
     assert_eq!(channel.hear().expect("a refusal"), Reply::Refused { first: 0, why: Refusal::Quota });
@@ -140,7 +140,7 @@ fn a_client_submits_asks_and_hears() {
     world.gateway.send(&client(1), &update(6));
     world.gateway.send(&client(2), &update(6));
     assert_eq!(channel.hear().expect("an update"), update(6));
-    // A hello, a question and two frames; a welcome, an answer, a refusal and an update.
+    // A hello, a query and two frames; a welcome, an answer, a refusal and an update.
     let frames = [100_000, 100].map(|n| 4 + Request::Submit(vec![1; n]).to_bytes().len());
     let (messages, bytes) = world.gateway.heard();
     assert!(messages == 4 && bytes > frames.iter().sum::<usize>() as u64, "{messages} messages, {bytes} bytes");
@@ -191,7 +191,7 @@ fn rule_g7_hostile_bytes_cost_their_sender_his_channel_and_nobody_else_anything(
     drop(broken);
     world.dropped(Reason::Broken);
 
-    assert_eq!(honest.ask(Question::Status).expect("an answer"), Answer::No(Why::Nothing));
+    assert_eq!(honest.ask(Query::Status).expect("an answer"), Answer::No(Why::Nothing));
     until("only the honest one is left", || world.gateway.clients() == 1);
 }
 
@@ -209,7 +209,7 @@ fn rule_g7_who_takes_nothing_loses_its_channel() {
     until("it has left", || world.gateway.clients() == 1);
     while slow.hear().is_ok() {}
     assert_eq!(world.gateway.outgoing_bytes(), 0);
-    assert_eq!(quick.ask(Question::Key).expect("an answer"), Answer::No(Why::Nothing));
+    assert_eq!(quick.ask(Query::Key).expect("an answer"), Answer::No(Why::Nothing));
 }
 
 #[test]

@@ -12,7 +12,7 @@
 //! and no client is given many in a short time (E4). Only ciphertexts whose own proof was checked get shares (S12), and
 //! what admission checked is not checked again.
 
-mod holding;
+mod key_with_share;
 mod pool;
 mod rate;
 mod shares;
@@ -33,7 +33,7 @@ use crate::executor::{Kept, ShareOn, Shared};
 use pool::{Job, Pool};
 use rate::Rate;
 
-pub use holding::Holding;
+pub use key_with_share::KeyWithShare;
 
 /// What releases shares. Without a key it accepts no ciphertext and releases nothing.
 pub(crate) struct Release {
@@ -52,7 +52,7 @@ pub(crate) type Clock = Box<dyn Fn() -> Instant + Send + Sync>;
 
 /// The key in force.
 struct Installed {
-    holding: Holding,
+    key_with_share: KeyWithShare,
     signed: SignedKey,
     made: Utc,
 }
@@ -107,12 +107,12 @@ impl Release {
     }
 
     /// The key is this one, made then.
-    pub(crate) fn set_key(&self, holding: Holding, made: Utc) {
+    pub(crate) fn set_key(&self, key_with_share: KeyWithShare, made: Utc) {
         let Some(shared) = self.shared.upgrade() else { return };
-        let (epoch, key) = holding.encoded();
+        let (epoch, key) = key_with_share.encoded();
         let signature = shared.key.sign(&SignedKey::statement(&shared.cluster, epoch, &key));
         let signed = SignedKey { epoch, key, signature };
-        let installed = Installed { holding, signed, made };
+        let installed = Installed { key_with_share, signed, made };
         *self.installed.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(installed));
     }
 
@@ -133,12 +133,12 @@ impl Release {
 
     /// Whether this broker has a share of it.
     pub(crate) fn has_share(&self) -> bool {
-        self.installed().is_some_and(|it| it.holding.has_share())
+        self.installed().is_some_and(|it| it.key_with_share.has_share())
     }
 
     pub(crate) fn ciphertexts_valid(&self, sealed: &[Sealed<'_>]) -> Vec<bool> {
         match (self.installed(), self.shared.upgrade()) {
-            (Some(it), Some(shared)) => it.holding.check(&shared, sealed),
+            (Some(it), Some(shared)) => it.key_with_share.check(&shared, sealed),
             _ => vec![false; sealed.len()],
         }
     }
@@ -147,7 +147,7 @@ impl Release {
     /// while too many shares are to be computed.
     pub(crate) fn executed(&self, kept: &Arc<Kept>, frames: &[Checked]) {
         // Without a share nothing is computed; ⊥ is answered to who asks.
-        let Some(installed) = self.installed().filter(|it| it.holding.has_share()) else { return };
+        let Some(installed) = self.installed().filter(|it| it.key_with_share.has_share()) else { return };
         let Some(shared) = self.shared.upgrade() else { return };
         let publications = &kept.outbox.publications;
         let sealed = |place: usize| is_sealed(&frames[publications[place].frame as usize], publications[place].number);
@@ -167,7 +167,7 @@ impl Release {
         }
         for place in sealed {
             let mut readers = std::mem::take(&mut readers[place]);
-            if !is_turn(shared.index, shared.brokers, installed.holding.threshold(), publications[place].sn) {
+            if !is_turn(shared.index, shared.brokers, installed.key_with_share.threshold(), publications[place].sn) {
                 readers.clear();
             }
             if !readers.is_empty() || self.on_write.load(Ordering::Relaxed) {
@@ -177,7 +177,7 @@ impl Release {
     }
 
     /// What this broker attaches for one reader who asks: ⊥ to clients that may not read, for which nothing is computed,
-    /// and nothing to strangers.
+    /// and nothing to unregistered clients.
     pub(crate) fn answer(&self, shared: &Shared, client: &Client, sn: u64, proved: bool) -> Result<Vec<u8>, Why> {
         let installed = self.installed().ok_or(Why::Nothing)?;
         let entry = shared.state().published(sn).map_err(|_| Why::Storage)?.ok_or(Why::Nothing)?;
@@ -190,14 +190,15 @@ impl Release {
             if proved && !self.proofs.lock().unwrap_or_else(PoisonError::into_inner).allows(client, self.now()) {
                 return Err(Why::Busy);
             }
-            let prepared = installed.holding.prepare(shared, &entry, if proved { Kind::Proved } else { Kind::Share });
+            let prepared =
+                installed.key_with_share.prepare(shared, &entry, if proved { Kind::Proved } else { Kind::Share });
             // Judged again when all is computed: what was revoked meanwhile does not leave.
             if may_read()? {
                 return prepared;
             }
         }
         if shared.is_client(client)? {
-            installed.holding.prepare(shared, &entry, Kind::Denied)
+            installed.key_with_share.prepare(shared, &entry, Kind::Denied)
         } else {
             Err(Why::Denied)
         }
@@ -207,12 +208,12 @@ impl Release {
     fn work(&self, shared: &Shared, job: &Job) {
         let Some(installed) = self.installed() else { return };
         let entry = &job.kept.outbox.publications[job.place];
-        let Ok(share) = installed.holding.prepare(shared, entry, Kind::Share) else { return };
+        let Ok(share) = installed.key_with_share.prepare(shared, entry, Kind::Share) else { return };
         for client in &job.readers {
             // E2: on the newest executed state.
             let attachment = match shared.readable(client, entry.sn) {
                 Ok(_) => Ok(share.clone()),
-                Err(Why::Denied) => installed.holding.prepare(shared, entry, Kind::Denied),
+                Err(Why::Denied) => installed.key_with_share.prepare(shared, entry, Kind::Denied),
                 Err(why) => Err(why),
             };
             if let Ok(attachment) = attachment {

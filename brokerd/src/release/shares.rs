@@ -7,7 +7,7 @@ use rand_core::SeedableRng;
 use sealcast_broker::operation::{Body, Client, Operation, OperationId, Sealed};
 use sealcast_broker::protocol::Why;
 use sealcast_broker::state::Entry;
-use sealcast_crypto::group::Group;
+use sealcast_crypto::group::PrimeGroup;
 use sealcast_crypto::tdh2::{Checked, Ciphertext, KeyShare, Label, Labelled, PublicKey, Seen};
 use sealcast_keys::threshold::evidence::{self, Against};
 use sealcast_keys::threshold::sealed::{Attachment, SignedShare, What, statement};
@@ -19,7 +19,7 @@ use crate::executor::Shared;
 
 /// The key, one share of it if this broker has one, and what was computed with them. The key alone suffices to check
 /// ciphertexts.
-pub struct Shares<G: Group> {
+pub struct Shares<G: PrimeGroup> {
     key: Arc<PublicKey<G>>,
     share: Option<KeyShare<G>>,
     /// Ciphertexts whose proof holds, by publication.
@@ -34,7 +34,7 @@ pub struct Shares<G: Group> {
 /// Names a ciphertext with its label: who published it, under which number, and all bytes of the operation.
 type Name = (Client, u64, OperationId);
 
-impl<G: Group> Shares<G> {
+impl<G: PrimeGroup> Shares<G> {
     pub(super) fn new(key: PublicKey<G>, share: Option<KeyShare<G>>) -> Shares<G> {
         Shares {
             key: Arc::new(key),

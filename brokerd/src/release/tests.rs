@@ -5,26 +5,26 @@ use rand_core::SeedableRng;
 use sealcast_broker::operation::{
     Accusation, Action, Body, Client, Frame, FrameError, Operation, Publication, Sealed, check,
 };
-use sealcast_broker::protocol::{Answer, Question, SignedKey, Why};
-use sealcast_crypto::group::{Group, P256, Ristretto255};
-use sealcast_crypto::tdh2::{Combiner, KeyShare, Labelled, Outcome, PublicKey, Share, Sharing};
+use sealcast_broker::protocol::{Answer, Query, SignedKey, Why};
+use sealcast_crypto::group::{P256, PrimeGroup, Ristretto255};
+use sealcast_crypto::tdh2::{Combined, Combiner, KeyShare, Labelled, PublicKey, Share, Sharing};
 use sealcast_keys::threshold::sealed::{Attachment, What};
 
-use super::{Holding, Job};
+use super::{Job, KeyWithShare};
 use crate::fixture::{Broker, World, brokers, client, key as key_of, publication};
 use crate::shares::deal;
 
 /// Four brokers that have executed everything, with shares of which three open, or as many as are asked for.
-struct Cluster<G: Group> {
+struct Cluster<G: PrimeGroup> {
     world: World,
     brokers: Vec<Broker>,
     combiner: Combiner<G>,
     sealed: Vec<Labelled<G>>,
 }
 
-impl<G: Group> Cluster<G>
+impl<G: PrimeGroup> Cluster<G>
 where
-    Holding: From<(PublicKey<G>, Option<KeyShare<G>>)>,
+    KeyWithShare: From<(PublicKey<G>, Option<KeyShare<G>>)>,
 {
     /// With clients 1 to 3 of [`World::with_clients`]; 1 and 2 have channels.
     fn new() -> Cluster<G> {
@@ -63,7 +63,7 @@ where
     }
 
     fn ask(&self, broker: usize, seed: u8, sn: u64, proved: bool) -> Result<What<G>, Why> {
-        match self.brokers[broker].executor.answer(&client(seed), Question::Share { sn, proved }) {
+        match self.brokers[broker].executor.answer(&client(seed), Query::Share { sn, proved }) {
             Answer::Share(bytes) => Ok(self.read(&bytes)),
             Answer::No(why) => Err(why),
             other => panic!("{other:?}"),
@@ -86,15 +86,15 @@ where
             })
             .collect();
         match self.combiner.combine(&self.sealed[place], &shares) {
-            Ok(Outcome::Opened(payload)) => payload.to_vec(),
+            Ok(Combined::Opened(payload)) => payload.to_vec(),
             other => panic!("{:?}", other.err()),
         }
     }
 }
 
-fn whom_the_policy_allows_opens_it_and_nobody_else<G: Group>()
+fn whom_the_policy_allows_opens_it_and_nobody_else<G: PrimeGroup>()
 where
-    Holding: From<(PublicKey<G>, Option<KeyShare<G>>)>,
+    KeyWithShare: From<(PublicKey<G>, Option<KeyShare<G>>)>,
 {
     let mut cluster = Cluster::<G>::new();
     for (place, payload) in [&b"bid 1.0830"[..], b"ask 1.0832"].into_iter().enumerate() {
@@ -186,9 +186,9 @@ fn rule_e4_t_signed_shares_of_a_false_ciphertext_suspend_its_publisher() {
     suspends::<P256>();
 }
 
-fn suspends<G: Group>()
+fn suspends<G: PrimeGroup>()
 where
-    Holding: From<(PublicKey<G>, Option<KeyShare<G>>)>,
+    KeyWithShare: From<(PublicKey<G>, Option<KeyShare<G>>)>,
 {
     let mut cluster = Cluster::<G>::new();
     let open = publication(Body::Plain(vec![]));
@@ -228,7 +228,7 @@ where
     let height = cluster.world.order(vec![(1, vec![good])]);
     for broker in &mut cluster.brokers {
         broker.execute(&cluster.world, height);
-        let Answer::Status(status) = broker.executor.answer(&client(2), Question::Status) else { panic!("a status") };
+        let Answer::Status(status) = broker.executor.answer(&client(2), Query::Status) else { panic!("a status") };
         assert_eq!(status.suspended, [(client(3), height)]);
     }
 }
@@ -258,7 +258,7 @@ fn ciphertexts_are_good_for_their_own_label_and_under_a_key() {
     }
     let keyless = Broker::start(&cluster.world, 0, &[]);
     assert_eq!(keyless.executor.ciphertexts_valid(&all), [false; 4]);
-    assert_eq!(keyless.executor.answer(&client(1), Question::Key), Answer::No(Why::Nothing));
+    assert_eq!(keyless.executor.answer(&client(1), Query::Key), Answer::No(Why::Nothing));
 }
 
 #[test]
@@ -282,7 +282,7 @@ fn a_broker_without_a_share_checks_by_the_key_and_helps_nobody_to_read() {
     assert_eq!(cluster.ask(3, 1, sn, true), Err(Why::Nothing));
     assert_eq!(cluster.ask(3, 2, sn, false), Ok(What::Denied), "it says whom it finds to have no right");
     assert!(matches!(cluster.ask(0, 1, sn, false), Ok(What::Share(_))), "others do");
-    let Answer::Status(status) = cluster.brokers[3].executor.answer(&client(1), Question::Status) else { panic!() };
+    let Answer::Status(status) = cluster.brokers[3].executor.answer(&client(1), Query::Status) else { panic!() };
     assert!(status.key_age.is_some() && !status.has_share);
 }
 
@@ -309,7 +309,7 @@ fn after_a_restart_shares_are_of_ciphertexts_checked_anew() {
 fn a_broker_vouches_for_the_key_in_its_own_name() {
     let cluster = Cluster::<Ristretto255>::new();
     let executor = &cluster.brokers[2].executor;
-    let Answer::Key(signed) = executor.answer(&client(1), Question::Key) else { panic!("no key") };
+    let Answer::Key(signed) = executor.answer(&client(1), Query::Key) else { panic!("no key") };
     assert_eq!(signed.key, cluster.combiner.key().encode());
     let statement = SignedKey::statement(&cluster.world.cluster, 0, &signed.key);
     let broker = sealcast_crypto::ed25519::Key::new(&brokers()[2].public_bytes()).expect("a key");

@@ -2,7 +2,7 @@
 
 use rand_core::CryptoRng;
 use sealcast_broker::genesis::Cluster;
-use sealcast_crypto::group::{Group, Parameters, ParametersError};
+use sealcast_crypto::group::{Parameters, ParametersError, PrimeGroup};
 use sealcast_crypto::tdh2::{self, KeyShare, PublicKey};
 
 /// TGen: the key of a cluster, and x_1 … x_n for its brokers. The dealer knows the key until it erases it: run it on a machine
@@ -10,7 +10,7 @@ use sealcast_crypto::tdh2::{self, KeyShare, PublicKey};
 ///
 /// # Errors
 /// So many brokers cannot share a key so.
-pub fn deal<G: Group>(
+pub fn deal<G: PrimeGroup>(
     cluster: &Cluster,
     threshold: u16,
     brokers: u16,
@@ -28,11 +28,11 @@ mod tests {
     use super::super::testing::opens_with_every_t;
     use super::*;
 
-    fn dealt<G: Group>(threshold: u16, brokers: u16) -> (PublicKey<G>, Vec<KeyShare<G>>) {
+    fn dealt<G: PrimeGroup>(threshold: u16, brokers: u16) -> (PublicKey<G>, Vec<KeyShare<G>>) {
         deal(&Cluster([7; 32]), threshold, brokers, &mut ChaCha20Rng::seed_from_u64(u64::from(threshold))).unwrap()
     }
 
-    fn any_t_shares_open<G: Group>() {
+    fn any_t_shares_open<G: PrimeGroup>() {
         for (threshold, brokers) in [(1, 1), (2, 4), (3, 4), (5, 7)] {
             let (key, shares) = dealt::<G>(threshold, brokers);
             assert_eq!(key.parameters(), &Parameters::new(&[7; 32], threshold, brokers));

@@ -22,7 +22,7 @@ use std::time::UNIX_EPOCH;
 
 use rand_core::CryptoRng;
 use sealcast_crypto::aead;
-use sealcast_crypto::group::Group;
+use sealcast_crypto::group::PrimeGroup;
 use sealcast_crypto::kdf::hkdf;
 use sealcast_crypto::secret::Secret;
 use sealcast_crypto::tdh2::{KeyShare, PublicKey};
@@ -74,7 +74,7 @@ impl Folder {
     ///
     /// # Errors
     /// [`FileError`].
-    pub fn keep<G: Group>(
+    pub fn keep<G: PrimeGroup>(
         &self,
         key: &PublicKey<G>,
         share: &KeyShare<G>,
@@ -97,7 +97,7 @@ impl Folder {
     ///
     /// # Errors
     /// [`FileError`]; also for a share of another broker, or a key in another group.
-    pub fn share<G: Group>(&self, epoch: u32, index: u16) -> Result<Option<Kept<G>>, FileError> {
+    pub fn share<G: PrimeGroup>(&self, epoch: u32, index: u16) -> Result<Option<Kept<G>>, FileError> {
         let Some(bytes) = self.read(SHARE, epoch)? else { return Ok(None) };
         let read = || {
             let mut r = Reader::new(&bytes);
@@ -270,7 +270,7 @@ fn sealing_key(file_key: &Secret<32>, salt: &[u8; 32], name: &str, epoch: u32) -
     aead::Key::new(aead::Suite::Aes256Gcm, &hkdf(file_key.expose(), salt, &info))
 }
 
-fn epoch<G: Group>(key: &PublicKey<G>) -> u32 {
+fn epoch<G: PrimeGroup>(key: &PublicKey<G>) -> u32 {
     u32::try_from(key.parameters().epoch).expect("a cluster counts its epochs in 32 bits")
 }
 

@@ -11,12 +11,12 @@
 
 use sealcast_crypto::aead;
 use sealcast_crypto::disclosure::{Disclosure, Knowledge, disclosure_len, knowledge_len};
-use sealcast_crypto::group::{Element, Group};
+use sealcast_crypto::group::{Element, PrimeGroup};
 use sealcast_crypto::hash::Transcript;
-use sealcast_wire::limits::{BROKERS_MAX, CEREMONY_BYTES_MAX};
+use sealcast_wire::limits::{BROKERS_MAX, DKG_BYTES_MAX};
 use sealcast_wire::{Malformed, Reader, Writer};
 
-use super::ceremony::Setup;
+use super::dkg::Setup;
 
 /// The three rounds, and the word of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -38,8 +38,8 @@ pub(super) struct Head {
     pub(super) round: Round,
 }
 
-/// What all words of one run are bound to: `T("sealcast/v1/key ceremony"; cluster, u32 run, u16 t, u16 n, u8 suite)` for the
-/// key of epoch 0, `T("sealcast/v1/key ceremony of epoch"; cluster, u32 epoch, u32 run, u16 t, u16 n, u8 suite)` for a later
+/// What all words of one run are bound to: `T("sealcast/v1/key dkg"; cluster, u32 run, u16 t, u16 n, u8 suite)` for the
+/// key of epoch 0, `T("sealcast/v1/key dkg of epoch"; cluster, u32 epoch, u32 run, u16 t, u16 n, u8 suite)` for a later
 /// one. Runs of each epoch count from 0. The words of epoch 0 stay as they were ordered: a broker that lost its folder
 /// finds the key in them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +47,7 @@ pub(super) struct Binding([u8; 32]);
 
 /// Round 1: Y with its proof, and the hash of what will be dealt.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Announcement<G: Group> {
+pub(super) struct Announcement<G: PrimeGroup> {
     pub(super) key: Element<G>,
     pub(super) knowledge: Knowledge<G>,
     pub(super) promise: [u8; 32],
@@ -55,7 +55,7 @@ pub(super) struct Announcement<G: Group> {
 
 /// Round 2: a polynomial in the exponent, and its values for all who announced themselves, in ascending order.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Dealing<G: Group> {
+pub(super) struct Dealing<G: PrimeGroup> {
     pub(super) commitment: Vec<Element<G>>,
     pub(super) knowledge: Knowledge<G>,
     pub(super) sender: Element<G>,
@@ -65,13 +65,13 @@ pub(super) struct Dealing<G: Group> {
 
 /// Round 3: what a dealer sealed for the one who complains, open to everybody.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Complaint<G: Group> {
+pub(super) struct Complaint<G: PrimeGroup> {
     pub(super) dealer: u16,
     pub(super) disclosure: Disclosure<G>,
 }
 
 impl Binding {
-    pub(super) fn new<G: Group>(setup: &Setup, run: u32) -> Binding {
+    pub(super) fn new<G: PrimeGroup>(setup: &Setup, run: u32) -> Binding {
         let transcript = match setup.epoch {
             0 => Transcript::new("sealcast/v1/key ceremony").add(&setup.cluster.0),
             epoch => {
@@ -99,9 +99,9 @@ impl Binding {
         transcript.add(&dealer.to_be_bytes()).add(&receiver.to_be_bytes()).finish()
     }
 
-    /// What a broker promises to deal: `T("sealcast/v1/key ceremony promise"; binding, u16 broker, φ_0, …)`. It hides
+    /// What a broker promises to deal: `T("sealcast/v1/key dkg promise"; binding, u16 broker, φ_0, …)`. It hides
     /// the commitment, which is as random as a key.
-    pub(super) fn promise<G: Group>(&self, broker: u16, commitment: &[Element<G>]) -> [u8; 32] {
+    pub(super) fn promise<G: PrimeGroup>(&self, broker: u16, commitment: &[Element<G>]) -> [u8; 32] {
         let mut transcript =
             Transcript::new("sealcast/v1/key ceremony promise").add(&self.0).add(&broker.to_be_bytes());
         commitment.iter().for_each(|it| transcript.absorb(it.bytes()));
@@ -116,7 +116,7 @@ impl Head {
     /// [`Malformed`], also if the word is too long.
     pub(super) fn decode(bytes: &[u8]) -> Result<(Head, &[u8]), Malformed> {
         let mut r = Reader::new(bytes);
-        if bytes.len() > CEREMONY_BYTES_MAX || r.u8()? != VERSION {
+        if bytes.len() > DKG_BYTES_MAX || r.u8()? != VERSION {
             return Err(Malformed);
         }
         let (binding, broker) = (Binding(r.array()?), r.u16()?);
@@ -136,7 +136,7 @@ impl Head {
     }
 }
 
-impl<G: Group> Announcement<G> {
+impl<G: PrimeGroup> Announcement<G> {
     pub(super) fn encode(&self, binding: Binding, broker: u16) -> Vec<u8> {
         let mut w = Head { binding, broker, round: Round::Announce }.begin();
         w.raw(self.key.bytes()).raw(&self.knowledge.to_bytes()).raw(&self.promise);
@@ -151,7 +151,7 @@ impl<G: Group> Announcement<G> {
     }
 }
 
-impl<G: Group> Dealing<G> {
+impl<G: PrimeGroup> Dealing<G> {
     pub(super) fn encode(&self, binding: Binding, broker: u16) -> Vec<u8> {
         let mut w = Head { binding, broker, round: Round::Deal }.begin();
         write_count(&mut w, self.commitment.len());
@@ -178,7 +178,7 @@ impl<G: Group> Dealing<G> {
     }
 }
 
-impl<G: Group> Complaint<G> {
+impl<G: PrimeGroup> Complaint<G> {
     /// All of one broker, by ascending dealer.
     pub(super) fn encode_all(complaints: &[Complaint<G>], binding: Binding, broker: u16) -> Vec<u8> {
         let mut w = Head { binding, broker, round: Round::Judge }.begin();
@@ -202,11 +202,11 @@ impl<G: Group> Complaint<G> {
     }
 }
 
-fn element<G: Group>(r: &mut Reader<'_>) -> Result<Element<G>, Malformed> {
+fn element<G: PrimeGroup>(r: &mut Reader<'_>) -> Result<Element<G>, Malformed> {
     Element::decode(r.take(G::POINT_LEN)?).ok_or(Malformed)
 }
 
-fn knowledge<G: Group>(r: &mut Reader<'_>) -> Result<Knowledge<G>, Malformed> {
+fn knowledge<G: PrimeGroup>(r: &mut Reader<'_>) -> Result<Knowledge<G>, Malformed> {
     Knowledge::from_bytes(r.take(knowledge_len::<G>())?).ok_or(Malformed)
 }
 
@@ -223,5 +223,5 @@ const _: () = {
     const POINT: usize = 33;
     let deal = 2 + BROKERS_MAX * POINT + 3 * POINT + 64 + 2 + BROKERS_MAX * SEALED_LEN;
     let judge = 2 + BROKERS_MAX * (2 + 3 * POINT + 32);
-    assert!(36 + deal <= CEREMONY_BYTES_MAX && 36 + judge <= CEREMONY_BYTES_MAX);
+    assert!(36 + deal <= DKG_BYTES_MAX && 36 + judge <= DKG_BYTES_MAX);
 };

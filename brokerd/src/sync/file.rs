@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sealcast_broker::state::{Row, SnapshotHead, StoreError};
-use sealcast_order::Floor;
+use sealcast_order::StartCertificate;
 use sealcast_wire::limits;
 
 /// The snapshots of one broker. Clones are the same snapshots.
@@ -35,7 +35,7 @@ enum Where {
 pub(crate) struct Opened {
     pub(crate) head: SnapshotHead,
     /// Where the order begins for who takes it.
-    pub(crate) floor: Floor,
+    pub(crate) start_certificate: StartCertificate,
     /// Where its rows begin in the file.
     rows_at: u64,
 }
@@ -98,21 +98,21 @@ impl Snapshots {
     pub(crate) fn write(
         &self,
         head: &SnapshotHead,
-        floor: &Floor,
+        start_certificate: &StartCertificate,
         rows: impl Iterator<Item = Result<Row, StoreError>>,
     ) -> io::Result<()> {
         let folder = match &self.0 {
             Where::Disk(folder) => folder,
             Where::Memory(files) => {
                 let mut file = Vec::new();
-                write_all(&mut file, head, floor, rows)?;
+                write_all(&mut file, head, start_certificate, rows)?;
                 lock(files).insert(head.height(), file);
                 return Ok(());
             }
         };
         let path = path(folder, head.height());
         let part = path.with_extension(PART);
-        if let Err(e) = write_file(&part, head, floor, rows) {
+        if let Err(e) = write_file(&part, head, start_certificate, rows) {
             // What cannot be removed is removed at the next start.
             let _ = fs::remove_file(part);
             return Err(e);
@@ -145,13 +145,14 @@ impl Snapshots {
         let mut number = [0; 8];
         file.read_exact(&mut number)?;
         let (certificate, header) = (read_bytes(&mut file)?, read_bytes(&mut file)?);
-        let floor = Floor { height: u64::from_be_bytes(number), certificate, header };
-        let (head_bytes, parts) = (head.to_bytes().len(), floor.certificate.len() + floor.header.len());
+        let start_certificate = StartCertificate { height: u64::from_be_bytes(number), certificate, header };
+        let (head_bytes, parts) =
+            (head.to_bytes().len(), start_certificate.certificate.len() + start_certificate.header.len());
         let rows_at = (MAGIC.len() + 4 + head_bytes + 8 + 4 + 4 + parts) as u64;
         if length != rows_at + rows_bytes(&head) {
             return Err(damaged());
         }
-        Ok(Opened { head, floor, rows_at })
+        Ok(Opened { head, start_certificate, rows_at })
     }
 
     /// Bytes of its rows from an offset on, none behind their end.
@@ -255,25 +256,25 @@ impl Rows {
 fn write_file(
     path: &Path,
     head: &SnapshotHead,
-    floor: &Floor,
+    start_certificate: &StartCertificate,
     rows: impl Iterator<Item = Result<Row, StoreError>>,
 ) -> io::Result<()> {
     let mut file = BufWriter::with_capacity(limits::SNAPSHOT_PART_BYTES, File::create(path)?);
-    write_all(&mut file, head, floor, rows)?;
+    write_all(&mut file, head, start_certificate, rows)?;
     file.into_inner().map_err(|e| e.into_error())?.sync_all()
 }
 
 fn write_all(
     file: &mut impl io::Write,
     head: &SnapshotHead,
-    floor: &Floor,
+    start_certificate: &StartCertificate,
     rows: impl Iterator<Item = Result<Row, StoreError>>,
 ) -> io::Result<()> {
     file.write_all(MAGIC)?;
     write_bytes(file, &head.to_bytes())?;
-    file.write_all(&floor.height.to_be_bytes())?;
-    write_bytes(file, &floor.certificate)?;
-    write_bytes(file, &floor.header)?;
+    file.write_all(&start_certificate.height.to_be_bytes())?;
+    write_bytes(file, &start_certificate.certificate)?;
+    write_bytes(file, &start_certificate.header)?;
     for row in rows {
         let (key, value) = row.map_err(io::Error::other)?;
         write_bytes(file, &key)?;
@@ -292,7 +293,7 @@ fn read_bytes(file: &mut dyn Read) -> io::Result<Vec<u8>> {
     let mut length = [0; 4];
     file.read_exact(&mut length)?;
     let length = u32::from_be_bytes(length) as usize;
-    if length > limits::FLOOR_BYTES_MAX {
+    if length > limits::START_CERTIFICATE_BYTES_MAX {
         return Err(damaged());
     }
     let mut bytes = vec![0; length];

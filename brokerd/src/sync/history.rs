@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use sealcast_broker::operation::Client;
-use sealcast_broker::protocol::{Answer, Checkpoint, History, Offer, Why};
+use sealcast_broker::protocol::{Answer, Checkpoint, History, SnapshotInfo, Why};
 use sealcast_wire::limits;
 
 use crate::executor::Shared;
@@ -13,16 +13,16 @@ impl Shared {
     pub(crate) fn history(&self, client: &Client) -> Result<Answer, Why> {
         self.only_brokers(client)?;
         let mut history = History { height: self.height.load(Ordering::Acquire), oldest: 1, snapshot: None };
-        if self.state().floor().height > 0 {
+        if self.state().low_water_mark().height > 0 {
             let snapshots = &self.retention.snapshots;
             let heights = snapshots.heights().map_err(|_| Why::Storage)?;
             let mut sound = heights.into_iter().filter_map(|height| snapshots.read(height).ok());
             let lowest = sound.next().ok_or(Why::Storage)?;
-            history.oldest = lowest.floor.height;
+            history.oldest = lowest.start_certificate.height;
             let offered = sound.next().unwrap_or(lowest);
-            let (head, floor) = (offered.head.to_bytes(), offered.floor);
-            let (certificate, header) = (floor.certificate, floor.header);
-            history.snapshot = Some(Offer { head, floor: floor.height, certificate, header });
+            let (head, start_certificate) = (offered.head.to_bytes(), offered.start_certificate);
+            let (certificate, header) = (start_certificate.certificate, start_certificate.header);
+            history.snapshot = Some(SnapshotInfo { head, start_height: start_certificate.height, certificate, header });
         }
         Ok(Answer::History(Box::new(history)))
     }

@@ -14,20 +14,20 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use rand_core::Rng;
-use sealcast_broker::protocol::{Answer, History, Question};
+use sealcast_broker::protocol::{Answer, History, Query};
 use sealcast_broker::state::{Restore, SnapshotHead, Store};
-use sealcast_order::Floor;
+use sealcast_order::StartCertificate;
 use sealcast_wire::limits;
 
 use super::file::{Rows, Snapshots, rows_bytes};
 use super::peers::{Others, Source, left_behind};
-use super::retention::FLOOR_SEARCHED;
+use super::retention::START_CERTIFICATE_SEARCH;
 use super::votes::Votes;
 use crate::log;
 use crate::store::{Lsm, Memory};
 
 /// The folders that a beginning has to do with.
-pub(crate) struct Place {
+pub(crate) struct JoinFolders {
     pub(crate) joining: PathBuf,
     pub(crate) state: PathBuf,
     pub(crate) snapshots: PathBuf,
@@ -35,11 +35,11 @@ pub(crate) struct Place {
 }
 
 /// A snapshot that another broker offers.
-struct Offered {
+struct SnapshotSource {
     broker: u16,
     head: SnapshotHead,
     /// Where the order begins.
-    floor: Floor,
+    start_certificate: StartCertificate,
 }
 
 /// What came of looking whether others have pruned what this broker lacks.
@@ -54,21 +54,21 @@ enum Begun {
 }
 
 /// Sees to it that the broker's state is one that the others' blocks follow on; where the order begins, if not at the
-/// first block. `is_floor` says whether the order would begin there; `rng` decides between brokers that offer the same.
+/// first block. `is_start_certificate` says whether the order would begin there; `rng` decides between brokers that offer the same.
 ///
 /// # Errors
 /// The disk.
 pub(crate) fn prepare(
-    place: &Place,
+    place: &JoinFolders,
     others: &impl Others,
-    is_floor: &dyn Fn(&Floor) -> bool,
+    is_start_certificate: &dyn Fn(&StartCertificate) -> bool,
     rng: &mut impl Rng,
-) -> io::Result<Option<Floor>> {
+) -> io::Result<Option<StartCertificate>> {
     place.settle()?;
     let passed_over = |broker, e| log::warn(&format!("the snapshot of broker {broker} is not begun with: {e}"));
-    let take = |offered: &Offered| {
+    let take = |offered: &SnapshotSource| {
         place.votes.doubt()?;
-        place.take(others, offered, is_floor)
+        place.take(others, offered, is_start_certificate)
     };
     match begin(others, height_in(&place.state)?, rng, take, passed_over)? {
         Begun::Needless => {}
@@ -80,7 +80,7 @@ pub(crate) fn prepare(
             log::warn("the others have pruned the blocks that this broker lacks, and none has a sound snapshot yet");
         }
     }
-    place.floor()
+    place.start_certificate()
 }
 
 /// What a broker begins with.
@@ -90,7 +90,7 @@ pub struct Joined {
     /// The same as a snapshot, to be offered to others.
     pub snapshots: Snapshots,
     /// Where its order begins.
-    pub floor: Floor,
+    pub start_certificate: StartCertificate,
     /// The block after which that is the state.
     pub height: u64,
     /// That state's root.
@@ -104,19 +104,19 @@ pub struct Joined {
 /// The storage.
 pub fn join(
     others: &impl Others,
-    is_floor: &dyn Fn(&Floor) -> bool,
+    is_start_certificate: &dyn Fn(&StartCertificate) -> bool,
     rng: &mut impl Rng,
     passed_over: impl FnMut(u16, io::Error),
 ) -> io::Result<Option<Joined>> {
     let mut joined = None;
-    let take = |offered: &Offered| -> io::Result<()> {
+    let take = |offered: &SnapshotSource| -> io::Result<()> {
         let (rows, snapshots) = (Memory::default(), Snapshots::in_memory());
-        let store = fetch(others, offered, is_floor, || Ok(Lsm::from(rows.clone())))?;
+        let store = fetch(others, offered, is_start_certificate, || Ok(Lsm::from(rows.clone())))?;
         store.sync().map_err(io::Error::other)?;
-        snapshots.write(&offered.head, &offered.floor, sealcast_broker::state::elements(&store))?;
-        let (floor, height) = (offered.floor.clone(), offered.head.height());
+        snapshots.write(&offered.head, &offered.start_certificate, sealcast_broker::state::elements(&store))?;
+        let (start_certificate, height) = (offered.start_certificate.clone(), offered.head.height());
         let root = offered.head.root(&others.genesis().cluster());
-        joined = Some(Joined { rows, snapshots, floor, height, root });
+        joined = Some(Joined { rows, snapshots, start_certificate, height, root });
         Ok(())
     };
     begin(others, 0, rng, take, passed_over)?;
@@ -128,14 +128,14 @@ fn begin(
     others: &impl Others,
     height: u64,
     rng: &mut impl Rng,
-    mut take: impl FnMut(&Offered) -> io::Result<()>,
+    mut take: impl FnMut(&SnapshotSource) -> io::Result<()>,
     mut passed_over: impl FnMut(u16, io::Error),
 ) -> io::Result<Begun> {
     let histories = others.histories();
     if !left_behind(&histories, others.faulty(), height) {
         return Ok(Begun::Needless);
     }
-    let mut offers: Vec<Offered> = histories.into_iter().filter_map(Offered::of).collect();
+    let mut offers: Vec<SnapshotSource> = histories.into_iter().filter_map(SnapshotSource::of).collect();
     offers.retain(|it| it.head.height() > height);
     let heights: Vec<u64> = offers.iter().map(|it| it.head.height()).collect();
     for turn in turns(&heights, others.faulty(), rng) {
@@ -160,24 +160,24 @@ pub(super) fn turns(heights: &[u64], faulty: usize, rng: &mut impl Rng) -> Vec<u
     let mut turns: Vec<_> = heights
         .iter()
         .enumerate()
-        .map(|(offer, height)| (is_rare(height), Reverse(*height), rng.next_u64(), offer))
+        .map(|(offered, height)| (is_rare(height), Reverse(*height), rng.next_u64(), offered))
         .collect();
     turns.sort_unstable();
-    turns.into_iter().map(|(.., offer)| offer).collect()
+    turns.into_iter().map(|(.., offered)| offered).collect()
 }
 
 /// The store with all rows of an offered snapshot, if f + 1 brokers signed that state and a quorum made its floor final.
 /// `empty` gives the store, which is to be thrown away if that fails.
 fn fetch<S: Store>(
     others: &impl Others,
-    offered: &Offered,
-    is_floor: &dyn Fn(&Floor) -> bool,
+    offered: &SnapshotSource,
+    is_start_certificate: &dyn Fn(&StartCertificate) -> bool,
     empty: impl FnOnce() -> io::Result<S>,
 ) -> io::Result<S> {
-    let Offered { broker, head, floor } = offered;
+    let SnapshotSource { broker, head, start_certificate } = offered;
     let height = head.height();
-    let is_near = height.checked_sub(floor.height).is_some_and(|below| below <= FLOOR_SEARCHED);
-    if !is_near || !is_floor(floor) {
+    let is_near = height.checked_sub(start_certificate.height).is_some_and(|below| below <= START_CERTIFICATE_SEARCH);
+    if !is_near || !is_start_certificate(start_certificate) {
         return Err(wrong("no quorum made its block final"));
     }
     let root = others.state_root(height).ok_or_else(|| wrong("f + 1 brokers do not testify to any"))?;
@@ -188,25 +188,34 @@ fn fetch<S: Store>(
     Coming { source, height, offset: 0, rows: Rows::default() }.fill(restore, length)
 }
 
-impl Offered {
-    fn of((broker, history): (u16, History)) -> Option<Offered> {
-        let offer = history.snapshot?;
-        let head = SnapshotHead::from_bytes(&offer.head)?;
-        let floor = Floor { height: offer.floor, certificate: offer.certificate, header: offer.header };
-        Some(Offered { broker, head, floor })
+impl SnapshotSource {
+    fn of((broker, history): (u16, History)) -> Option<SnapshotSource> {
+        let snapshot = history.snapshot?;
+        let head = SnapshotHead::from_bytes(&snapshot.head)?;
+        let start_certificate = StartCertificate {
+            height: snapshot.start_height,
+            certificate: snapshot.certificate,
+            header: snapshot.header,
+        };
+        Some(SnapshotSource { broker, head, start_certificate })
     }
 }
 
-impl Place {
+impl JoinFolders {
     /// Fills `joining`.
-    fn take(&self, others: &impl Others, offered: &Offered, is_floor: &dyn Fn(&Floor) -> bool) -> io::Result<()> {
-        let store = fetch(others, offered, is_floor, || {
+    fn take(
+        &self,
+        others: &impl Others,
+        offered: &SnapshotSource,
+        is_start_certificate: &dyn Fn(&StartCertificate) -> bool,
+    ) -> io::Result<()> {
+        let store = fetch(others, offered, is_start_certificate, || {
             remove(&self.joining)?;
             Lsm::open(&self.state_of_joining()).map_err(io::Error::other)
         })?;
         store.sync().map_err(io::Error::other)?;
         let written = Snapshots::open(&self.snapshot_of_joining())?;
-        written.write(&offered.head, &offered.floor, sealcast_broker::state::elements(&store))?;
+        written.write(&offered.head, &offered.start_certificate, sealcast_broker::state::elements(&store))?;
         drop(store);
         sync_folder(&self.joining)?;
         File::create(self.ready())?.sync_all()?;
@@ -235,14 +244,14 @@ impl Place {
     }
 
     /// Where the order begins for a state that has no block below its floor. What the order has itself counts before it.
-    fn floor(&self) -> io::Result<Option<Floor>> {
+    fn start_certificate(&self) -> io::Result<Option<StartCertificate>> {
         if !fs::exists(&self.state)? {
             return Ok(None);
         }
         let store = Lsm::open(&self.state).map_err(io::Error::other)?;
-        let height = sealcast_broker::state::Floor::of(&store).map_err(io::Error::other)?.height;
+        let height = sealcast_broker::state::LowWaterMark::of(&store).map_err(io::Error::other)?.height;
         let opened = Snapshots::open(&self.snapshots)?.read(height);
-        Ok(opened.ok().map(|it| it.floor).filter(|it| !it.certificate.is_empty()))
+        Ok(opened.ok().map(|it| it.start_certificate).filter(|it| !it.certificate.is_empty()))
     }
 
     fn state_of_joining(&self) -> PathBuf {
@@ -271,7 +280,7 @@ impl Coming<'_> {
     fn fill<S: Store>(mut self, mut restore: Restore<S>, length: u64) -> io::Result<S> {
         while self.offset < length {
             let whole = (length - self.offset).min(limits::SNAPSHOT_PART_BYTES as u64);
-            let part = match (self.source)(Question::Part { height: self.height, offset: self.offset })? {
+            let part = match (self.source)(Query::Part { height: self.height, offset: self.offset })? {
                 Answer::Part(part) if part.len() as u64 == whole => part,
                 _ => return Err(wrong("it breaks off")),
             };

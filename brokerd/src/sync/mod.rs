@@ -35,7 +35,7 @@ pub use peers::{Others, Source};
 pub use retention::{Keep, NotKept};
 pub use votes::Forgotten;
 
-pub(crate) use join::{Place, height_in, prepare};
+pub(crate) use join::{JoinFolders, height_in, prepare};
 pub(crate) use peers::{Peers, is_left_behind};
 pub(crate) use retention::{Retention, Setup};
 pub(crate) use votes::Votes;

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use sealcast_broker::cluster_file::ClusterFile;
 use sealcast_broker::genesis::Genesis;
-use sealcast_broker::protocol::{Answer, Checkpoint, History, Question};
+use sealcast_broker::protocol::{Answer, Checkpoint, History, Query};
 use sealcast_crypto::ed25519::Key;
 use sealcast_crypto::signature::OriginKey;
 use sealcast_wire::limits;
@@ -23,7 +23,7 @@ pub trait Others {
     fn genesis(&self) -> &Genesis;
 
     /// What each of them says, of those who answer in time.
-    fn ask(&self, question: &Question) -> BTreeMap<u16, Answer>;
+    fn ask(&self, query: &Query) -> BTreeMap<u16, Answer>;
 
     /// One of them, to be asked for a snapshot of so many bytes part by part.
     ///
@@ -47,13 +47,13 @@ pub trait Others {
             Answer::History(history) => Some((broker, *history)),
             _ => None,
         };
-        self.ask(&Question::History).into_iter().filter_map(history).collect()
+        self.ask(&Query::History).into_iter().filter_map(history).collect()
     }
 
     /// The state root after this block that f + 1 of them signed, if as many did (E1).
     fn state_root(&self, height: u64) -> Option<[u8; 32]> {
         let mut signed: BTreeMap<[u8; 32], usize> = BTreeMap::new();
-        for (broker, answer) in self.ask(&Question::Checkpoint { height }) {
+        for (broker, answer) in self.ask(&Query::Checkpoint { height }) {
             if let Answer::Checkpoint(it) = answer
                 && holds(self.genesis(), broker, height, &it)
             {
@@ -64,8 +64,8 @@ pub trait Others {
     }
 }
 
-/// Answers questions one after the other.
-pub type Source<'a> = Box<dyn FnMut(Question) -> io::Result<Answer> + 'a>;
+/// Answers queries one after the other.
+pub type Source<'a> = Box<dyn FnMut(Query) -> io::Result<Answer> + 'a>;
 
 /// The other brokers, over the network.
 #[derive(Clone)]
@@ -78,19 +78,19 @@ pub(crate) struct Peers<'a> {
 }
 
 impl Peers<'_> {
-    /// A channel to one of them, on which no answer is waited for longer than `patience`, and none from `last` on.
-    pub(crate) fn open(&self, broker: u16, patience: Duration, last: Instant) -> io::Result<Channel> {
+    /// A channel to one of them, on which no answer is waited for longer than `timeout`, and none from `last` on.
+    pub(crate) fn open(&self, broker: u16, timeout: Duration, last: Instant) -> io::Result<Channel> {
         let place = usize::from(broker);
         let address = address(&self.cluster.addresses[place].gateway)?;
-        let patience = patience.min(last.saturating_duration_since(Instant::now())).max(Duration::from_millis(1));
-        let channel = Channel::connect(address, self.cluster.broker_keys()[place], self.key.clone(), patience)?;
+        let timeout = timeout.min(last.saturating_duration_since(Instant::now())).max(Duration::from_millis(1));
+        let channel = Channel::connect(address, self.cluster.broker_keys()[place], self.key.clone(), timeout)?;
         Ok(channel.until(Some(last), self.end.clone()).greet(self.cluster.cluster())?.0)
     }
 
     /// All of it in [`limits::PEER_ANSWER`], whatever it does with the time.
-    fn ask_one(&self, broker: u16, question: &Question) -> io::Result<Answer> {
+    fn ask_one(&self, broker: u16, query: &Query) -> io::Result<Answer> {
         let last = Instant::now() + limits::PEER_ANSWER;
-        self.open(broker, limits::PEER_ANSWER, last)?.ask(question.clone())
+        self.open(broker, limits::PEER_ANSWER, last)?.ask(query.clone())
     }
 }
 
@@ -99,12 +99,12 @@ impl Others for Peers<'_> {
         &self.cluster.genesis
     }
 
-    fn ask(&self, question: &Question) -> BTreeMap<u16, Answer> {
+    fn ask(&self, query: &Query) -> BTreeMap<u16, Answer> {
         let all = 0..u16::try_from(self.cluster.brokers()).expect("brokers have a limit");
         thread::scope(|scope| {
             let asked: Vec<_> = all
                 .filter(|broker| *broker != self.index)
-                .map(|broker| (broker, scope.spawn(move || self.ask_one(broker, question))))
+                .map(|broker| (broker, scope.spawn(move || self.ask_one(broker, query))))
                 .collect();
             let answered = asked.into_iter().filter_map(|(broker, it)| Some((broker, it.join().ok()?.ok()?)));
             answered.collect()
@@ -113,7 +113,7 @@ impl Others for Peers<'_> {
 
     fn source(&self, broker: u16, bytes: u64) -> io::Result<Source<'_>> {
         let mut channel = self.open(broker, limits::SNAPSHOT_PART_PATIENCE, Instant::now() + allowed(bytes))?;
-        Ok(Box::new(move |question| channel.ask(question)))
+        Ok(Box::new(move |query| channel.ask(query)))
     }
 
     fn has_ended(&self) -> bool {

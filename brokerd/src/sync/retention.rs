@@ -18,7 +18,7 @@ use std::thread::JoinHandle;
 use std::{io, thread};
 
 use sealcast_broker::state::{self, SnapshotHead, Store as _};
-use sealcast_order::Floor;
+use sealcast_order::StartCertificate;
 use sealcast_wire::limits;
 
 use super::file::Snapshots;
@@ -196,9 +196,9 @@ impl Keeper {
     fn mark(&self, shared: &Arc<Shared>, mark: Mark) -> io::Result<()> {
         let Mark { height, at, snapshot } = mark;
         if let Some((head, frozen)) = snapshot
-            && let Some(floor) = floor_below(shared, height)
+            && let Some(start_certificate) = start_certificate_below(shared, height)
         {
-            self.snapshots.write(&head, &floor, state::elements(&frozen))?;
+            self.snapshots.write(&head, &start_certificate, state::elements(&frozen))?;
         }
         let mut old = None;
         for height_of in self.snapshots.heights()? {
@@ -209,7 +209,9 @@ impl Keeper {
                 Err(_) => {}
             }
         }
-        let Some(old) = old.filter(|it| it.head.height() > shared.state().floor().height) else { return Ok(()) };
+        let Some(old) = old.filter(|it| it.head.height() > shared.state().low_water_mark().height) else {
+            return Ok(());
+        };
         self.raise(shared, &old.head)
     }
 
@@ -219,7 +221,7 @@ impl Keeper {
         let mut store = self.store.clone();
         let mut changes = state::Changes::new();
         self.snapshots.each_row(height, |row| {
-            let place = state::Floor::place(height, &row).map_err(io::Error::other)?;
+            let place = state::LowWaterMark::place(height, &row).map_err(io::Error::other)?;
             changes.extend(place.map(|(key, value)| (key, Some(value))));
             if changes.len() >= limits::STORE_PAGE_ROWS {
                 store.apply(std::mem::take(&mut changes)).map_err(io::Error::other)?;
@@ -227,10 +229,10 @@ impl Keeper {
             Ok(())
         })?;
         store.apply(changes).map_err(io::Error::other)?;
-        shared.raise_floor(head.floor()).map_err(io::Error::other)?;
+        shared.raise_low_water_mark(head.low_water_mark()).map_err(io::Error::other)?;
         let before = self.snapshots.heights()?.into_iter().rfind(|it| *it < height);
         if let Some(before) = before.and_then(|it| self.snapshots.read(it).ok()) {
-            shared.blocks.prune(before.floor.height);
+            shared.blocks.prune(before.start_certificate.height);
         }
         self.snapshots.remove_below(height)?;
         self.prune_rows(shared)
@@ -238,9 +240,9 @@ impl Keeper {
 
     /// Rows go in steps, so that nothing else waits for long.
     fn prune_rows(&self, shared: &Arc<Shared>) -> io::Result<()> {
-        let floor = shared.state().floor();
+        let low_water_mark = shared.state().low_water_mark();
         let mut store = self.store.clone();
-        while floor.prune(&mut store).map_err(io::Error::other)? {
+        while low_water_mark.prune(&mut store).map_err(io::Error::other)? {
             thread::yield_now();
         }
         Ok(())
@@ -252,11 +254,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// The last block up to this one of which there is a certificate; a broker alone has none and needs none.
-fn floor_below(shared: &Shared, height: u64) -> Option<Floor> {
+fn start_certificate_below(shared: &Shared, height: u64) -> Option<StartCertificate> {
     if shared.brokers == 1 {
-        return Some(Floor { height, certificate: Vec::new(), header: Vec::new() });
+        return Some(StartCertificate { height, certificate: Vec::new(), header: Vec::new() });
     }
-    (height.saturating_sub(FLOOR_SEARCHED)..=height).rev().find_map(|it| shared.blocks.floor(it))
+    (height.saturating_sub(START_CERTIFICATE_SEARCH)..=height).rev().find_map(|it| shared.blocks.start_certificate(it))
 }
 
 impl FromStr for Keep {
@@ -293,6 +295,6 @@ impl fmt::Display for Keep {
 }
 
 /// Blocks among which one has a certificate of its own.
-pub(super) const FLOOR_SEARCHED: u64 = 256;
+pub(super) const START_CERTIFICATE_SEARCH: u64 = 256;
 /// The fewest blocks that can be kept.
 const BLOCKS_MIN: u64 = 2 * limits::CHECKPOINT_BLOCKS;

@@ -10,13 +10,13 @@ use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng as _;
 use sealcast_broker::cluster_file::{Addresses, ClusterFile, Suite};
 use sealcast_broker::operation::{Client, Operation};
-use sealcast_broker::protocol::{Answer, Question, Refusal, Welcome, Why};
+use sealcast_broker::protocol::{Answer, Query, Refusal, Welcome, Why};
 use sealcast_broker::state::{Memory, Reading, Restore};
-use sealcast_order::Floor;
+use sealcast_order::StartCertificate;
 use sealcast_wire::limits;
 
 use super::file::{Rows, Snapshots};
-use super::join::{Place, prepare, turns};
+use super::join::{JoinFolders, prepare, turns};
 use super::peers::{Peers, left_behind};
 use super::retention::Keep;
 use super::votes::Votes;
@@ -24,7 +24,7 @@ use crate::descriptors::Connections;
 use crate::drops::Drops;
 use crate::executor::Executor;
 use crate::fixture::{Broker, Folder, World, brokers, client, publish};
-use crate::gateway::{Gateway, Service, Standing};
+use crate::gateway::{ClientStatus, Gateway, Handler};
 
 mod hostile;
 
@@ -45,7 +45,7 @@ fn aged() -> (World, Vec<Broker>) {
         let taken = |it: &Broker| snapshots(it).heights().expect("they are listed").contains(&checkpoint);
         until("all have taken a snapshot", || aged.iter().all(taken));
     }
-    until("all have pruned", || aged.iter().all(|it| it.executor.floor().height == KEPT));
+    until("all have pruned", || aged.iter().all(|it| it.executor.low_water_mark().height == KEPT));
     until("old files are gone", || aged.iter().all(|it| snapshots(it).heights().expect("listed")[0] == KEPT));
     (world, aged)
 }
@@ -74,7 +74,7 @@ enum Lie {
     /// The head of a state that never was.
     Head,
     /// A certificate that certifies nothing.
-    Floor,
+    StartCertificate,
     /// Its word is on another state.
     Root,
     /// Another broker's word.
@@ -86,14 +86,14 @@ enum Lie {
 }
 
 /// A broker's door, without an order behind it.
-struct Door {
+struct TestHandler {
     executor: Executor,
     lie: Lie,
 }
 
-impl Service for Door {
-    fn standing(&self, client: &Client) -> Standing {
-        self.executor.standing(client)
+impl Handler for TestHandler {
+    fn client_status(&self, client: &Client) -> ClientStatus {
+        self.executor.client_status(client)
     }
 
     fn welcome(&self, client: &Client) -> Welcome {
@@ -104,8 +104,8 @@ impl Service for Door {
         Err(Refusal::Ended)
     }
 
-    fn answer(&self, client: &Client, question: Question) -> Answer {
-        match (self.lie, self.executor.answer(client, question)) {
+    fn answer(&self, client: &Client, query: Query) -> Answer {
+        match (self.lie, self.executor.answer(client, query)) {
             (Lie::Bit, Answer::Part(mut part)) => {
                 let middle = part.len() / 2;
                 part.get_mut(middle).into_iter().for_each(|byte| *byte ^= 1);
@@ -119,12 +119,12 @@ impl Service for Door {
                 Answer::History(history)
             }
             (Lie::Last, Answer::History(mut history)) => {
-                let offer = history.snapshot.as_mut().expect("it offers one");
-                offer.head[..8].fill(0xff);
-                offer.floor = u64::MAX;
+                let snapshot = history.snapshot.as_mut().expect("it offers one");
+                snapshot.head[..8].fill(0xff);
+                snapshot.start_height = u64::MAX;
                 Answer::History(history)
             }
-            (Lie::Floor, Answer::History(mut history)) => {
+            (Lie::StartCertificate, Answer::History(mut history)) => {
                 history.snapshot.as_mut().expect("it offers one").certificate = b"false".to_vec();
                 Answer::History(history)
             }
@@ -146,9 +146,9 @@ fn doors(world: &World, aged: &[Broker], lies: [Lie; 3]) -> (ClusterFile, Vec<Ga
     let mut addresses = Vec::new();
     let gateways = aged.iter().zip(lies).zip(brokers()).map(|((broker, lie), key)| {
         let gateway = Gateway::new(world.cluster, Arc::new(Drops::default()), Connections::ALL);
-        let door = Arc::new(Door { executor: broker.executor.clone(), lie });
+        let handler = Arc::new(TestHandler { executor: broker.executor.clone(), lie });
         let anywhere: SocketAddr = "127.0.0.1:0".parse().expect("an address");
-        let address = gateway.listen(anywhere, Arc::new(key), door, 1).expect("it listens");
+        let address = gateway.listen(anywhere, Arc::new(key), handler, 1).expect("it listens");
         addresses.push(Addresses { gateway: address.to_string(), order: "127.0.0.1:1".into() });
         gateway
     });
@@ -158,19 +158,20 @@ fn doors(world: &World, aged: &[Broker], lies: [Lie; 3]) -> (ClusterFile, Vec<Ga
     (ClusterFile { genesis, addresses, threshold: 3, suite, key: None, endorsement: None }, gateways)
 }
 
-fn place(folder: &Folder) -> Place {
+fn place(folder: &Folder) -> JoinFolders {
     let [joining, state, snapshots] = ["joining", "state", "snapshots"].map(|name| folder.0.join(name));
-    Place { joining, state, snapshots, votes: Votes::of(&folder.0) }
+    JoinFolders { joining, state, snapshots, votes: Votes::of(&folder.0) }
 }
 
-fn join(folder: &Folder, file: &ClusterFile) -> Option<Floor> {
+fn join(folder: &Folder, file: &ClusterFile) -> Option<StartCertificate> {
     join_until(folder, file, &Arc::default())
 }
 
-fn join_until(folder: &Folder, file: &ClusterFile, end: &Arc<AtomicBool>) -> Option<Floor> {
+fn join_until(folder: &Folder, file: &ClusterFile, end: &Arc<AtomicBool>) -> Option<StartCertificate> {
     let key = Arc::new(brokers().remove(3));
     let peers = Peers { cluster: file, index: 3, key: &key, end };
-    prepare(&place(folder), &peers, &|floor| floor.certificate == [1; 8], &mut rng()).expect("the disk holds")
+    prepare(&place(folder), &peers, &|start_certificate| start_certificate.certificate == [1; 8], &mut rng())
+        .expect("the disk holds")
 }
 
 fn rng() -> ChaCha20Rng {
@@ -197,12 +198,12 @@ fn a_broker_without_history_begins_with_a_snapshot_and_goes_on_like_the_others()
     let (mut world, mut aged) = aged();
     let (file, gateways) = doors(&world, &aged, [Lie::None; 3]);
     let folder = Folder::new();
-    let floor = join(&folder, &file).expect("it begins there");
+    let start_certificate = join(&folder, &file).expect("it begins there");
     let begun = KEPT + limits::CHECKPOINT_BLOCKS;
-    assert_eq!(floor.height, begun, "the one behind the others' floor");
+    assert_eq!(start_certificate.height, begun, "the one behind the others' floor");
     assert!(aged.iter().all(|it| it.archive.1.load(std::sync::atomic::Ordering::Relaxed) < begun), "blocks are there");
     let mut joined = Broker::start_keeping(folder, &world, 3, &[], Keep::Blocks(KEPT));
-    assert_eq!((joined.executor.height(), joined.executor.floor().height), (begun, begun));
+    assert_eq!((joined.executor.height(), joined.executor.low_water_mark().height), (begun, begun));
     joined.execute(&world, begun + 1);
     world.order(vec![(3, vec![publish(b"new")])]);
     let last = world.ordered.len() as u64;
@@ -212,26 +213,24 @@ fn a_broker_without_history_begins_with_a_snapshot_and_goes_on_like_the_others()
     assert!(roots.iter().all(|root| *root == roots[0]));
 
     // What it lacks it says it lacks; what it has, it answers like the others.
-    let ask = |broker: &Broker, question: &Question| broker.executor.answer(&client(1), question.clone());
+    let ask = |broker: &Broker, query: &Query| broker.executor.answer(&client(1), query.clone());
     let header = sealcast_broker::operation::Header { topic: "market/eurusd".into(), value: None };
-    let latest = Question::Latest { header: header.clone(), floor: last };
+    let latest = Query::Latest { header: header.clone(), min_height: last };
     assert!(aged.iter().all(|it| ask(it, &latest) == ask(&aged[0], &latest)));
-    let oldest = Question::Place { header: header.clone(), ps: 0 };
+    let oldest = Query::TopicPosition { header: header.clone(), ps: 0 };
     assert!(aged.iter().all(|it| ask(it, &oldest) == Answer::No(Why::Pruned)), "E9");
     let Answer::Places(places) = ask(&aged[0], &latest) else { panic!("no place") };
     let Reading::Publication(entry) = &places[0].reading else { panic!("it may be read") };
-    let resume = Question::Resume { subscription: 1, place: 0, sn: 0, floor: last };
+    let resume = Query::Resume { subscription: 1, place: 0, sn: 0, min_height: last };
     for broker in &aged {
         let Answer::Resumed { lost, notice, publications, .. } = ask(broker, &resume) else { panic!("not resumed") };
         assert_eq!((notice.first, publications.last()), (lost, Some(&**entry)));
         assert_eq!(lost + notice.places(), places[0].ps + 1, "places are what they were");
     }
-    assert_eq!(ask(&aged[0], &Question::Bodies { sns: vec![8] }), Answer::No(Why::Pruned));
+    assert_eq!(ask(&aged[0], &Query::Bodies { sns: vec![8] }), Answer::No(Why::Pruned));
     // Nobody but brokers hears of snapshots.
-    for question in
-        [Question::History, Question::Checkpoint { height: begun }, Question::Part { height: begun, offset: 0 }]
-    {
-        assert_eq!(ask(&aged[0], &question), Answer::No(Why::Denied));
+    for query in [Query::History, Query::Checkpoint { height: begun }, Query::Part { height: begun, offset: 0 }] {
+        assert_eq!(ask(&aged[0], &query), Answer::No(Why::Denied));
     }
     drop(gateways);
 }
@@ -252,17 +251,17 @@ fn rule_e1_a_snapshot_is_believed_only_with_f_plus_1_signatures() {
 #[test]
 fn a_liar_among_those_who_serve_is_passed_over_for_the_next() {
     let (world, aged) = aged();
-    for lie in [Lie::Bit, Lie::BreaksOff, Lie::Head, Lie::Floor] {
+    for lie in [Lie::Bit, Lie::BreaksOff, Lie::Head, Lie::StartCertificate] {
         // It is the first that is asked.
         let mut lies = [Lie::None; 3];
         lies[turns(&[9; 3], 1, &mut rng())[0]] = lie;
         let (file, _gateways) = doors(&world, &aged, lies);
         let folder = Folder::new();
-        let floor = join(&folder, &file).unwrap_or_else(|| panic!("{lie:?}"));
-        assert_eq!(floor.certificate, [1; 8]);
+        let start_certificate = join(&folder, &file).unwrap_or_else(|| panic!("{lie:?}"));
+        assert_eq!(start_certificate.certificate, [1; 8]);
         assert!(!fs::exists(folder.0.join("joining")).expect("it can be looked for"));
         let broker = Broker::start_in(folder, &world, 3, &[]);
-        assert_eq!(broker.executor.height(), floor.height, "{lie:?}");
+        assert_eq!(broker.executor.height(), start_certificate.height, "{lie:?}");
     }
 }
 
@@ -282,10 +281,10 @@ fn rule_e12_a_crash_while_a_snapshot_comes_in_leaves_the_old_state_or_the_new() 
     moved(&folder, "state", &ready, "joining/state");
     moved(&folder, "snapshots", &ready, "joining/snapshots");
     let height_after = |crashed: Folder| {
-        let floor = join(&crashed, &file).map_or(0, |floor| floor.height);
+        let start_certificate = join(&crashed, &file).map_or(0, |start_certificate| start_certificate.height);
         let broker = Broker::start_in(crashed, &world, 3, &[]);
         let height = broker.executor.height();
-        assert!(height == 0 || height == floor);
+        assert!(height == 0 || height == start_certificate);
         height
     };
     // Without the mark all of it is thrown away.
@@ -326,8 +325,9 @@ fn a_torn_or_damaged_snapshot_is_not_served_and_not_begun_with() {
         fs::write(&path, &changed).expect("it is written");
         let taken = taken(&snapshots, &world, &root);
         // The order's own proof is checked by the order.
-        let is_floor = snapshots.read(KEPT).is_ok_and(|it| it.floor != opened.floor);
-        assert!(is_floor || taken.is_err(), "byte {at} of {}", whole.len());
+        let is_start_certificate =
+            snapshots.read(KEPT).is_ok_and(|it| it.start_certificate != opened.start_certificate);
+        assert!(is_start_certificate || taken.is_err(), "byte {at} of {}", whole.len());
     }
     fs::write(&path, &whole).expect("it is written");
     taken(&snapshots, &world, &root).expect("it is whole again");
@@ -337,10 +337,11 @@ fn a_torn_or_damaged_snapshot_is_not_served_and_not_begun_with() {
 fn a_snapshot_that_cannot_be_written_leaves_nothing() {
     let (_, aged) = aged();
     let head = snapshots(&aged[0]).read(KEPT).expect("it is sound").head;
-    let (folder, floor) = (Folder::new(), Floor { height: KEPT, certificate: vec![], header: vec![] });
+    let (folder, start_certificate) =
+        (Folder::new(), StartCertificate { height: KEPT, certificate: vec![], header: vec![] });
     let rows = [Ok((vec![1; 8], vec![1; 2 << 20])), Err(sealcast_broker::state::StoreError("the disk is full".into()))];
     let empty = Snapshots::open(&folder.0).expect("it opens");
-    assert!(empty.write(&head, &floor, rows.into_iter()).is_err());
+    assert!(empty.write(&head, &start_certificate, rows.into_iter()).is_err());
     assert_eq!(fs::read_dir(&folder.0).expect("a folder").count(), 0);
 }
 

@@ -19,7 +19,7 @@ use super::peers::Others;
 /// Each block has a view of its own, so that heights can be counted instead.
 #[derive(Debug)]
 pub struct Forgotten {
-    floor: u64,
+    start_height: u64,
     /// Where each was first, and is now.
     heights: BTreeMap<u16, (u64, u64)>,
     /// How many answered when they were asked last.
@@ -28,13 +28,14 @@ pub struct Forgotten {
 
 impl Forgotten {
     /// Of a broker whose order will begin at this height.
-    pub fn new(floor: u64) -> Forgotten {
-        Forgotten { floor, heights: BTreeMap::new(), answering: 0 }
+    pub fn new(start_height: u64) -> Forgotten {
+        Forgotten { start_height, heights: BTreeMap::new(), answering: 0 }
     }
 
     /// How many blocks are still to come at the broker that decides, as the others say; `None` while too few of them answered.
     pub fn blocks_left(&self, others: &impl Others) -> Option<u64> {
-        let left = |(first, now): &(u64, u64)| self.floor.max(*first).saturating_add(VIEWS_PASSED).saturating_sub(*now);
+        let left =
+            |(first, now): &(u64, u64)| self.start_height.max(*first).saturating_add(VIEWS_PASSED).saturating_sub(*now);
         let mut left: Vec<u64> = self.heights.values().map(left).collect();
         left.sort_unstable();
         left.get(needed(others).checked_sub(1)?).copied()
@@ -91,7 +92,7 @@ impl Votes {
             Err(e) if e.kind() == io::ErrorKind::NotFound => true,
             Err(e) => return Err(e),
         };
-        if empty && !self.are_awaited()? {
+        if empty && !self.are_in_quarantine()? {
             File::create(&self.unknown)?.sync_all()?;
             self.sync()?;
         }
@@ -120,7 +121,7 @@ impl Votes {
 
     /// # Errors
     /// The disk.
-    pub(crate) fn are_awaited(&self) -> io::Result<bool> {
+    pub(crate) fn are_in_quarantine(&self) -> io::Result<bool> {
         fs::exists(&self.awaited)
     }
 
@@ -150,21 +151,21 @@ const VIEWS_AT_ONCE: u64 = 8;
 #[cfg(test)]
 mod tests {
     use sealcast_broker::genesis::Genesis;
-    use sealcast_broker::protocol::{Answer, History, Question};
+    use sealcast_broker::protocol::{Answer, History, Query};
 
     use super::*;
     use crate::fixture::{Folder, World};
     use crate::sync::Source;
 
     /// Three others, of whom some answer, with these heights.
-    struct Said<'a>(World, &'a [Option<u64>]);
+    struct Heights<'a>(World, &'a [Option<u64>]);
 
-    impl Others for Said<'_> {
+    impl Others for Heights<'_> {
         fn genesis(&self) -> &Genesis {
             &self.0.genesis
         }
 
-        fn ask(&self, _: &Question) -> BTreeMap<u16, Answer> {
+        fn ask(&self, _: &Query) -> BTreeMap<u16, Answer> {
             let history = |height| History { height, oldest: 1, snapshot: None };
             let answers = (0..).zip(self.1).filter_map(|(broker, height)| Some((broker, (*height)?)));
             answers.map(|(broker, height)| (broker, Answer::History(Box::new(history(height))))).collect()
@@ -177,7 +178,7 @@ mod tests {
 
     fn is_over(forgotten: &mut Forgotten, heights: &[u64]) -> bool {
         let heights: Vec<Option<u64>> = heights.iter().copied().map(Some).collect();
-        forgotten.is_over(&Said(World::new(), &heights))
+        forgotten.is_over(&Heights(World::new(), &heights))
     }
 
     #[test]
@@ -204,18 +205,18 @@ mod tests {
         // Whoever answers late shortens nothing for the others.
         let world = || World::new();
         let mut forgotten = Forgotten::new(128);
-        assert!(!forgotten.is_over(&Said(world(), &[Some(0), Some(190), None])));
-        assert!(!forgotten.is_over(&Said(world(), &[Some(u64::MAX), Some(301), Some(301)])));
-        assert!(forgotten.is_over(&Said(world(), &[Some(u64::MAX), Some(302), Some(301)])));
+        assert!(!forgotten.is_over(&Heights(world(), &[Some(0), Some(190), None])));
+        assert!(!forgotten.is_over(&Heights(world(), &[Some(u64::MAX), Some(301), Some(301)])));
+        assert!(forgotten.is_over(&Heights(world(), &[Some(u64::MAX), Some(302), Some(301)])));
         // f may be silent, and no more: one that answers may be the liar.
         let mut forgotten = Forgotten::new(128);
         assert!(!is_over(&mut forgotten, &[]) && !is_over(&mut forgotten, &[0]));
         assert!(!is_over(&mut forgotten, &[u64::MAX]));
-        assert_eq!(forgotten.blocks_left(&Said(World::new(), &[])), None);
+        assert_eq!(forgotten.blocks_left(&Heights(World::new(), &[])), None);
         // Who does not hear the others is not told that they stand still.
         let mut forgotten = Forgotten::new(128);
-        assert!(!is_over(&mut forgotten, &[190, 190]) && forgotten.are_heard(&Said(World::new(), &[])));
-        assert!(!is_over(&mut forgotten, &[190]) && !forgotten.are_heard(&Said(World::new(), &[])));
+        assert!(!is_over(&mut forgotten, &[190, 190]) && forgotten.are_heard(&Heights(World::new(), &[])));
+        assert!(!is_over(&mut forgotten, &[190]) && !forgotten.are_heard(&Heights(World::new(), &[])));
         // The limit of it: beside a liar, one that lags far behind the others decides. They remember more then.
         let mut forgotten = Forgotten::new(128);
         assert!(!is_over(&mut forgotten, &[150, 5000, 0]));
@@ -228,21 +229,21 @@ mod tests {
         fs::create_dir_all(&folder.0).unwrap();
         let votes = Votes::of(&folder.0);
         // A start from genesis, since nobody answered: it has a journal then, which says nothing of before.
-        assert!(!votes.are_known().unwrap() && !votes.are_awaited().unwrap());
+        assert!(!votes.are_known().unwrap() && !votes.are_in_quarantine().unwrap());
         fs::create_dir(&votes.order).unwrap();
         assert!(!votes.are_known().unwrap(), "a start that failed made the folder");
         fs::write(votes.order.join("journal"), "").unwrap();
         assert!(votes.are_known().unwrap());
         votes.doubt().unwrap();
-        assert!(votes.are_awaited().unwrap());
+        assert!(votes.are_in_quarantine().unwrap());
         // So it stays, whatever is lost and begun anew, until they are past.
         fs::remove_dir_all(&votes.order).unwrap();
         assert!(!votes.are_known().unwrap());
         votes.are_over().unwrap();
-        assert!(!votes.are_awaited().unwrap());
+        assert!(!votes.are_in_quarantine().unwrap());
         fs::create_dir(&votes.order).unwrap();
         fs::write(votes.order.join("journal"), "").unwrap();
         votes.doubt().unwrap();
-        assert!(votes.are_known().unwrap() && !votes.are_awaited().unwrap(), "its journal has all since");
+        assert!(votes.are_known().unwrap() && !votes.are_in_quarantine().unwrap(), "its journal has all since");
     }
 }

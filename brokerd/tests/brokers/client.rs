@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use sealcast_broker::operation::{Client, Frame, Operation};
-use sealcast_broker::protocol::{Answer, Contents, Question, Refusal, Reply, Update};
+use sealcast_broker::protocol::{Answer, Contents, Query, Refusal, Reply, Update};
 use sealcast_broker::state::Code;
 use sealcast_brokerd::channel::Channel;
 use sealcast_brokerd::serve::Broker;
@@ -29,7 +29,7 @@ impl Reader {
     pub(crate) fn open(home: &Home, brokers: &[Broker], seed: u8) -> Reader {
         let keys = home.file.broker_keys();
         let open = |(broker, at): (usize, &Broker)| {
-            let opened = Channel::open(at.gateway_address(), keys[broker], key(seed), home.cluster, PATIENCE);
+            let opened = Channel::open(at.gateway_address(), keys[broker], key(seed), home.cluster, TIMEOUT);
             opened.unwrap_or_else(|e| panic!("broker {broker}: {e}"))
         };
         let (channels, welcomes): (Vec<_>, Vec<_>) = brokers.iter().enumerate().map(open).unzip();
@@ -78,19 +78,19 @@ impl Reader {
                 return (found.iter().map(|(height, _)| *height).collect(), contents.clone());
             }
             self.listen();
-            self.ask_for_contents();
+            self.request_contents();
         }
     }
 
     /// Whoever was to send contents may be gone: another one is asked.
-    fn ask_for_contents(&mut self) {
+    fn request_contents(&mut self) {
         let few = if self.channels.len() == 1 { 1 } else { 2 };
         let lacks = |updates: &BTreeMap<usize, Update>| updates.values().all(|update| update.contents.is_none());
         let lacking = self.heard.iter().filter(|(_, updates)| updates.len() >= few && lacks(updates));
         let heights: Vec<u64> = lacking.map(|(height, _)| *height).collect();
         for height in heights {
             for broker in 0..self.channels.len() {
-                if let Ok(Answer::Update(update)) = self.channels[broker].ask(Question::Update { height }) {
+                if let Ok(Answer::Update(update)) = self.channels[broker].ask(Query::Update { height }) {
                     self.heard.entry(height).or_default().insert(broker, update);
                     break;
                 }
@@ -128,12 +128,12 @@ impl Reader {
     }
 
     /// Asks all brokers; those that are behind are asked again.
-    pub(crate) fn ask_all(&mut self, question: &Question) -> Vec<Answer> {
-        self.channels.iter_mut().map(|channel| channel.ask(question.clone()).expect("an answer")).collect()
+    pub(crate) fn ask_all(&mut self, query: &Query) -> Vec<Answer> {
+        self.channels.iter_mut().map(|channel| channel.ask(query.clone()).expect("an answer")).collect()
     }
 }
 
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 /// How long what became of a frame is waited for before it is sent again.
 const AGAIN: Duration = Duration::from_millis(500);
 const LOOK: Duration = Duration::from_millis(5);

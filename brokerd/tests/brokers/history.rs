@@ -4,7 +4,7 @@ use std::fs;
 use std::process::Command;
 
 use sealcast_broker::operation::Operation;
-use sealcast_broker::protocol::{Answer, Question, Why};
+use sealcast_broker::protocol::{Answer, Query, Why};
 use sealcast_broker::state::Reading;
 use sealcast_brokerd::serve::Broker;
 
@@ -37,13 +37,13 @@ fn a_broker_whose_folder_is_lost_gets_all_blocks_from_the_others() {
     until("it has executed all of it", || brokers[3].status().height >= ordered);
 
     let mut reader = Reader::open(&home, &brokers, 1);
-    let ranges = reader.ask_all(&Question::Range { header: header("a"), from: 0, limit: 100, floor: 0 });
+    let ranges = reader.ask_all(&Query::Range { header: header("a"), from: 0, limit: 100, min_height: 0 });
     assert!(ranges.iter().all(|it| *it == ranges[0]), "{ranges:?}");
     let Answer::Places(places) = &ranges[3] else { panic!("{ranges:?}") };
     assert_eq!(places.iter().map(|it| it.ps).collect::<Vec<_>>(), (0..21).collect::<Vec<_>>());
     let Reading::Publication(first) = &places[0].reading else { panic!("it may be read") };
     // Its body is in a block that this broker fetched.
-    let bodies = reader.channels[3].ask(Question::Bodies { sns: vec![first.sn] }).expect("an answer");
+    let bodies = reader.channels[3].ask(Query::Bodies { sns: vec![first.sn] }).expect("an answer");
     let Answer::Bodies(bodies) = bodies else { panic!("{bodies:?}") };
     assert_eq!(Operation::from_bytes(&bodies[0].1), Ok(publish("a", &[0])));
     reader.order(3, vec![publish("a", b"through it")]);
@@ -75,7 +75,7 @@ fn a_broker_that_lacks_what_the_others_pruned_begins_with_a_snapshot() {
     until("the first publication is pruned", || {
         publisher.order(published % 3, vec![publish("a", &published.to_be_bytes())]);
         published += 1;
-        let first = publisher.ask_all(&Question::Place { header: header("a"), ps: 0 });
+        let first = publisher.ask_all(&Query::TopicPosition { header: header("a"), ps: 0 });
         first.iter().all(|it| *it == Answer::No(Why::Pruned))
     });
     let pruned = |broker: &Broker| broker.status().height;
@@ -86,10 +86,10 @@ fn a_broker_that_lacks_what_the_others_pruned_begins_with_a_snapshot() {
     let ordered = brokers[0].status().height;
     until("it has executed all of it", || brokers[3].status().height >= ordered && brokers[3].failure().is_none());
     let mut reader = Reader::open(&home, &brokers, 1);
-    let pruned = reader.channels[3].ask(Question::Place { header: header("a"), ps: 0 }).expect("an answer");
+    let pruned = reader.channels[3].ask(Query::TopicPosition { header: header("a"), ps: 0 }).expect("an answer");
     assert_eq!(pruned, Answer::No(Why::Pruned));
     reader.order(3, vec![publish("a", b"through it")]);
-    let latest = Question::Latest { header: header("a"), floor: 0 };
+    let latest = Query::Latest { header: header("a"), min_height: 0 };
     let mut answers = reader.ask_all(&latest);
     until("all say alike", || {
         answers = reader.ask_all(&latest);

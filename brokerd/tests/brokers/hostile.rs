@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use sealcast_broker::cluster_file::ClusterFile;
 use sealcast_broker::operation::{Operation, OperationId, sign_encoded};
-use sealcast_broker::protocol::{Answer, Question, Refusal, Reply, Request};
+use sealcast_broker::protocol::{Answer, Query, Refusal, Reply, Request};
 use sealcast_brokerd::channel::Channel;
 use sealcast_brokerd::config::{self, Config};
 use sealcast_brokerd::drops::Reason;
@@ -43,8 +43,8 @@ impl Drop for Ends<'_> {
 
 fn throw(at: SocketAddr, kind: usize) {
     let Ok(mut socket) = TcpStream::connect(at) else { return };
-    let patience = Some(Duration::from_millis(50));
-    socket.set_read_timeout(patience).and_then(|()| socket.set_write_timeout(patience)).expect("it takes time-outs");
+    let timeout = Some(Duration::from_millis(50));
+    socket.set_read_timeout(timeout).and_then(|()| socket.set_write_timeout(timeout)).expect("it takes time-outs");
     // It may close while we write, and owes us nothing.
     let _ = socket.write_all(&noise(kind));
     let _ = socket.read(&mut [0; 16]);
@@ -114,7 +114,7 @@ fn rule_g7_what_is_larger_than_it_may_be_is_refused_and_nobody_else_waits() {
     let mut heard = std::iter::repeat_with(|| publisher.channels[2].hear());
     let answered = heard.find(|it| !matches!(it, Ok(Reply::Update(_))));
     assert!(matches!(answered, Some(Ok(Reply::Refused { .. }))), "{answered:?}");
-    // A stranger's may not be as long; it may learn so before all of it is sent.
+    // A unregistered client's may not be as long; it may learn so before all of it is sent.
     let mut hostile = Reader::open(&home, &brokers, 9);
     let _ = hostile.channels[2].say(&longest);
     until("it is counted", || brokers[2].drops().of(Reason::Long) == 1);
@@ -163,13 +163,13 @@ fn rule_e11_with_a_wrong_cluster_file_nobody_gets_anywhere_and_nothing_is_harmed
     let wrong = ClusterFile { genesis, ..home.file.clone() };
     let folder = home.folder(3);
     std::fs::write(folder.join(config::CLUSTER), wrong.to_text()).expect("it is written");
-    let stranger = home.start(3);
+    let outsider = home.start(3);
     for n in 0..10_u8 {
         publisher.order(usize::from(n) % 3, vec![publish("a", &[n])]);
     }
-    let status = stranger.status();
-    assert_eq!((status.height, stranger.failure()), (0, None), "{status:?}");
-    stranger.stop();
+    let status = outsider.status();
+    assert_eq!((status.height, outsider.failure()), (0, None), "{status:?}");
+    outsider.stop();
 
     // The folder is the other cluster's now, and says so before anything of it is touched.
     std::fs::write(folder.join(config::CLUSTER), home.file.to_text()).expect("it is written");
@@ -183,6 +183,6 @@ fn rule_e11_with_a_wrong_cluster_file_nobody_gets_anywhere_and_nothing_is_harmed
     let height = brokers[0].status().height;
     until("it has caught up", || brokers[3].status().height >= height);
     let mut reader = Reader::open(&home, &brokers, 1);
-    let answers = reader.ask_all(&Question::Result { number: 11 });
+    let answers = reader.ask_all(&Query::Result { number: 11 });
     assert!(answers.iter().all(|it| *it == answers[0] && matches!(it, Answer::Result { .. })), "{answers:?}");
 }

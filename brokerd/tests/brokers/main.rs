@@ -18,7 +18,7 @@ use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng as _;
 use sealcast_broker::cluster_file::{Suite, VouchedKey};
 use sealcast_broker::operation::{Accusation, Body, Client, Frame, Operation, Publication};
-use sealcast_broker::protocol::{Answer, Question, Refusal, Reply, Why};
+use sealcast_broker::protocol::{Answer, Query, Refusal, Reply, Why};
 use sealcast_broker::receipt::{Fact, Receipt, ReceiptError};
 use sealcast_broker::state::{Code, Reading};
 use sealcast_brokerd::config::Config;
@@ -26,7 +26,7 @@ use sealcast_brokerd::drops::Reason;
 use sealcast_brokerd::failure::Failure;
 use sealcast_brokerd::serve::Broker;
 use sealcast_crypto::group::{P256, Ristretto255};
-use sealcast_crypto::tdh2::{Ciphertext, Combiner, Outcome, PublicKey, Share, Sharing};
+use sealcast_crypto::tdh2::{Ciphertext, Combined, Combiner, PublicKey, Share, Sharing};
 use sealcast_keys::threshold::sealed::{Attachment, What};
 
 use client::Reader;
@@ -53,7 +53,7 @@ fn a_publication_comes_to_its_subscriber_from_all_brokers_alike() {
     assert_eq!(Operation::from_bytes(body), Ok(publish("market/eurusd", b"1.0842")));
 
     // Without ordering anything, all answer the same.
-    let answers = reader.ask_all(&Question::Result { number: 1 });
+    let answers = reader.ask_all(&Query::Result { number: 1 });
     let sure = |answer: &Answer| matches!(answer, Answer::Result { results, .. } if results.outcomes.len() == 2);
     assert!(answers.iter().all(|answer| sure(answer) && *answer == answers[0]), "{answers:?}");
     brokers.into_iter().for_each(Broker::stop);
@@ -86,7 +86,7 @@ fn rule_e12_brokers_that_end_come_back_with_all_that_was_acknowledged() {
     until("two operations and twenty are there", || Reader::open(&home, &brokers, 1).next == 22);
     let mut publisher = Reader::open(&home, &brokers, 1);
     publisher.order(2, vec![publish("a", b"after")]);
-    let latest = Question::Latest { header: cluster::header("a"), floor: 0 };
+    let latest = Query::Latest { header: cluster::header("a"), min_height: 0 };
     let mut answers = publisher.ask_all(&latest);
     until("all say alike", || {
         answers = publisher.ask_all(&latest);
@@ -127,13 +127,13 @@ fn rule_g7_hostile_bytes_and_hostile_clients_harm_nobody_else() {
     assert_eq!(channel.hear().expect("a refusal"), Reply::Refused { first: 5, why: Refusal::Signature });
     assert!(channel.hear().is_err(), "and the channel ends");
 
-    // Nothing of a stranger is ordered, and what it says of itself costs it the channel if it is false.
+    // Nothing of an unregistered client is ordered, and what it says of itself costs it the channel if it is false.
     for n in 0..100 {
         let frame = Frame::sign(&home.cluster, &key(9), 1000 + n, vec![publish("a", b"nobody vouches for me")]);
         hostile.channels[2].submit(&frame).expect("it is sent");
     }
     hostile.refused(2, Refusal::Unregistered);
-    assert!(brokers[2].drops().of(Reason::FrameStranger) > 0);
+    assert!(brokers[2].drops().of(Reason::UnregisteredBatch) > 0);
     let frame = Frame::sign(&home.cluster, &key(9), 0, vec![home.claim(1)]);
     hostile.channels[1].submit(&frame).expect("it is sent");
     assert_eq!(hostile.channels[1].hear().expect("a refusal"), Reply::Refused { first: 0, why: Refusal::Proof });
@@ -153,7 +153,7 @@ fn brokers_without_a_key_make_one_and_keep_it() {
 
     let brokers = home.start_all();
     let mut client = Reader::open(&home, &brokers, 1);
-    let again = client.ask_all(&Question::Key);
+    let again = client.ask_all(&Query::Key);
     assert!(again.iter().all(|answer| matches!(answer, Answer::Key(key) if key.key == agreed.key)), "{again:?}");
 }
 
@@ -182,7 +182,7 @@ fn a_cluster_on_p_256_makes_its_key_and_who_may_read_opens_what_is_sealed_under_
     let Ok(Operation::Publish(sealed)) = Operation::from_bytes(body) else { panic!("a publication") };
     let Body::Sealed(bytes) = &sealed.body else { panic!("it is sealed") };
     let ciphertext = Ciphertext::decode(bytes).expect("a ciphertext");
-    let question = Question::Share { sn: *sn, proved: false };
+    let query = Query::Share { sn: *sn, proved: false };
     let mut shares: Vec<Share<P256>> = Vec::new();
     until("three brokers give their shares", || {
         let share = |answer: Answer| match answer {
@@ -192,15 +192,15 @@ fn a_cluster_on_p_256_makes_its_key_and_who_may_read_opens_what_is_sealed_under_
             },
             _ => None,
         };
-        shares = reader.ask_all(&question).into_iter().filter_map(share).take(3).collect();
+        shares = reader.ask_all(&query).into_iter().filter_map(share).take(3).collect();
         shares.len() == 3
     });
     let mut combiner = Combiner::new(Arc::new(key));
     let labelled = combiner.key().bind(ciphertext, &sealed.label(&client, number));
     assert!(combiner.combine(&labelled, &shares[..2]).is_err(), "two are too few");
     let opened = combiner.combine(&labelled, &shares);
-    assert!(matches!(&opened, Ok(Outcome::Opened(it)) if it[..] == *b"bid 1.0830"), "{opened:?}");
-    let of_stranger = Reader::open(&home, &brokers, 9).ask_all(&question);
+    assert!(matches!(&opened, Ok(Combined::Opened(it)) if it[..] == *b"bid 1.0830"), "{opened:?}");
+    let of_stranger = Reader::open(&home, &brokers, 9).ask_all(&query);
     assert!(of_stranger.iter().all(|answer| matches!(answer, Answer::No(_))), "{of_stranger:?}");
 }
 
@@ -211,7 +211,7 @@ fn rule_e4_who_seals_what_opens_to_nothing_is_suspended_and_who_says_so_falsely_
     until("all have the key", || brokers.iter().all(|broker| broker.status().key_age.is_some()));
     let mut reader = Reader::open(&home, &brokers, 2);
     reader.order(1, vec![home.claim(2)]);
-    let Answer::Key(key) = &reader.ask_all(&Question::Key)[0] else { panic!("a key") };
+    let Answer::Key(key) = &reader.ask_all(&Query::Key)[0] else { panic!("a key") };
     let key = PublicKey::<Ristretto255>::decode(&key.key).expect("the brokers' key");
 
     // Client 1 publishes what every broker finds well-formed and nobody opens.
@@ -223,7 +223,7 @@ fn rule_e4_who_seals_what_opens_to_nothing_is_suspended_and_who_says_so_falsely_
         key.encrypt_falsely(&plain.label(&client, number), 32, &mut ChaCha20Rng::seed_from_u64(1)).encode();
     let sealed = Publication { body: Body::Sealed(ciphertext.clone()), ..*plain.clone() };
     publisher.order(0, vec![Operation::Publish(Box::new(sealed))]);
-    let latest = Question::Latest { header: cluster::header("a"), floor: 0 };
+    let latest = Query::Latest { header: cluster::header("a"), min_height: 0 };
     let mut sn = None;
     until("it can be read", || {
         let Answer::Places(places) = &reader.ask_all(&latest)[0] else { return false };
@@ -236,7 +236,7 @@ fn rule_e4_who_seals_what_opens_to_nothing_is_suspended_and_who_says_so_falsely_
     // Three brokers prove their shares; two of them convict nobody.
     let mut proofs: Vec<Vec<u8>> = Vec::new();
     until("three brokers prove", || {
-        let answers = reader.ask_all(&Question::Share { sn, proved: true });
+        let answers = reader.ask_all(&Query::Share { sn, proved: true });
         let proved = |answer: Answer| match answer {
             // 1 byte of kind and 32 of the ciphertext's name stand before share, proof and signature.
             Answer::Share(bytes) => bytes.get(33..).map(<[u8]>::to_vec),
@@ -270,8 +270,8 @@ fn one_broker_alone_orders_too_and_deals_its_own_key() {
     let brokers = home.start_all();
     let mut client = Reader::open(&home, &brokers, 1);
     assert_eq!(client.order_for(0, vec![home.claim(1), publish("a", b"b")]), [Code::Done, Code::Done]);
-    assert!(matches!(client.ask_all(&Question::Key)[..], [Answer::Key(_)]));
-    assert_eq!(client.ask_all(&Question::Result { number: 7 }), [Answer::No(Why::Nothing)]);
+    assert!(matches!(client.ask_all(&Query::Key)[..], [Answer::Key(_)]));
+    assert_eq!(client.ask_all(&Query::Result { number: 7 }), [Answer::No(Why::Nothing)]);
     let status = brokers[0].status();
     assert!(status.running && status.height > 0 && status.clients == 1, "{status:?}");
     brokers.into_iter().for_each(Broker::stop);
@@ -285,9 +285,9 @@ fn rule_e1_a_receipt_of_one_broker_alone_is_verified_as_any() {
     let brokers = home.start_all();
     let mut client = Reader::open(&home, &brokers, 1);
     client.order(0, vec![home.claim(1), publish("a", b"b")]);
-    let result = client.ask_all(&Question::Result { number: 1 }).pop();
+    let result = client.ask_all(&Query::Result { number: 1 }).pop();
     let Some(Answer::Result { height, .. }) = result else { panic!("{result:?}") };
-    let answer = client.ask_all(&Question::Receipt { height, number: 1 }).pop();
+    let answer = client.ask_all(&Query::Receipt { height, number: 1 }).pop();
     let Some(Answer::Receipt(testimony)) = answer else { panic!("{answer:?}") };
     brokers.into_iter().for_each(Broker::stop);
 
@@ -332,7 +332,7 @@ fn what_keeps_a_broker_from_starting_is_said_in_one_line() {
 
 /// The key that 2f + 1 brokers signed (E11).
 fn agreed_key(home: &Home, client: &mut Reader) -> VouchedKey {
-    let keys = client.ask_all(&Question::Key);
+    let keys = client.ask_all(&Query::Key);
     let words = keys.iter().zip(0..).map(|(answer, broker)| match answer {
         Answer::Key(key) => (broker, key),
         other => panic!("{other:?}"),

@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::process::{Pid, Signal, kill_process};
-use sealcast_broker::protocol::{Answer, Question, Status};
+use sealcast_broker::protocol::{Answer, Query, Status};
 use sealcast_brokerd::channel::Channel;
 use sealcast_brokerd::serve::Broker;
 
@@ -58,7 +58,7 @@ fn skipped(test: &str, why: &str) {
 pub(crate) fn stands(home: &Home, broker: usize) -> Option<Status> {
     let key_of = home.file.broker_keys()[broker];
     let opened = Channel::open(home.gateway_address(broker), key_of, key(7), home.cluster, Duration::from_secs(20));
-    match opened.ok()?.0.ask(Question::Status) {
+    match opened.ok()?.0.ask(Query::Status) {
         Ok(Answer::Status(status)) => Some(*status),
         _ => None,
     }
@@ -113,7 +113,7 @@ fn rule_e12_a_broker_on_a_full_disk_stops_and_says_so_and_comes_back_with_everyt
     )
     .expect("it is there")
     .0;
-    let result = |channel: &mut Channel, number| channel.ask(Question::Result { number }).expect("an answer");
+    let result = |channel: &mut Channel, number| channel.ask(Query::Result { number }).expect("an answer");
     for number in 0..there {
         let (of_others, own) = (result(&mut publisher.channels[0], number), result(&mut reader, number));
         assert!(matches!(own, Answer::Result { .. }) && own == of_others, "operation {number}: {own:?}");

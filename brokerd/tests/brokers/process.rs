@@ -8,11 +8,11 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, prlimit};
-use sealcast_broker::protocol::{Answer, Question};
+use sealcast_broker::protocol::{Answer, Query};
 use sealcast_brokerd::channel::Channel;
 use sealcast_brokerd::config::{self, Config};
 use sealcast_brokerd::deal::deal;
-use sealcast_brokerd::evidence::Shelf;
+use sealcast_brokerd::evidence::EvidenceStore;
 use sealcast_brokerd::serve::Broker;
 use sealcast_order::engine::{self, SigningSeed};
 use sealcast_wire::limits;
@@ -164,7 +164,7 @@ fn rule_g7_a_broker_without_descriptors_turns_clients_away_and_goes_on() {
         knock.set_read_timeout(Some(Duration::from_secs(60))).expect("a time-out");
         assert_eq!(knock.read(&mut [0; 1]).unwrap_or(0), 0);
     }
-    let status = |channel: &mut Channel| match channel.ask(Question::Status).expect("an answer") {
+    let status = |channel: &mut Channel| match channel.ask(Query::Status).expect("an answer") {
         Answer::Status(status) => *status,
         other => panic!("{other:?}"),
     };
@@ -325,7 +325,7 @@ fn a_dealt_key_is_signed_by_all_and_held_from_the_start() {
     let ages = brokers.iter().map(|broker| broker.status().key_age.unwrap_or_default());
     let old: Vec<bool> = ages.map(|age| age >= 7200).collect();
     assert_eq!(old, [false, false, true, false], "a key is as old as when it was made, not as the process");
-    let answers = Reader::open(&home, &brokers, 1).ask_all(&Question::Key);
+    let answers = Reader::open(&home, &brokers, 1).ask_all(&Query::Key);
     assert!(answers.iter().all(|answer| matches!(answer, Answer::Key(it) if it.key == key.key)), "{answers:?}");
     brokers.into_iter().for_each(Broker::stop);
 }
@@ -335,8 +335,8 @@ fn rule_e4_the_program_says_whom_a_proof_convicts() {
     let home = Home::new("convicts", 4);
     let (keys, genesis) = (home.file.broker_keys(), &home.file.genesis);
     let evidence = engine::two_votes(&keys, &home.file.cluster().0, &SigningSeed::new(&[212; 32]), 5);
-    let shelf = Shelf::open(&home.folder(0).join("evidence"), genesis).expect("a folder");
-    let path = shelf.keep(&evidence).expect("it is written").expect("it is new");
+    let evidence_store = EvidenceStore::open(&home.folder(0).join("evidence"), genesis).expect("a folder");
+    let path = evidence_store.keep(&evidence).expect("it is written").expect("it is new");
     let verify = |path: &Path| {
         let mut command = program();
         command.args(["evidence", "verify"]).arg(path).arg("--cluster").arg(home.folder(1).join(config::CLUSTER));

@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 use sealcast::code::Code;
 use sealcast::config::{Context, Contexts, name_checked};
-use sealcast::url::{Url, Way};
+use sealcast::url::{TransportAddress, Url};
 use serde_json::json;
 
 use super::Env;
@@ -101,7 +101,7 @@ fn add(env: &Env<'_>, name: &str, select: bool, force: bool) -> Result<(), Failu
 
 /// A URL that names a file of this folder means the same one from everywhere.
 fn wherever_we_are(text: &str, url: &Url) -> Result<String, Failure> {
-    let Way::Quorum(path) = &url.way else { return Ok(text.to_owned()) };
+    let TransportAddress::Quorum(path) = &url.address else { return Ok(text.to_owned()) };
     let absolute = std::path::absolute(path).map_err(|e| Failure::system(path.display(), &e))?;
     Ok(text.replacen(&path.display().to_string(), &absolute.display().to_string(), 1))
 }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use sealcast::code::Class;
 use sealcast::config::Contexts;
-use sealcast::url::{Scheme, Way};
+use sealcast::url::{Scheme, TransportAddress};
 use serde::Serialize;
 use serde_json::json;
 use socket2::{Domain, Protocol, Socket, Type};
@@ -74,9 +74,9 @@ impl Doctor {
             Ok(target) => {
                 checks.push(Check::good("url", format!("{} (from {})", target.url, target.from)));
                 checks.extend(keys(env, &target));
-                match &target.url.way {
-                    Way::Multicast(group) => checks.extend(network(*group, &target)),
-                    Way::Quorum(_) => checks.extend(brokers::check(env, &target)),
+                match &target.url.address {
+                    TransportAddress::Multicast(group) => checks.extend(network(*group, &target)),
+                    TransportAddress::Quorum(_) => checks.extend(brokers::check(env, &target)),
                     _ => {}
                 }
             }

@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use sealcast::code::Code;
 use sealcast::config::{Home, Overwrite};
 use sealcast::control::{Change, Client, GroupInfo, MemberInfo, running};
-use sealcast::url::{Url, Way};
+use sealcast::url::{TransportAddress, Url};
 use sealcast_crypto::identity::keytext;
 use sealcast_wire::{CertHash, Utc};
 use serde_json::json;
@@ -91,7 +91,7 @@ fn show(env: &Env<'_>, info: &GroupInfo) -> Result<(), Failure> {
     let any = if info.origin == "signed" { "" } else { "   write: any reader, where signatures are not demanded" };
     env.output
         .line(format!("keys    {scheme}   sealed {}   origin: {}{any}   post-quantum: NO", info.cipher, info.origin))?;
-    if !info.veiled {
+    if !info.has_bootstrap_key {
         let what = "! names are hidden only from those who do not know the authority: this group has no veil";
         env.output.line(what)?;
     }
@@ -329,8 +329,8 @@ fn change_shown(c: &Change) -> String {
 
 /// The URL without what is shown beside it anyway.
 fn place(url: &str) -> String {
-    match Url::parse(url).map(|u| u.way) {
-        Ok(Way::Multicast(address)) => format!("udpm://{address}"),
+    match Url::parse(url).map(|u| u.address) {
+        Ok(TransportAddress::Multicast(address)) => format!("udpm://{address}"),
         _ => url.to_owned(),
     }
 }

@@ -134,7 +134,7 @@ fn show(env: &Env<'_>, identity: &KeptIdentity) -> Result<(), Failure> {
             let fingerprint = m.anchor.fingerprint().to_string();
             lines.push(format!("authority   {}   {fingerprint}", m.anchor.certificate().name()));
             lines.extend(
-                m.groups().iter().filter(|g| !m.veils.contains_key(*g)).map(|g| {
+                m.groups().iter().filter(|g| !m.bootstrap_keys.contains_key(*g)).map(|g| {
                     format!("! names in {g} are hidden only from those who do not know the authority: no veil")
                 }),
             );

@@ -101,7 +101,7 @@ fn make(
         certificate,
         anchor: kept.anchor(),
         policy: None,
-        veils: [(name.to_owned(), kept.authority.veil(name))].into(),
+        bootstrap_keys: [(name.to_owned(), kept.authority.bootstrap_key(name))].into(),
     });
     identity.save(overwrite)?;
     Ok((kept, identity))

@@ -7,7 +7,7 @@ use clap::Args;
 use sealcast::brokers::load_named;
 use sealcast::code::Code;
 use sealcast::config::{Contexts, Home, Overwrite, write_public};
-use sealcast::url::{Url, Way};
+use sealcast::url::{TransportAddress, Url};
 use sealcast_crypto::identity::{Invite as Contents, keytext};
 use sealcast_wire::Utc;
 use serde_json::json;
@@ -78,7 +78,7 @@ impl Invite {
             certificate: certificate.der().to_vec(),
             crl: kept.crl.clone(),
             policy: kept.policy.clone(),
-            veil: kept.authority.veil(&group),
+            bootstrap_key: kept.authority.bootstrap_key(&group),
             issued_at: now(),
             expires_at: until,
         };
@@ -116,7 +116,7 @@ impl Invite {
             env.output.line(line)?
         }
         env.output.say(format!("          Next:  there:  sealcast join {} --authority {fingerprint}", out.display()));
-        if let Ok(Url { way: Way::Quorum(path), .. }) = Url::parse(&contents.url) {
+        if let Ok(Url { address: TransportAddress::Quorum(path), .. }) = Url::parse(&contents.url) {
             let name = path.file_name().unwrap_or_default().display();
             env.output.say(format!(
                 "          There the brokers' cluster file must be at {}, or as {name} beside the invite",
@@ -137,7 +137,7 @@ impl Invite {
 /// The URL with a reach of one network segment, if it is multicast that does not leave this machine.
 fn farther(url: &str) -> Option<String> {
     let parsed = Url::parse(url).ok()?;
-    if !matches!(parsed.way, Way::Multicast(_)) || parsed.options.ttl != 0 {
+    if !matches!(parsed.address, TransportAddress::Multicast(_)) || parsed.options.ttl != 0 {
         return None;
     }
     // Without a word about it, 0 is what counts.
@@ -163,7 +163,7 @@ fn meeting_place(env: &Env<'_>, group: &str) -> Result<String, Failure> {
 
 /// A URL that means the same in every folder, and names its brokers: whoever joins goes by it alone (E11).
 fn everywhere(env: &Env<'_>, url: &Url) -> Result<String, Failure> {
-    let Way::Quorum(path) = &url.way else { return Ok(url.to_string()) };
+    let TransportAddress::Quorum(path) = &url.address else { return Ok(url.to_string()) };
     let absolute = std::path::absolute(path).map_err(|e| Failure::system(path.display(), &e))?;
     match load_named(path, &url.options) {
         Ok(file) => Ok(moved(url, &absolute, &file)),

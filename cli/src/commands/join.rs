@@ -6,7 +6,7 @@ use clap::Args;
 use sealcast::brokers::load_named;
 use sealcast::code::Code;
 use sealcast::config::{Context, Contexts, Home, KeptIdentity, Membership, Overwrite, name_checked};
-use sealcast::url::{Url, Way};
+use sealcast::url::{TransportAddress, Url};
 use sealcast_crypto::identity::invite::Opened;
 use sealcast_crypto::identity::{Fingerprint, Invite, InviteError, keytext};
 use serde_json::json;
@@ -52,7 +52,7 @@ impl Join {
 /// The invite's URL as it holds on this machine: the cluster file that it names may lie beside the invite, or here. Says
 /// so if it is nowhere.
 fn reachable(env: &Env<'_>, url: &Url, invite: &Path) -> Result<String, Failure> {
-    let Way::Quorum(path) = &url.way else { return Ok(url.to_string()) };
+    let TransportAddress::Quorum(path) = &url.address else { return Ok(url.to_string()) };
     let absolute = |path: &Path| std::path::absolute(path).map_err(|e| Failure::system(path.display(), &e));
     let beside = invite.parent().unwrap_or(Path::new(""));
     let name = path.file_name().unwrap_or_default();
@@ -115,15 +115,15 @@ fn refused(error: InviteError) -> Failure {
     }
 }
 
-/// Certificate and veil go beside the keys; a second authority's into an identity of its own.
+/// Certificate and bootstrap key go beside the keys; a second authority's into an identity of its own.
 fn keep(env: &Env<'_>, mut identity: KeptIdentity, opened: &Opened, url: &str) -> Result<(), Failure> {
     let invite = &opened.invite;
     let anchor = opened.identity.anchor().clone();
-    let mut veils = std::collections::BTreeMap::from([(invite.group.clone(), invite.veil.clone())]);
+    let mut bootstrap_keys = std::collections::BTreeMap::from([(invite.group.clone(), invite.bootstrap_key.clone())]);
     let mut overwrite = Overwrite::Replace;
     if let Some(old) = identity.membership.take() {
         if old.anchor.certificate().hash() == anchor.certificate().hash() {
-            veils.extend(old.veils.into_iter().filter(|(group, _)| *group != invite.group));
+            bootstrap_keys.extend(old.bootstrap_keys.into_iter().filter(|(group, _)| *group != invite.group));
         } else {
             let name = format!("{}.{}", identity.name(), invite.group);
             let vouchers = std::mem::take(&mut identity.vouchers);
@@ -134,7 +134,7 @@ fn keep(env: &Env<'_>, mut identity: KeptIdentity, opened: &Opened, url: &str) -
     }
     let certificate = sealcast_crypto::identity::Certificate::parse(&invite.certificate)
         .expect("an opened invite holds a verified certificate");
-    identity.membership = Some(Membership { certificate, anchor, policy: invite.policy.clone(), veils });
+    identity.membership = Some(Membership { certificate, anchor, policy: invite.policy.clone(), bootstrap_keys });
     identity.save(overwrite)?;
     let context = make_context(env, &invite.group, url, &identity.name())?;
     told(env, &identity, opened, &context, url)

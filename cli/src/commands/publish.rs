@@ -13,7 +13,7 @@ use clap::Args;
 use sealcast::Session;
 use sealcast::code::Code;
 use sealcast::control::{self, GroupInfo, Sent};
-use sealcast::url::Way;
+use sealcast::url::TransportAddress;
 use sealcast_crypto::identity::check_topic;
 use sealcast_wire::{Dropped, Guarantee, limits};
 use serde_json::json;
@@ -94,12 +94,12 @@ pub(crate) struct Pub {
     extra: Extra,
 }
 
-/// The road that messages take.
-enum Road<'a> {
+/// The route that messages take.
+enum Route<'a> {
     /// A session of ours that runs already, in the group of this name.
-    Through(control::Client, String, Got),
+    Shared(control::Client, String, Got),
     /// A session of this command's own.
-    Own(Session),
+    Dedicated(Session),
     /// The same as a client of brokers, who see what is published.
     Brokers(Client<'a>),
 }
@@ -119,10 +119,10 @@ impl Pub {
             Some(cluster) => Some((cluster, self.outgoing(cluster)?)),
             None => self.check_not_of_brokers(&target).map(|()| None)?,
         };
-        let mut road = match running(env, &target)? {
+        let mut route = match running(env, &target)? {
             Some((client, info)) => {
                 env.output.detail(format!("through the running session of {} (process {})", info.me, info.pid));
-                Road::Through(client, info.group, Got::default())
+                Route::Shared(client, info.group, Got::default())
             }
             None => self.own(env, &target, outgoing)?,
         };
@@ -135,12 +135,12 @@ impl Pub {
         let mut sent = 0;
         let done = all.try_for_each(|bodies| {
             sent += 1;
-            self.send(env, &target, &mut road, bodies?)
+            self.send(env, &target, &mut route, bodies?)
         });
-        match road {
-            Road::Brokers(client) => client.finish(env, done),
-            Road::Own(session) => done.and_then(|()| finish(env, session, sent, self.alone)),
-            Road::Through(_, group, got) => done.and_then(|()| got.judge(env, &group, self.alone)),
+        match route {
+            Route::Brokers(client) => client.finish(env, done),
+            Route::Dedicated(session) => done.and_then(|()| finish(env, session, sent, self.alone)),
+            Route::Shared(_, group, got) => done.and_then(|()| got.judge(env, &group, self.alone)),
         }
     }
 
@@ -148,9 +148,11 @@ impl Pub {
     fn check_not_of_brokers(&self, target: &Target) -> Result<(), Failure> {
         let of_brokers = [&self.allow, &self.value].into_iter().any(Option::is_some) || self.extra.is_any();
         if of_brokers || self.receipt.is_some() || self.together.is_some() {
-            let what = match target.url.way {
-                Way::Quorum(_) => "with keys=contributory brokers see no message: members alone can read all",
-                Way::Multicast(_) | Way::Memory { .. } => {
+            let what = match target.url.address {
+                TransportAddress::Quorum(_) => {
+                    "with keys=contributory brokers see no message: members alone can read all"
+                }
+                TransportAddress::Multicast(_) | TransportAddress::Memory { .. } => {
                     "--allow, --value, --receipt and the like are for brokers, and the URL names none"
                 }
             };
@@ -184,31 +186,31 @@ impl Pub {
         Ok(body)
     }
 
-    fn own<'a>(&self, env: &Env<'_>, target: &Target, outgoing: ToBrokers<'a>) -> Result<Road<'a>, Failure> {
+    fn own<'a>(&self, env: &Env<'_>, target: &Target, outgoing: ToBrokers<'a>) -> Result<Route<'a>, Failure> {
         // Lines may come as long as their writer runs.
         let session = session::open(env, target, if self.lines { For::Lines } else { For::Message })?;
         if let Some((cluster, outgoing)) = outgoing {
-            return Client::new(env, cluster, session.into_brokers()?, outgoing).map(Road::Brokers);
+            return Client::new(env, cluster, session.into_brokers()?, outgoing).map(Route::Brokers);
         }
         session::wait_for_key(env, target, &session, None)?;
-        Ok(Road::Own(session))
+        Ok(Route::Dedicated(session))
     }
 
     /// Refuses what this way of travelling does not give, before anything joins a group.
     fn check_given(&self, target: &Target) -> Result<(), Failure> {
         let asked = [(self.fifo, "--fifo"), (self.ordered, "--ordered"), (self.safe, "--safe")];
         let Some((_, asked)) = asked.into_iter().find(|(is_asked, _)| *is_asked) else { return Ok(()) };
-        let through = match target.url.way {
-            Way::Quorum(_) if !self.safe => return Ok(()),
-            Way::Quorum(_) => {
+        let through = match target.url.address {
+            TransportAddress::Quorum(_) if !self.safe => return Ok(()),
+            TransportAddress::Quorum(_) => {
                 "brokers do not give --safe: nobody tells them when all members hold a message".to_owned()
             }
-            Way::Memory { ordered: true, .. } => return Ok(()),
-            Way::Multicast(_) => format!("multicast does not give {asked}: {} is best effort", target.url),
-            Way::Memory { .. } => format!("{} does not give {asked}", target.url),
+            TransportAddress::Memory { ordered: true, .. } => return Ok(()),
+            TransportAddress::Multicast(_) => format!("multicast does not give {asked}: {} is best effort", target.url),
+            TransportAddress::Memory { .. } => format!("{} does not give {asked}", target.url),
         };
-        let hint = match target.url.way {
-            Way::Quorum(_) => "--ordered, which is kept once this returns",
+        let hint = match target.url.address {
+            TransportAddress::Quorum(_) => "--ordered, which is kept once this returns",
             _ if self.safe => "leave it out; --url quorum:cluster.toml gives --ordered",
             _ => "leave it out, or --url quorum:cluster.toml; sealcast brokers up -n 4 starts such brokers",
         };
@@ -216,21 +218,21 @@ impl Pub {
     }
 
     /// One message, or to brokers several together.
-    fn send(&self, env: &Env<'_>, target: &Target, road: &mut Road<'_>, bodies: Vec<Vec<u8>>) -> Result<(), Failure> {
+    fn send(&self, env: &Env<'_>, target: &Target, route: &mut Route<'_>, bodies: Vec<Vec<u8>>) -> Result<(), Failure> {
         let body = &bodies.concat();
         let (number, through) = loop {
-            match road {
-                Road::Through(client, _, got) => match client.publish(&self.topic, body, self.guarantee()) {
+            match route {
+                Route::Shared(client, _, got) => match client.publish(&self.topic, body, self.guarantee()) {
                     // It ended under our hands, as another one-shot pub does: then we go ourselves.
-                    Err(e) if e.code() == Code::Closed => *road = self.own(env, target, None)?,
+                    Err(e) if e.code() == Code::Closed => *route = self.own(env, target, None)?,
                     other => {
                         let sent = other?;
                         got.count(&sent);
                         break (sent.number, "session");
                     }
                 },
-                Road::Own(session) => break (self.publish(session, body)?, "own"),
-                Road::Brokers(client) => return client.publish(env, self, bodies),
+                Route::Dedicated(session) => break (self.publish(session, body)?, "own"),
+                Route::Brokers(client) => return client.publish(env, self, bodies),
             }
         };
         env.output.object(&json!({ "topic": self.topic, "bytes": body.len(), "number": number, "through": through }))
@@ -318,12 +320,13 @@ fn finish(env: &Env<'_>, session: Session, sent: u64, alone: bool) -> Result<(),
     let info = session.info();
     let foreign = session.stats().drops.of(Dropped::Foreign);
     let view = session.view();
-    let unplaced = session.clone().close();
+    let unordered = session.clone().close();
     if let Some(refusal) = session.refusal() {
         return Err(refusal.into());
     }
-    if unplaced > 0 {
-        let what = format!("{unplaced} of {sent} messages have no place in the brokers' order; they may get one still");
+    if unordered > 0 {
+        let what =
+            format!("{unordered} of {sent} messages have no place in the brokers' order; they may get one still");
         return Err(sealcast::Error::new(Code::TimedOut, what).with_hint("sealcast brokers status").into());
     }
     let what = if sent == 1 { "1 message".to_owned() } else { format!("{sent} messages") };

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use sealcast::brokers::{Brokers, Content, Place};
+use sealcast::brokers::{Brokers, Content, TopicPosition};
 use sealcast::code::Code;
 use sealcast_broker::operation::{Act, Header, TopicError, check_published};
 use sealcast_broker::receipt::Receipt;
@@ -119,7 +119,7 @@ impl Read {
 
     /// What was asked for; where the brokers no longer keep its beginning, from the oldest that they keep on, and whether
     /// that is so.
-    fn places(&self, env: &Env<'_>, brokers: &Brokers) -> Result<(Vec<Place>, bool), Failure> {
+    fn places(&self, env: &Env<'_>, brokers: &Brokers) -> Result<(Vec<TopicPosition>, bool), Failure> {
         let header = || Header { topic: self.topic.clone(), value: self.value.clone() };
         let range = |from: u64| What::Range { header: header(), from, limit: self.limit };
         let what = if self.latest { What::Latest { header: header() } } else { range(self.from) };
@@ -179,12 +179,12 @@ impl Read {
     }
 
     /// What `--receipt` asks for.
-    fn receipt(&self, brokers: &Brokers, places: &[Place]) -> Result<Option<Receipt>, Failure> {
+    fn receipt(&self, brokers: &Brokers, places: &[TopicPosition]) -> Result<Option<Receipt>, Failure> {
         if self.receipt.is_none() {
             return Ok(None);
         }
         match places {
-            [Place { publication: Some((entry, _)), .. }] => Ok(Some(brokers.receipt_of(entry)?)),
+            [TopicPosition { publication: Some((entry, _)), .. }] => Ok(Some(brokers.receipt_of(entry)?)),
             // Why there is none is told without it.
             [] | [_] => Ok(None),
             _ => Err(Failure::new(
@@ -217,7 +217,7 @@ impl Read {
         }
     }
 
-    fn show(&self, env: &Env<'_>, place: &Place) -> Result<(), Failure> {
+    fn show(&self, env: &Env<'_>, place: &TopicPosition) -> Result<(), Failure> {
         env.output.object(&self.object(place))?;
         if env.output.is_json() {
             return Ok(());
@@ -245,7 +245,7 @@ impl Read {
         Ok(())
     }
 
-    fn object(&self, place: &Place) -> Value {
+    fn object(&self, place: &TopicPosition) -> Value {
         let mut object = json!({ "topic": self.topic, "value": self.value, "number": place.ps, "readable": place.publication.is_some() });
         if let Some((entry, content)) = &place.publication {
             object["at"] = json!(instant(entry.at));

@@ -311,11 +311,11 @@ fn tell_missed(env: &Env<'_>, missed: u64) {
 /// The next message of any subscription. A message that several patterns match is shown once for each.
 fn next<S, M>(
     subscriptions: &mut [S],
-    patience: Duration,
+    timeout: Duration,
     next: impl Fn(&mut S, Duration) -> sealcast::Result<Option<M>>,
 ) -> Result<Option<M>, Failure> {
     if let [only] = subscriptions {
-        return Ok(next(only, patience)?);
+        return Ok(next(only, timeout)?);
     }
     let start = Instant::now();
     loop {
@@ -324,7 +324,7 @@ fn next<S, M>(
                 return Ok(Some(message));
             }
         }
-        if start.elapsed() > patience {
+        if start.elapsed() > timeout {
             return Ok(None);
         }
     }

@@ -88,7 +88,7 @@ impl Home {
             if ran.stdout.contains(part) {
                 return ran.stdout;
             }
-            assert!(start.elapsed() < PATIENCE, "no «{part}» in {}{}", ran.stdout, ran.stderr);
+            assert!(start.elapsed() < TIMEOUT, "no «{part}» in {}{}", ran.stdout, ran.stderr);
             std::thread::sleep(std::time::Duration::from_millis(20));
         }
     }
@@ -209,14 +209,14 @@ fn forward(from: impl std::io::Read + Send + 'static, mark: &'static str, to: st
 }
 
 impl Running {
-    /// The first line from now on that has this in it, within `PATIENCE`; else all that was said.
+    /// The first line from now on that has this in it, within `TIMEOUT`; else all that was said.
     pub fn line_with(&mut self, part: &str) -> Result<String, String> {
-        self.line_within(part, PATIENCE)
+        self.line_within(part, TIMEOUT)
     }
 
     /// The same, waiting so long.
-    pub fn line_within(&mut self, part: &str, patience: std::time::Duration) -> Result<String, String> {
-        let end = std::time::Instant::now() + patience;
+    pub fn line_within(&mut self, part: &str, timeout: std::time::Duration) -> Result<String, String> {
+        let end = std::time::Instant::now() + timeout;
         while let Ok(line) = self.lines.recv_timeout(end.saturating_duration_since(std::time::Instant::now())) {
             self.seen.push(line.clone());
             if line.contains(part) {
@@ -245,7 +245,7 @@ impl Running {
             if let Some(status) = self.child.try_wait().expect("the child can be waited for") {
                 break status.code().unwrap_or(-1);
             }
-            assert!(start.elapsed() < PATIENCE, "still running after:\n{}", self.seen.join("\n"));
+            assert!(start.elapsed() < TIMEOUT, "still running after:\n{}", self.seen.join("\n"));
             std::thread::sleep(std::time::Duration::from_millis(5));
         };
         self.seen.extend(self.lines.iter());
@@ -282,4 +282,4 @@ pub fn brokers_programs() {
 }
 
 /// How long a test waits before it calls something missing; generous, since machines are busy.
-const PATIENCE: std::time::Duration = std::time::Duration::from_secs(30);
+const TIMEOUT: std::time::Duration = std::time::Duration::from_secs(30);

@@ -1,15 +1,16 @@
-//! A broker as the client meets it: executes blocks, sends updates, answers questions; and how it may lie.
+//! A broker as the client meets it: executes blocks, sends updates, answers queries; and how it may lie.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sealcast_broker::operation::{Checked, Client, Frame, Moment, Operation, OperationId, Policy, StrangerError};
+use sealcast_broker::operation::{Checked, Client, Frame, Moment, Operation, OperationId, Policy, UnregisteredError};
 use sealcast_broker::protocol::{
-    Answer, Contents, Misdeed, Question, Refusal, Reply, Report, Request, Standing, Status, Update, Welcome, Why,
-    speaker,
+    ActiveSubscription, Answer, Contents, Misbehaviour, Query, Refusal, Reply, Report, Request, Status, Update,
+    Welcome, Why, designated_responder,
 };
 use sealcast_broker::receipt::{Fact, Testimony};
 use sealcast_broker::state::{
-    Floor, Memory, Outbox, ReadError, Reading, Results, Resuming, Run, State, Store as _, SubjectStatus, elements,
+    LowWaterMark, Memory, Outbox, ReadError, Reading, Results, Resuming, Run, State, Store as _, SubjectStatus,
+    elements,
 };
 use sealcast_crypto::signature::OriginKey;
 use sealcast_wire::Utc;
@@ -55,7 +56,7 @@ pub(super) struct Broker {
     bodies: BTreeMap<u64, Vec<u8>>,
     /// The frame that used a number.
     results: BTreeMap<(Client, u64), (u64, Results)>,
-    standing: BTreeMap<(Client, u64), Standing>,
+    active: BTreeMap<(Client, u64), ActiveSubscription>,
     pub(super) here: BTreeSet<Client>,
     /// What a stale one shows.
     early: Option<Box<State<Memory>>>,
@@ -68,8 +69,8 @@ impl Broker {
     pub(super) fn new(number: u16, behaviour: Behaviour, key: OriginKey, state: State<Memory>) -> Broker {
         let brokers = state.genesis().brokers.len();
         let (outboxes, bodies, results) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        let (here, standing, early, clock_error) = (BTreeSet::new(), BTreeMap::new(), None, 0);
-        Broker { number, behaviour, key, state, outboxes, bodies, results, standing, here, early, clock_error, brokers }
+        let (here, active, early, clock_error) = (BTreeSet::new(), BTreeMap::new(), None, 0);
+        Broker { number, behaviour, key, state, outboxes, bodies, results, active, here, early, clock_error, brokers }
     }
 
     /// Executes a block, and says so to those whom it concerns.
@@ -89,14 +90,14 @@ impl Broker {
                     let sn = u64::from_be_bytes(outcome.detail[..8].try_into().expect("it begins with the sn"));
                     self.bodies.insert(sn, operation.to_bytes());
                     if let Operation::Subscribe(interest) = operation {
-                        let it = Standing { id: number, interest: interest.clone(), since: sn, next: 0 };
-                        self.standing.insert((results.client, number), it);
+                        let it = ActiveSubscription { id: number, interest: interest.clone(), since: sn, next: 0 };
+                        self.active.insert((results.client, number), it);
                     }
                 }
             }
         }
         for notice in &outbox.notices {
-            if let Some(it) = self.standing.get_mut(&(notice.client, notice.subscription)) {
+            if let Some(it) = self.active.get_mut(&(notice.client, notice.subscription)) {
                 it.next = notice.first + notice.places();
             }
         }
@@ -104,8 +105,8 @@ impl Broker {
         let clients: Vec<Client> = self.here.iter().copied().collect();
         let mut replies = Vec::new();
         for client in clients {
-            let is_speaker = speaker(&client, height, self.brokers) == usize::from(self.number);
-            let Some(update) = self.update(&client, height, is_speaker) else { continue };
+            let is_designated = designated_responder(&client, height, self.brokers) == usize::from(self.number);
+            let Some(update) = self.update(&client, height, is_designated) else { continue };
             if self.behaviour == Behaviour::Forger {
                 for entry in &self.outboxes[&height].publications {
                     replies.push((client, Reply::Attach { sn: entry.sn, attachment: vec![1; 40] }));
@@ -186,25 +187,25 @@ impl Broker {
                     && taken
                 {
                     let why = match why {
-                        StrangerError::Unknown => Refusal::Unregistered,
-                        StrangerError::False => Refusal::Proof,
+                        UnregisteredError::Unknown => Refusal::Unregistered,
+                        UnregisteredError::False => Refusal::Proof,
                     };
                     return (vec![Reply::Refused { first: frame.first(), why }], None);
                 }
                 (Vec::new(), taken.then_some(frame))
             }
-            Request::Ask { id, question } => {
+            Request::Query { id, query } => {
                 if self.behaviour == Behaviour::Withholder {
                     return (Vec::new(), None);
                 }
-                let answer = self.answer(&client, question);
+                let answer = self.answer(&client, query);
                 (vec![Reply::Answer { id, answer }], None)
             }
         }
     }
 
     /// Honest brokers take of whom they do not know only what shows who it is.
-    fn introduces(&self, frame: &Frame) -> Result<(), StrangerError> {
+    fn introduces(&self, frame: &Frame) -> Result<(), UnregisteredError> {
         let now = Moment { at: self.state.time(), next_act: self.state.next_act() };
         frame.introduces(self.state.genesis(), self.state.cluster(), now, |_, _| true)
     }
@@ -224,14 +225,14 @@ impl Broker {
             epoch: state.epoch(),
             registered: registered != lies,
             next: if lies { 999_999 } else { record.map_or(0, |it| it.next) },
-            subscriptions: self.standing(client),
+            subscriptions: self.active(client),
             key: None,
         }
     }
 
-    fn standing(&self, client: &Client) -> Vec<Standing> {
+    fn active(&self, client: &Client) -> Vec<ActiveSubscription> {
         let stands = |id: u64| self.state.subscriptions(client).any(|(other, ..)| other == id);
-        let noted = self.standing.range((*client, 0)..=(*client, u64::MAX));
+        let noted = self.active.range((*client, 0)..=(*client, u64::MAX));
         noted.map(|(_, it)| it.clone()).filter(|it| stands(it.id)).collect()
     }
 
@@ -241,18 +242,18 @@ impl Broker {
         self.early = Some(Box::new(self.state.clone()));
     }
 
-    fn answer(&self, client: &Client, mut question: Question) -> Answer {
+    fn answer(&self, client: &Client, mut query: Query) -> Answer {
         let stale = self.behaviour == Behaviour::StaleState;
         let state = self.early.as_deref().filter(|_| stale).unwrap_or(&self.state);
         if stale
-            && let Question::Range { floor, .. }
-            | Question::Latest { floor, .. }
-            | Question::Value { floor, .. }
-            | Question::Policy { floor }
-            | Question::Subject { floor, .. }
-            | Question::Resume { floor, .. } = &mut question
+            && let Query::Range { min_height, .. }
+            | Query::Latest { min_height, .. }
+            | Query::Value { min_height, .. }
+            | Query::Policy { min_height }
+            | Query::Subject { min_height, .. }
+            | Query::Resume { min_height, .. } = &mut query
         {
-            *floor = 0;
+            *min_height = 0;
         }
         let no = |error: ReadError| {
             Answer::No(match error {
@@ -263,33 +264,33 @@ impl Broker {
                 ReadError::Store(_) => Why::Storage,
             })
         };
-        let honest = match question {
-            Question::Update { height } if height > state.height() => Answer::No(Why::Behind),
-            Question::Update { height } => {
+        let honest = match query {
+            Query::Update { height } if height > state.height() => Answer::No(Why::Behind),
+            Query::Update { height } => {
                 self.update(client, height, true).map_or(Answer::No(Why::Nothing), Answer::Update)
             }
-            Question::Result { number } => match self.results.get(&(*client, number)) {
+            Query::Result { number } => match self.results.get(&(*client, number)) {
                 Some((height, results)) => Answer::Result { height: *height, results: results.clone() },
                 None => Answer::No(Why::Nothing),
             },
-            Question::Receipt { height, number } => self.testify(client, height, number),
-            Question::Witness { sn } => match state.published(sn) {
+            Query::Receipt { height, number } => self.testify(client, height, number),
+            Query::Witness { sn } => match state.published(sn) {
                 Ok(Some(entry)) if state.may_read_entry(client, &entry).is_ok_and(|may| may) => {
                     self.testify(&entry.client, entry.height, entry.number)
                 }
                 Ok(Some(_)) => Answer::No(Why::Denied),
                 _ => Answer::No(Why::Nothing),
             },
-            Question::Place { header, ps } => match state.read(client, &header, ps) {
+            Query::TopicPosition { header, ps } => match state.read(client, &header, ps) {
                 Ok(Some(reading)) => {
                     let reading = if self.behaviour == Behaviour::LiarInEmpty { Reading::Empty } else { reading };
-                    Answer::Places(vec![sealcast_broker::state::Place { ps, reading }])
+                    Answer::Places(vec![sealcast_broker::state::TopicPosition { ps, reading }])
                 }
                 Ok(None) => Answer::No(Why::Nothing),
                 Err(error) => no(error),
             },
-            Question::Range { header, from, limit, floor } => {
-                match state.read_range(client, &header, from, usize::from(limit), floor) {
+            Query::Range { header, from, limit, min_height } => {
+                match state.read_range(client, &header, from, usize::from(limit), min_height) {
                     Ok(places) if places.is_empty() => Answer::No(Why::Nothing),
                     Ok(mut places) => {
                         if self.behaviour == Behaviour::LiarInEmpty {
@@ -300,17 +301,17 @@ impl Broker {
                     Err(error) => no(error),
                 }
             }
-            Question::Latest { header, floor } => match state.read_latest(client, &header, floor) {
+            Query::Latest { header, min_height } => match state.read_latest(client, &header, min_height) {
                 Ok(Some(place)) => Answer::Places(vec![place]),
                 Ok(None) => Answer::No(Why::Nothing),
                 Err(error) => no(error),
             },
-            Question::Value { topic, key, floor } => {
+            Query::Value { topic, key, min_height } => {
                 let lies = self.behaviour == Behaviour::LiarInResults;
-                let found = state.read_value(client, &topic, &key, floor);
+                let found = state.read_value(client, &topic, &key, min_height);
                 found.map_or_else(no, |it| Answer::Value(if lies { Some((u64::MAX / 2, b"lie".to_vec())) } else { it }))
             }
-            Question::Policy { floor } => match state.read_policy(client, floor) {
+            Query::Policy { min_height } => match state.read_policy(client, min_height) {
                 // The number that others name, and rules that ask nothing.
                 Ok((number, _)) if self.behaviour == Behaviour::LiarInResults => {
                     Answer::Policy { number, policy: Policy::default() }
@@ -318,16 +319,16 @@ impl Broker {
                 Ok((number, policy)) => Answer::Policy { number, policy: policy.clone() },
                 Err(error) => no(error),
             },
-            Question::Subject { subject, floor } => match state.read_subject(client, &subject, floor) {
+            Query::Subject { subject, min_height } => match state.read_subject(client, &subject, min_height) {
                 Ok(it) if self.behaviour == Behaviour::LiarInResults => {
                     Answer::Subject(SubjectStatus { revoked: !it.revoked, ..it })
                 }
                 Ok(it) => Answer::Subject(it),
                 Err(error) => no(error),
             },
-            Question::Resume { subscription, place, sn, floor } => {
+            Query::Resume { subscription, place, sn, min_height } => {
                 // One step of what a broker would look at, so that few publications make several pages.
-                let mut resuming = Resuming::new(*client, subscription, place, sn, floor);
+                let mut resuming = Resuming::new(*client, subscription, place, sn, min_height);
                 match resuming.step(state).map(|_| resuming.found()) {
                     Ok(mut found) => {
                         let sns: Vec<u64> = found.notice.runs.iter().filter_map(Run::delivered).collect();
@@ -340,7 +341,7 @@ impl Broker {
                     Err(error) => no(error),
                 }
             }
-            Question::Bodies { sns } => {
+            Query::Bodies { sns } => {
                 let may_read = |sn: &&u64| state.may_read(client, **sn).expect("memory does not fail");
                 let readable = sns.iter().filter(may_read);
                 let mut bodies: Vec<(u64, Vec<u8>)> =
@@ -349,14 +350,14 @@ impl Broker {
                     bodies.iter_mut().for_each(|(_, body)| body.reverse());
                 }
                 match bodies.is_empty() {
-                    true if sns.iter().any(|sn| *sn < state.floor().sn) => Answer::No(Why::Pruned),
+                    true if sns.iter().any(|sn| *sn < state.low_water_mark().sn) => Answer::No(Why::Pruned),
                     true if sns.iter().any(|sn| self.bodies.contains_key(sn)) => Answer::No(Why::Denied),
                     true => Answer::No(Why::Nothing),
                     false => Answer::Bodies(bodies),
                 }
             }
-            Question::Share { sn, proved } => Answer::Share(vec![self.number as u8, sn as u8, u8::from(proved)]),
-            Question::Status => Answer::Status(Box::new(Status {
+            Query::Share { sn, proved } => Answer::Share(vec![self.number as u8, sn as u8, u8::from(proved)]),
+            Query::Status => Answer::Status(Box::new(Status {
                 broker: self.number,
                 height: state.height(),
                 state_root: state.root(),
@@ -365,13 +366,11 @@ impl Broker {
                 epoch: state.epoch(),
                 ..Status::default()
             })),
-            Question::Evidence => {
-                let report = Report { broker: 0, at: 7, misdeed: Misdeed::Equivocated };
+            Query::Evidence => {
+                let report = Report { broker: 0, at: 7, misbehaviour: Misbehaviour::Equivocated };
                 Answer::Evidence(vec![(report, vec![self.number as u8])])
             }
-            Question::Key | Question::History | Question::Checkpoint { .. } | Question::Part { .. } => {
-                Answer::No(Why::Nothing)
-            }
+            Query::Key | Query::History | Query::Checkpoint { .. } | Query::Part { .. } => Answer::No(Why::Nothing),
         };
         match (self.behaviour, honest) {
             (Behaviour::LiarInResults, Answer::Result { height, mut results }) => {
@@ -387,11 +386,11 @@ impl Broker {
         let head = self.state.snapshot_head();
         let mut store = self.state.store().clone();
         let rows = elements(self.state.store()).map(|row| row.expect("memory does not fail"));
-        let places = rows.filter_map(|row| Floor::place(head.height(), &row).expect("it is a row"));
+        let places = rows.filter_map(|row| LowWaterMark::place(head.height(), &row).expect("it is a row"));
         store.apply(places.map(|(key, value)| (key, Some(value))).collect()).expect("memory does not fail");
         self.state = State::open(self.state.genesis().clone(), store).expect("memory does not fail");
-        self.state.raise_floor(head.floor()).expect("memory does not fail");
-        self.bodies.retain(|sn, _| *sn >= head.floor().sn);
+        self.state.raise_low_water_mark(head.low_water_mark()).expect("memory does not fail");
+        self.bodies.retain(|sn, _| *sn >= head.low_water_mark().sn);
     }
 
     /// The operation with this sn.

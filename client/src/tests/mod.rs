@@ -4,8 +4,8 @@ mod broker;
 mod reading;
 mod retention;
 mod sending;
+mod statements;
 mod transport;
-mod words;
 mod world;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,7 +19,7 @@ use broker::{Behaviour, LIARS};
 use world::{World, header, only, publication};
 
 /// Two readers and two publishers; whoever is no trader may not read what is for traders.
-fn company(world: &mut World) -> [usize; 4] {
+fn fixture(world: &mut World) -> [usize; 4] {
     let trader = [("desk", "fx")];
     [world.join(1, &trader), world.join(2, &[]), world.join(3, &[]), world.join(4, &[])]
 }
@@ -49,7 +49,7 @@ fn check_all(world: &World, readers: &[usize], publishers: &BTreeMap<usize, Vec<
         for token in tokens {
             let outcome = world.members[*member].told.outcomes.get(token);
             assert!(
-                matches!(outcome, Some(Outcome::Executed { outcome, .. }) if outcome.code == Code::Done),
+                matches!(outcome, Some(OperationOutcome::Executed { outcome, .. }) if outcome.code == Code::Done),
                 "{what}: of {token:?} of client {member} came {outcome:?}"
             );
         }
@@ -124,7 +124,7 @@ fn rule_g8_of_whom_brokers_do_not_know_they_take_nothing_and_it_hears_so() {
         // One has nobody's word, one another client's.
         let false_word = world.registration(9, &[]);
         let members = [world.join_by(1, vec![]), world.join_by(2, vec![false_word])];
-        assert!(world.until(20_000_000, |it| members.iter().all(|m| it.members[*m].quorum.standing().is_some())));
+        assert!(world.until(20_000_000, |it| members.iter().all(|m| it.members[*m].quorum.order_status().is_some())));
         for member in members {
             let now = world.now();
             let quorum = &mut world.members[member].quorum;
@@ -133,7 +133,7 @@ fn rule_g8_of_whom_brokers_do_not_know_they_take_nothing_and_it_hears_so() {
             let told = |it: &World| tokens.iter().all(|token| it.members[member].told.outcomes.contains_key(token));
             assert!(world.until(20_000_000, told), "{seed}: it waits for ever");
             let outcomes = &world.members[member].told.outcomes;
-            assert!(tokens.iter().all(|it| outcomes[it] == Outcome::Refused(Refusal::Unregistered)), "{seed}");
+            assert!(tokens.iter().all(|it| outcomes[it] == OperationOutcome::Refused(Refusal::Unregistered)), "{seed}");
         }
         let not_registered = |it: &Output| matches!(it, Output::Notice(Notice::NotRegistered(..)));
         assert!(world.members[members[1]].told.others.iter().any(not_registered), "{seed}");
@@ -143,7 +143,7 @@ fn rule_g8_of_whom_brokers_do_not_know_they_take_nothing_and_it_hears_so() {
         let quorum = &mut world.members[members[0]].quorum;
         quorum.submit(now, word).expect("there is room");
         let token = quorum.publish(now, publication(&["open"], b"x")).expect("there is room");
-        let done = |it: &Outcome| matches!(it, Outcome::Executed { outcome, .. } if outcome.code == Code::Done);
+        let done = |it: &OperationOutcome| matches!(it, OperationOutcome::Executed { outcome, .. } if outcome.code == Code::Done);
         let came = |it: &World| it.members[members[0]].told.outcomes.get(&token).is_some_and(done);
         assert!(world.until(20_000_000, came), "{seed}");
         assert_eq!(ordered(&world).len(), 1);
@@ -157,9 +157,9 @@ fn rule_e3_several_may_vouch_for_a_client_and_one_that_is_false_keeps_out_no_oth
         let mut world = World::new(seed, 1, LIARS[seed as usize % LIARS.len()]);
         // More than a frame has room for, the first one another client's.
         let desks: Vec<String> = (0..2 * limits::FRAME_PROOFS_MAX).map(|n| format!("desk{n}")).collect();
-        let words = desks.iter().zip(11..).map(|(desk, serial)| world.word(1, serial, &[(desk, "fx")]));
-        let words = [world.registration(9, &[])].into_iter().chain(words).collect();
-        let (reader, publisher) = (world.join_by(1, words), world.join(2, &[]));
+        let statements = desks.iter().zip(11..).map(|(desk, serial)| world.word(1, serial, &[(desk, "fx")]));
+        let statements = [world.registration(9, &[])].into_iter().chain(statements).collect();
+        let (reader, publisher) = (world.join_by(1, statements), world.join(2, &[]));
         subscribe(&mut world, &[reader]);
         let all = desks.iter().map(|desk| format!("exchange:{desk} = fx")).collect::<Vec<_>>().join(" and ");
         for round in 1..=2 {
@@ -209,7 +209,7 @@ fn story(seed: u64, faulty: usize, behaviour: Behaviour, shape: impl FnOnce(&mut
     let what = format!("seed {seed}, f = {faulty}, {behaviour:?}");
     let mut world = World::new(seed, faulty, behaviour);
     shape(&mut world);
-    let [trader, other, first, second] = company(&mut world);
+    let [trader, other, first, second] = fixture(&mut world);
     subscribe(&mut world, &[trader, other]);
     let mut tokens = BTreeMap::new();
     for _ in 0..3 {
@@ -278,7 +278,7 @@ fn publish_some(world: &mut World, member: usize, readers: &[usize], n: usize) -
 fn rule_e6_what_was_published_for_a_replaced_policy_is_brought_up_to_date() {
     for seed in 0..20 {
         let mut world = World::new(seed, 1, LIARS[seed as usize % LIARS.len()]);
-        let [trader, other, first, _] = company(&mut world);
+        let [trader, other, first, _] = fixture(&mut world);
         subscribe(&mut world, &[trader, other]);
         let mut tokens = BTreeMap::new();
         publish(&mut world, first, 9, &mut tokens);
@@ -287,7 +287,10 @@ fn rule_e6_what_was_published_for_a_replaced_policy_is_brought_up_to_date() {
         settle(&mut world, &[trader, other], &tokens);
         for token in &tokens[&first] {
             let outcome = &world.members[first].told.outcomes[token];
-            assert!(matches!(outcome, Outcome::Executed { outcome, .. } if outcome.code == Code::Done), "{outcome:?}");
+            assert!(
+                matches!(outcome, OperationOutcome::Executed { outcome, .. } if outcome.code == Code::Done),
+                "{outcome:?}"
+            );
         }
         let told = |member: usize| &world.members[member].told;
         assert_eq!((told(trader).delivered.len(), told(trader).skipped), (39, 0));
@@ -295,14 +298,14 @@ fn rule_e6_what_was_published_for_a_replaced_policy_is_brought_up_to_date() {
         assert!(
             told(other).delivered.iter().all(|it| it.publication.headers[0].topic != "open" || it.entry.policy == 0)
         );
-        assert_eq!(world.members[first].quorum.standing().map(|it| it.policy), Some(1));
+        assert_eq!(world.members[first].quorum.order_status().map(|it| it.policy), Some(1));
     }
 }
 
 #[test]
 fn rule_e6_what_was_sealed_for_a_replaced_policy_goes_back_to_be_sealed_again() {
     let mut world = World::new(1, 1, Behaviour::Censor);
-    let [trader, _, first, _] = company(&mut world);
+    let [trader, _, first, _] = fixture(&mut world);
     subscribe(&mut world, &[trader]);
     world.run(3_000_000);
     let sealed =
@@ -315,7 +318,7 @@ fn rule_e6_what_was_sealed_for_a_replaced_policy_goes_back_to_be_sealed_again() 
     assert_eq!(client.publish_sealed(now, number + 1, sealed(0), None), Err(SendError::Retired));
     let token = client.publish_sealed(now, number, sealed(0), None).expect("there is room");
     world.until(5_000_000, |it| it.members[first].told.outcomes.contains_key(&token));
-    assert_eq!(world.members[first].told.outcomes[&token], Outcome::Superseded { policy: 1, epoch: 0 });
+    assert_eq!(world.members[first].told.outcomes[&token], OperationOutcome::Superseded { policy: 1, epoch: 0 });
     let now = world.now();
     let client = &mut world.members[first].quorum;
     let again = client.number(now).expect("it is known");
@@ -327,13 +330,15 @@ fn rule_e6_what_was_sealed_for_a_replaced_policy_goes_back_to_be_sealed_again() 
     assert_eq!(world.members[trader].told.delivered[0].publication, sealed(1));
     assert_eq!(world.members[trader].told.delivered[0].entry.number, again);
     world.until(5_000_000, |it| it.members[first].told.outcomes.contains_key(&token));
-    assert!(matches!(world.members[first].told.outcomes[&token], Outcome::Executed { number, .. } if number == again));
+    assert!(
+        matches!(world.members[first].told.outcomes[&token], OperationOutcome::Executed { number, .. } if number == again)
+    );
 }
 
 #[test]
 fn rule_e6_nothing_is_sealed_when_the_newest_block_is_too_old() {
     let mut world = World::new(2, 1, Behaviour::Honest);
-    let [_, _, first, _] = company(&mut world);
+    let [_, _, first, _] = fixture(&mut world);
     world.run(500_000);
     let now = world.now();
     assert!(world.members[first].quorum.number(now).is_ok());
@@ -354,7 +359,7 @@ fn rule_e6_nothing_is_sealed_when_the_newest_block_is_too_old() {
 fn rule_e6_a_liar_makes_the_newest_block_neither_newer_nor_older() {
     for liar in 0..4 {
         let mut world = World::new(2, 1, Behaviour::Honest);
-        let [_, _, first, _] = company(&mut world);
+        let [_, _, first, _] = fixture(&mut world);
         world.run(500_000);
         // By the client's clock the others stand still and the liar does not; then the other way round.
         for (clients, liars, error) in [(90, 90, Some(SendError::Old)), (0, -90, None)] {
@@ -373,7 +378,7 @@ fn rule_e11_a_cluster_that_went_back_is_refused() {
     // The highest block that the record knows, and the highest key epoch.
     for (at, newer) in [(65, &1_000_000_u64.to_be_bytes()[..]), (73, &1_u32.to_be_bytes()[..])] {
         let mut world = World::new(3, 1, Behaviour::Honest);
-        let [trader, ..] = company(&mut world);
+        let [trader, ..] = fixture(&mut world);
         subscribe(&mut world, &[trader]);
         let mut record = world.members[trader].quorum.record();
         record[at..at + newer.len()].copy_from_slice(newer);
@@ -381,7 +386,7 @@ fn rule_e11_a_cluster_that_went_back_is_refused() {
         world.restart(trader);
         world.run(8_000_000);
         let member = &world.members[trader];
-        assert_eq!(member.quorum.standing(), None, "at {at}");
+        assert_eq!(member.quorum.order_status(), None, "at {at}");
         let notices = member.told.others.iter().filter(|it| matches!(it, Output::Notice(Notice::RolledBack { .. })));
         assert_eq!(notices.count(), 1, "at {at}");
     }
@@ -390,7 +395,7 @@ fn rule_e11_a_cluster_that_went_back_is_refused() {
 #[test]
 fn rule_e11_brokers_a_few_blocks_behind_are_waited_for() {
     let mut world = World::new(3, 1, Behaviour::Honest);
-    let [trader, ..] = company(&mut world);
+    let [trader, ..] = fixture(&mut world);
     subscribe(&mut world, &[trader]);
     let mut record = world.members[trader].quorum.record();
     let height = u64::from_be_bytes(record[65..73].try_into().expect("8 bytes"));
@@ -399,7 +404,7 @@ fn rule_e11_brokers_a_few_blocks_behind_are_waited_for() {
     world.restart(trader);
     world.run(2_000_000);
     let member = &world.members[trader];
-    assert!(member.quorum.standing().is_some_and(|it| it.height >= height + 5));
+    assert!(member.quorum.order_status().is_some_and(|it| it.height >= height + 5));
     assert!(!member.told.others.iter().any(|it| matches!(it, Output::Notice(Notice::RolledBack { .. }))));
 }
 
@@ -408,7 +413,7 @@ fn rule_e9_a_read_is_what_f_plus_1_brokers_agree_on_and_not_older_than_what_was_
     for seed in 0..40 {
         let behaviour = LIARS[seed as usize % LIARS.len()];
         let mut world = World::new(seed, 1, behaviour);
-        let [trader, other, first, _] = company(&mut world);
+        let [trader, other, first, _] = fixture(&mut world);
         subscribe(&mut world, &[trader]);
         publish_some(&mut world, first, &[trader], 9);
         let put = Execute::Put { key: b"k".to_vec(), value: b"v".to_vec() };
@@ -418,7 +423,7 @@ fn rule_e9_a_read_is_what_f_plus_1_brokers_agree_on_and_not_older_than_what_was_
         world.until(5_000_000, |it| it.members[first].told.outcomes.contains_key(&token));
         let header = || header("secret");
         let reads = [
-            Read::Place { header: header(), ps: 1 },
+            Read::TopicPosition { header: header(), ps: 1 },
             Read::Range { header: header(), from: 0, limit: 10 },
             Read::Latest { header: header() },
             Read::Value { topic: "open".into(), key: b"k".to_vec() },
@@ -459,10 +464,11 @@ fn rule_e1_a_receipt_is_f_plus_1_signatures_and_who_signs_otherwise_is_shown() {
     let mut shown = 0;
     for seed in 0..20 {
         let mut world = World::new(seed, 1, Behaviour::LiarInResults);
-        let [trader, _, first, _] = company(&mut world);
+        let [trader, _, first, _] = fixture(&mut world);
         subscribe(&mut world, &[trader]);
         let tokens = publish_some(&mut world, first, &[trader], 3);
-        let Outcome::Executed { height, number, .. } = world.members[first].told.outcomes[&tokens[&first][1]] else {
+        let OperationOutcome::Executed { height, number, .. } = world.members[first].told.outcomes[&tokens[&first][1]]
+        else {
             panic!("it was executed")
         };
         let now = world.now();
@@ -499,7 +505,7 @@ fn rule_e1_a_receipt_is_f_plus_1_signatures_and_who_signs_otherwise_is_shown() {
 fn rule_g6_a_restarted_reader_goes_on_where_its_record_says() {
     for seed in 0..40 {
         let mut world = World::new(seed, 1, LIARS[seed as usize % LIARS.len()]);
-        let [trader, other, first, second] = company(&mut world);
+        let [trader, other, first, second] = fixture(&mut world);
         subscribe(&mut world, &[trader, other]);
         let mut tokens = BTreeMap::new();
         for _ in 0..4 {
@@ -526,7 +532,7 @@ fn rule_g6_a_restarted_reader_goes_on_where_its_record_says() {
 fn a_crashed_readers_record_may_repeat_and_leaves_nothing_out() {
     for seed in 0..20 {
         let mut world = World::new(seed, 1, Behaviour::Honest);
-        let [trader, _, first, _] = company(&mut world);
+        let [trader, _, first, _] = fixture(&mut world);
         subscribe(&mut world, &[trader]);
         world.run(300_000);
         let mut tokens = BTreeMap::new();
@@ -549,10 +555,10 @@ fn a_crashed_readers_record_may_repeat_and_leaves_nothing_out() {
 #[test]
 fn what_a_former_run_subscribed_to_can_be_ended() {
     let mut world = World::new(5, 1, Behaviour::Honest);
-    let [trader, ..] = company(&mut world);
+    let [trader, ..] = fixture(&mut world);
     subscribe(&mut world, &[trader]);
     world.run(300_000);
-    let mut strangers = Vec::new();
+    let mut unread = Vec::new();
     for _ in 0..2 {
         world.members[trader].told.record = None;
         world.members[trader].told.subscribed.clear();
@@ -561,14 +567,15 @@ fn what_a_former_run_subscribed_to_can_be_ended() {
         world.run(300_000);
         let now = world.now();
         let quorum = &mut world.members[trader].quorum;
-        let found = quorum.strangers();
-        let stands = |quorum: &Quorum, id: &u64| quorum.stood_subscriptions().iter().any(|it| it.subscription == *id);
+        let found = quorum.unread_subscriptions();
+        let stands =
+            |quorum: &Quorum, id: &u64| quorum.confirmed_subscriptions().iter().any(|it| it.subscription == *id);
         assert!(found.iter().all(|id| stands(quorum, id)), "who reads none of them sees them");
         found.iter().for_each(|id| {
             quorum.unsubscribe(now, *id).expect("there is room");
         });
         assert!(!found.iter().any(|id| stands(quorum, id)), "they end");
-        strangers.push(found.len());
+        unread.push(found.len());
         // What ends is not gone on with by whoever wants the same.
         let token = quorum.subscribe(now, "#".parse().expect("an interest")).expect("there is room");
         world.drain(trader);
@@ -576,7 +583,7 @@ fn what_a_former_run_subscribed_to_can_be_ended() {
         let mut subscribed = world.members[trader].told.subscribed.values();
         assert!(subscribed.next().is_some_and(|id| !found.contains(id)), "{token:?}");
     }
-    assert_eq!(strangers, [1, 1]);
+    assert_eq!(unread, [1, 1]);
 }
 
 #[test]
@@ -584,7 +591,7 @@ fn a_publisher_that_restarts_takes_no_outcome_of_its_former_run_for_its_own() {
     for seed in 0..60 {
         let mut world = World::new(seed, 1, Behaviour::Honest);
         world.shuffles = seed % 2 == 0;
-        let [trader, _, first, _] = company(&mut world);
+        let [trader, _, first, _] = fixture(&mut world);
         subscribe(&mut world, &[trader]);
         world.run(100_000);
         publish(&mut world, first, 12, &mut BTreeMap::new());
@@ -612,7 +619,7 @@ fn a_publisher_that_restarts_takes_no_outcome_of_its_former_run_for_its_own() {
             assert_eq!(order.iter().filter(|it| it.2 == body).count(), 1, "seed {seed}: {n}");
         }
         for (token, n) in tokens[&first].iter().zip(0..) {
-            let Some(Outcome::Executed { outcome, .. }) = world.members[first].told.outcomes.get(token) else {
+            let Some(OperationOutcome::Executed { outcome, .. }) = world.members[first].told.outcomes.get(token) else {
                 panic!("seed {seed}: no outcome of {n}")
             };
             let sn = u64::from_be_bytes(outcome.detail[..8].try_into().expect("it begins with the sn"));
@@ -626,7 +633,7 @@ fn a_publisher_that_restarts_takes_no_outcome_of_its_former_run_for_its_own() {
 fn a_client_that_was_cut_off_catches_up() {
     for seed in 0..40 {
         let mut world = World::new(seed, 1, LIARS[seed as usize % LIARS.len()]);
-        let [trader, other, first, second] = company(&mut world);
+        let [trader, other, first, second] = fixture(&mut world);
         subscribe(&mut world, &[trader, other]);
         let mut tokens = BTreeMap::new();
         for _ in 0..3 {
@@ -644,7 +651,7 @@ fn a_client_that_was_cut_off_catches_up() {
 fn rule_g7_who_is_handed_nothing_for_a_while_gets_all_of_it_afterwards_and_goes_on_otherwise() {
     for seed in 0..30 {
         let mut world = World::new(seed, 1, LIARS[seed as usize % LIARS.len()]);
-        let [trader, other, first, second] = company(&mut world);
+        let [trader, other, first, second] = fixture(&mut world);
         subscribe(&mut world, &[trader, other]);
         let mut tokens = BTreeMap::new();
         for _ in 0..3 {
@@ -656,7 +663,7 @@ fn rule_g7_who_is_handed_nothing_for_a_while_gets_all_of_it_afterwards_and_goes_
             publish(&mut world, trader, 3, &mut tokens);
             publish(&mut world, second, 20, &mut tokens);
             let now = world.now();
-            let read = Read::Place { header: header("secret"), ps: 0 };
+            let read = Read::TopicPosition { header: header("secret"), ps: 0 };
             let read = world.members[trader].quorum.read(now, read, true).expect("there is room");
             let is_read = |world: &World| {
                 let told = &world.members[trader].told.others;
@@ -680,7 +687,7 @@ fn rule_g7_who_is_handed_nothing_for_a_while_gets_all_of_it_afterwards_and_goes_
 fn who_leaves_a_subscription_and_wants_the_same_again_misses_nothing() {
     for seed in 0..30 {
         let mut world = World::new(seed, 1, LIARS[seed as usize % LIARS.len()]);
-        let [trader, other, first, second] = company(&mut world);
+        let [trader, other, first, second] = fixture(&mut world);
         subscribe(&mut world, &[trader, other]);
         let mut tokens = BTreeMap::new();
         for _ in 0..3 {
@@ -705,7 +712,7 @@ fn who_leaves_a_subscription_and_wants_the_same_again_misses_nothing() {
 #[test]
 fn what_was_unsubscribed_from_is_not_gone_on_with() {
     let mut world = World::new(3, 1, Behaviour::Honest);
-    let [trader, ..] = company(&mut world);
+    let [trader, ..] = fixture(&mut world);
     subscribe(&mut world, &[trader]);
     // Its brokers name the subscription in their welcome.
     world.cut_off(trader);
@@ -724,7 +731,7 @@ fn what_was_unsubscribed_from_is_not_gone_on_with() {
 fn while_one_subscription_waits_others_come_and_it_goes_on_where_it_stopped() {
     for seed in 0..30 {
         let mut world = World::new(seed, 1, LIARS[seed as usize % LIARS.len()]);
-        let [trader, _, first, _] = company(&mut world);
+        let [trader, _, first, _] = fixture(&mut world);
         let ids: Vec<u64> = ["secret", "open or open/else"]
             .into_iter()
             .map(|interest| {

@@ -9,7 +9,7 @@ use sealcast_wire::{Fetch, Fetched};
 
 use super::broker::{Behaviour, LIARS};
 use super::world::{World, header, publication};
-use super::{Answer, Outcome, Output, Place, Read, company, subscribe};
+use super::{Answer, OperationOutcome, Output, Read, TopicPosition, fixture, subscribe};
 use sealcast_delivery::Token;
 
 /// What was read by now, if it was.
@@ -25,7 +25,7 @@ fn read(world: &mut World, member: usize, what: Read, linearizable: bool) -> Vec
     let now = world.now();
     let token = world.members[member].quorum.read(now, what, linearizable).expect("there is room");
     assert!(world.until(25_000_000, |it| found(it, member, token).is_some()), "no answer");
-    let text = |it: Place| match it.found.expect("it may be read").1.body {
+    let text = |it: TopicPosition| match it.found.expect("it may be read").1.body {
         Body::Plain(bytes) => String::from_utf8(bytes).expect("it is text"),
         other => panic!("{other:?}"),
     };
@@ -43,7 +43,7 @@ fn put(world: &mut World, member: usize, text: &str) {
     let it = Publication { execute, ..publication(&["open"], text.as_bytes()) };
     let token = world.members[member].quorum.publish(now, it).expect("there is room");
     let acknowledged = |it: &World| match it.members[member].told.outcomes.get(&token) {
-        Some(Outcome::Executed { outcome, .. }) => outcome.code == Code::Done,
+        Some(OperationOutcome::Executed { outcome, .. }) => outcome.code == Code::Done,
         _ => false,
     };
     assert!(world.until(20_000_000, acknowledged), "{text} was not acknowledged");
@@ -56,7 +56,7 @@ fn newest(old: &str, new: &str) -> [(Read, Vec<String>); 4] {
     [
         (Read::Latest { header: header() }, texts(&[new])),
         (Read::Range { header: header(), from: 0, limit: 10 }, texts(&[old, new])),
-        (Read::Place { header: header(), ps: 1 }, texts(&[new])),
+        (Read::TopicPosition { header: header(), ps: 1 }, texts(&[new])),
         (Read::Value { topic: "open".into(), key: b"k".to_vec() }, texts(&[new])),
     ]
 }
@@ -64,7 +64,7 @@ fn newest(old: &str, new: &str) -> [(Read, Vec<String>); 4] {
 /// Four honest brokers, a reader and a writer, whose «old» everybody has.
 fn with_old(seed: u64) -> (World, usize, usize) {
     let mut world = World::new(seed, 1, Behaviour::Honest);
-    let [reader, _, writer, _] = company(&mut world);
+    let [reader, _, writer, _] = fixture(&mut world);
     put(&mut world, writer, "old");
     world.run(200_000);
     (world, reader, writer)
@@ -72,8 +72,8 @@ fn with_old(seed: u64) -> (World, usize, usize) {
 
 /// The brokers that a client asks first, and the others.
 fn asked_first(world: &World, member: usize) -> [u16; 4] {
-    let home = world.members[member].quorum.home;
-    std::array::from_fn(|n| (home + n as u16) % 4)
+    let primary_broker = world.members[member].quorum.primary_broker;
+    std::array::from_fn(|n| (primary_broker + n as u16) % 4)
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn rule_e9_who_has_read_something_new_reads_nothing_older() {
 fn rule_e9_the_policy_in_force_is_what_f_plus_1_brokers_say_and_no_liar_says_another() {
     for seed in 0..21 {
         let mut world = World::new(seed, 1, LIARS[seed as usize % LIARS.len()]);
-        let [reader, ..] = company(&mut world);
+        let [reader, ..] = fixture(&mut world);
         // Whoever is subscribed is registered.
         subscribe(&mut world, &[reader]);
         let text = "publish open if exchange:desk = fx\nread secret if exchange:desk in [fx, rates]";
@@ -156,7 +156,7 @@ fn rule_e9_the_policy_in_force_is_what_f_plus_1_brokers_say_and_no_liar_says_ano
 fn rule_e4_the_proofs_of_all_who_answer_are_had_and_who_is_silent_is_not_waited_for_long() {
     for seed in 0..20 {
         let mut world = World::new(seed, 1, Behaviour::Withholder);
-        let [reader, ..] = company(&mut world);
+        let [reader, ..] = fixture(&mut world);
         let now = world.now();
         let token = world.members[reader].quorum.proofs(now).expect("there is room");
         let proofs = |it: &World| {
@@ -177,7 +177,7 @@ fn rule_e4_the_proofs_of_all_who_answer_are_had_and_who_is_silent_is_not_waited_
 fn rule_g7_who_gives_no_shares_keeps_neither_other_shares_nor_other_questions_from_being_asked_for() {
     const SHARES: u64 = 1024;
     let mut world = World::new(7, 1, Behaviour::Honest);
-    let [reader, ..] = company(&mut world);
+    let [reader, ..] = fixture(&mut world);
     world.run(2_000_000);
     world.unheard.insert(0);
     let (mut asked, mut opened) = (0, 0);

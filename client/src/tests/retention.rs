@@ -4,13 +4,13 @@ use sealcast_broker::operation::Publication;
 
 use super::broker::{Behaviour, Broker, LIARS};
 use super::world::{World, publication};
-use super::{Output, company, publish_some, subscribe};
+use super::{Output, fixture, publish_some, subscribe};
 
 #[test]
 fn rule_e9_who_comes_back_too_late_learns_what_is_lost_and_goes_on_with_the_oldest_that_is_kept() {
     for seed in 0..30 {
         let mut world = World::new(seed, 1, LIARS[seed as usize % LIARS.len()]);
-        let [trader, _, first, _] = company(&mut world);
+        let [trader, _, first, _] = fixture(&mut world);
         subscribe(&mut world, &[trader]);
         publish_some(&mut world, first, &[trader], 4);
         let member = &mut world.members[trader];
@@ -40,7 +40,7 @@ fn rule_e9_who_comes_back_too_late_learns_what_is_lost_and_goes_on_with_the_olde
 
 /// A reader that has subscribed to everything and is away, so that it lacks what follows.
 fn absent(world: &mut World) -> [usize; 2] {
-    let [reader, _, writer, _] = company(world);
+    let [reader, _, writer, _] = fixture(world);
     subscribe(world, &[reader]);
     world.run(300_000);
     let member = &mut world.members[reader];
@@ -135,7 +135,7 @@ fn rule_e1_a_liar_among_those_who_keep_differently_makes_nobody_wait_and_nothing
 fn a_reader_for_whom_nothing_came_does_not_look_through_the_past_at_each_return() {
     for seed in 0..10 {
         let mut world = World::new(seed, 1, LIARS[seed as usize % LIARS.len()]);
-        let [reader, _, writer, _] = company(&mut world);
+        let [reader, _, writer, _] = fixture(&mut world);
         let rare = || "rare".parse().expect("an interest");
         let now = world.now();
         world.members[reader].quorum.subscribe(now, rare()).expect("there is room");
@@ -157,7 +157,7 @@ fn a_reader_for_whom_nothing_came_does_not_look_through_the_past_at_each_return(
 #[test]
 fn a_reader_that_is_interrupted_while_it_looks_goes_on_where_it_has_come_to() {
     let mut world = World::new(1, 1, Behaviour::Honest);
-    let [reader, _, writer, _] = company(&mut world);
+    let [reader, _, writer, _] = fixture(&mut world);
     let rare = || "rare".parse().expect("an interest");
     let now = world.now();
     world.members[reader].quorum.subscribe(now, rare()).expect("there is room");

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sealcast_broker::operation::{Frame, Keys};
-use sealcast_broker::state::{Outcome as Came, Results};
+use sealcast_broker::state::{OperationResult as Came, Results};
 use sealcast_crypto::secret::Secret;
 
 use super::super::sending::{Op, Sending, What};

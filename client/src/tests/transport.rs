@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use sealcast_broker::operation::{Body, Claim, OperationId};
-use sealcast_broker::protocol::{Contents, Standing as Subscribed, Update, Welcome};
+use sealcast_broker::protocol::{ActiveSubscription as Subscribed, Contents, Update, Welcome};
 use sealcast_broker::state::{Entry, Notice as Places, Run};
 use sealcast_crypto::ed25519::Key;
 use sealcast_crypto::secret::Secret;
@@ -14,9 +14,9 @@ use super::world::publication;
 use super::*;
 
 /// The subscription to everything that the brokers know of.
-const STANDING: u64 = 7;
+const ACTIVE: u64 = 7;
 
-struct Stage {
+struct Fixture {
     transport: Box<dyn Delivery>,
     handle: Handle,
     cluster: Cluster,
@@ -58,18 +58,18 @@ fn everything() -> Interest {
     "#".parse().expect("an interest")
 }
 
-impl Stage {
-    fn new(cargo: Cargo, record: Option<&[u8]>) -> Stage {
+impl Fixture {
+    fn new(payload_kind: PayloadKind, record: Option<&[u8]>) -> Fixture {
         let config = config();
         let cluster = config.genesis.cluster();
         let (transport, handle) =
-            Transport::open(now(), config, record, cargo, None, true).expect("the record is good");
+            Transport::open(now(), config, record, payload_kind, None, true).expect("the record is good");
         let (opens, delivered) = (VecDeque::new(), Vec::new());
-        Stage { transport, handle, cluster, height: 1, sn: 0, opens, delivered, active: 0, requests: 0 }
+        Fixture { transport, handle, cluster, height: 1, sn: 0, opens, delivered, active: 0, requests: 0 }
     }
 
-    fn sealed() -> Stage {
-        Stage::new(Cargo::Messages { sealed: true }, None)
+    fn sealed() -> Fixture {
+        Fixture::new(PayloadKind::Messages { sealed: true }, None)
     }
 
     fn tell(&mut self, input: Input<'_>) {
@@ -99,7 +99,7 @@ impl Stage {
     fn welcome(&mut self) {
         for broker in 0..4 {
             self.tell(Input::Connected(Address::Node(broker)));
-            let subscription = Subscribed { id: STANDING, interest: everything(), since: 0, next: self.sn };
+            let subscription = Subscribed { id: ACTIVE, interest: everything(), since: 0, next: self.sn };
             let welcome = Welcome {
                 broker: u16::try_from(broker).expect("it is small"),
                 height: self.height,
@@ -158,7 +158,7 @@ impl Stage {
             runs.push(Run::Deliver { sn: entry.sn });
             publications.push(entry);
         }
-        let notices = vec![Places { client, subscription: STANDING, first, runs }];
+        let notices = vec![Places { client, subscription: ACTIVE, first, runs }];
         let (results, advertisements, at) = (Vec::new(), Vec::new(), Utc(0));
         let mut contents = Contents { at, results, notices, publications, advertisements, bodies: Vec::new() };
         let digest = contents.digest(&self.cluster, &client, self.height);
@@ -195,189 +195,189 @@ impl Stage {
 
 #[test]
 fn sealed_publications_come_to_their_reader_in_order_whenever_they_open() {
-    let mut stage = Stage::sealed();
-    stage.welcome();
-    let subscription = stage.subscribe();
-    stage.block(3, 10);
-    assert_eq!((&stage.opens, &stage.delivered), (&VecDeque::from([0, 1, 2]), &vec![]));
+    let mut fixture = Fixture::sealed();
+    fixture.welcome();
+    let subscription = fixture.subscribe();
+    fixture.block(3, 10);
+    assert_eq!((&fixture.opens, &fixture.delivered), (&VecDeque::from([0, 1, 2]), &vec![]));
     for (sn, bodies) in [(2, true), (1, false)] {
         let opened = [u64::to_be_bytes(sn).to_vec()];
-        stage.tell(Input::Opened(sn, Some(&opened[..]).filter(|_| bodies)));
-        assert_eq!(stage.read(subscription), [], "the first is still sealed");
+        fixture.tell(Input::Opened(sn, Some(&opened[..]).filter(|_| bodies)));
+        assert_eq!(fixture.read(subscription), [], "the first is still sealed");
     }
-    let changes = stage.handle.changes();
-    stage.tell(Input::Opened(0, Some(&[0_u64.to_be_bytes().to_vec()])));
-    assert!(stage.handle.changes() > changes && stage.handle.ready(subscription) == 3);
-    assert_eq!(stage.read(subscription), [Some(0), None, Some(2)]);
+    let changes = fixture.handle.changes();
+    fixture.tell(Input::Opened(0, Some(&[0_u64.to_be_bytes().to_vec()])));
+    assert!(fixture.handle.changes() > changes && fixture.handle.ready(subscription) == 3);
+    assert_eq!(fixture.read(subscription), [Some(0), None, Some(2)]);
 }
 
 #[test]
 fn rule_g7_a_sealed_backlog_larger_than_may_wait_is_opened_in_order() {
-    let mut stage = Stage::sealed();
-    stage.welcome();
-    let subscription = stage.subscribe();
+    let mut fixture = Fixture::sealed();
+    fixture.welcome();
+    let subscription = fixture.subscribe();
     let big = (1 << 20) - 1000;
     let blocks = limits::CLIENT_WAITING_BYTES_MAX / big / 4 + 3;
-    (0..blocks).for_each(|_| stage.block(4, big));
-    let came = stage.opens.len();
+    (0..blocks).for_each(|_| fixture.block(4, big));
+    let came = fixture.opens.len();
     assert!(came * big <= limits::CLIENT_WAITING_BYTES_MAX + 4 * big, "{came} are more than may wait");
     let mut read = Vec::new();
-    while stage.open_next().is_some() {
-        read.extend(stage.read(subscription));
+    while fixture.open_next().is_some() {
+        read.extend(fixture.read(subscription));
     }
     // Blocks whose bodies had no room are asked for; here they had.
-    assert_eq!(read, (0..stage.sn).map(Some).collect::<Vec<_>>());
+    assert_eq!(read, (0..fixture.sn).map(Some).collect::<Vec<_>>());
 }
 
 #[test]
 fn rule_g7_what_was_handed_over_counts_as_waiting_until_its_reader_took_it() {
-    let mut stage = Stage::new(Cargo::Messages { sealed: false }, None);
-    stage.welcome();
-    let subscription = stage.subscribe();
+    let mut fixture = Fixture::new(PayloadKind::Messages { sealed: false }, None);
+    fixture.welcome();
+    let subscription = fixture.subscribe();
     let mut handed = VecDeque::new();
     // ⊥ for who has no keys; each run is an item.
     for _ in 0..limits::SUBSCRIBER_MESSAGES + 2 {
-        stage.block(1, 1);
-        handed.extend(stage.handle.hand_over(subscription));
+        fixture.block(1, 1);
+        handed.extend(fixture.handle.hand_over(subscription));
     }
-    assert_eq!((handed.len(), stage.handle.ready(subscription)), (limits::SUBSCRIBER_MESSAGES, 0));
-    assert!(stage.handle.is_behind());
+    assert_eq!((handed.len(), fixture.handle.ready(subscription)), (limits::SUBSCRIBER_MESSAGES, 0));
+    assert!(fixture.handle.is_behind());
     let mut took = Took::default();
     handed.drain(..2).for_each(|item| took.add(&item));
     assert_eq!((took.items, took.end), (2, (2, None)));
-    stage.handle.took(now(), subscription, &took);
-    assert_eq!(stage.handle.stood_subscriptions()[0].next, 2, "a restarted program goes on there");
-    stage.poll();
-    assert_eq!(stage.handle.hand_over(subscription).len(), 2, "there is room again");
+    fixture.handle.took(now(), subscription, &took);
+    assert_eq!(fixture.handle.confirmed_subscriptions()[0].next, 2, "a restarted program goes on there");
+    fixture.poll();
+    assert_eq!(fixture.handle.hand_over(subscription).len(), 2, "there is room again");
 }
 
 #[test]
 fn nothing_is_to_be_opened_while_the_keys_have_no_room() {
-    let mut stage = Stage::sealed();
-    stage.welcome();
-    let subscription = stage.subscribe();
-    stage.tell(Input::Pause);
-    stage.block(3, 10);
-    assert!(stage.opens.is_empty());
-    stage.tell(Input::Resume);
-    assert_eq!(stage.opens, [0, 1, 2]);
-    while stage.open_next().is_some() {}
-    assert_eq!(stage.handle.ready(subscription), 3);
+    let mut fixture = Fixture::sealed();
+    fixture.welcome();
+    let subscription = fixture.subscribe();
+    fixture.tell(Input::Pause);
+    fixture.block(3, 10);
+    assert!(fixture.opens.is_empty());
+    fixture.tell(Input::Resume);
+    assert_eq!(fixture.opens, [0, 1, 2]);
+    while fixture.open_next().is_some() {}
+    assert_eq!(fixture.handle.ready(subscription), 3);
 }
 
 #[test]
 fn a_subscribe_that_timed_out_is_lined_up_for_nobody_and_taken_up_by_the_next() {
-    let mut stage = Stage::sealed();
-    let token = stage.handle.subscribe(now(), &everything()).expect("there is room").expect("nobody reads it");
-    stage.handle.forget(now(), token);
-    assert_eq!(stage.handle.subscribe(now(), &everything()), Ok(Some(token)), "who asks again waits for the same");
-    stage.handle.forget(now(), token);
-    stage.welcome();
-    assert_eq!(stage.handle.done(token), None);
-    stage.block(2, 10);
-    assert!(stage.opens.is_empty(), "nobody reads it");
-    let subscription = stage.subscribe();
-    assert_eq!(subscription, STANDING);
+    let mut fixture = Fixture::sealed();
+    let token = fixture.handle.subscribe(now(), &everything()).expect("there is room").expect("nobody reads it");
+    fixture.handle.forget(now(), token);
+    assert_eq!(fixture.handle.subscribe(now(), &everything()), Ok(Some(token)), "who asks again waits for the same");
+    fixture.handle.forget(now(), token);
+    fixture.welcome();
+    assert_eq!(fixture.handle.done(token), None);
+    fixture.block(2, 10);
+    assert!(fixture.opens.is_empty(), "nobody reads it");
+    let subscription = fixture.subscribe();
+    assert_eq!(subscription, ACTIVE);
 }
 
 #[test]
 fn one_subscription_has_one_reader_through_a_handle() {
-    let mut stage = Stage::sealed();
-    stage.welcome();
-    let subscription = stage.subscribe();
-    assert_eq!(stage.handle.subscribe(now(), &everything()), Ok(None));
-    stage.handle.leave(now(), subscription);
-    stage.subscribe();
+    let mut fixture = Fixture::sealed();
+    fixture.welcome();
+    let subscription = fixture.subscribe();
+    assert_eq!(fixture.handle.subscribe(now(), &everything()), Ok(None));
+    fixture.handle.leave(now(), subscription);
+    fixture.subscribe();
 }
 
 #[test]
 fn a_pattern_and_a_reader_of_the_same_both_get_what_is_published() {
-    let mut stage = Stage::sealed();
-    stage.welcome();
+    let mut fixture = Fixture::sealed();
+    fixture.welcome();
     let pattern = "#".parse().expect("a pattern");
-    stage.tell(Input::Subscribe(&pattern));
-    assert_eq!(stage.active, 1);
-    let subscription = stage.subscribe();
-    stage.block(2, 10);
-    assert_eq!((&stage.opens, &stage.delivered), (&VecDeque::from([0, 1]), &vec![0, 1]));
+    fixture.tell(Input::Subscribe(&pattern));
+    assert_eq!(fixture.active, 1);
+    let subscription = fixture.subscribe();
+    fixture.block(2, 10);
+    assert_eq!((&fixture.opens, &fixture.delivered), (&VecDeque::from([0, 1]), &vec![0, 1]));
     // The reader goes, and the pattern's messages come on.
-    stage.handle.leave(now(), subscription);
-    stage.block(1, 10);
-    assert_eq!((stage.opens.len(), stage.delivered.len()), (2, 3));
+    fixture.handle.leave(now(), subscription);
+    fixture.block(1, 10);
+    assert_eq!((fixture.opens.len(), fixture.delivered.len()), (2, 3));
     // And the other way round.
-    let subscription = stage.subscribe();
-    stage.tell(Input::Unsubscribe(&pattern));
-    stage.block(1, 10);
-    assert_eq!(stage.delivered.len(), 3);
-    stage.open_next();
-    assert_eq!(stage.handle.ready(subscription), 0, "the last one is still sealed");
+    let subscription = fixture.subscribe();
+    fixture.tell(Input::Unsubscribe(&pattern));
+    fixture.block(1, 10);
+    assert_eq!(fixture.delivered.len(), 3);
+    fixture.open_next();
+    assert_eq!(fixture.handle.ready(subscription), 0, "the last one is still sealed");
 }
 
 #[test]
 fn rule_g6_a_reader_goes_on_behind_what_was_taken_and_a_pattern_begins_now() {
-    let mut stage = Stage::new(Cargo::Messages { sealed: false }, None);
-    stage.welcome();
-    let subscription = stage.subscribe();
-    stage.block(3, 10);
+    let mut fixture = Fixture::new(PayloadKind::Messages { sealed: false }, None);
+    fixture.welcome();
+    let subscription = fixture.subscribe();
+    fixture.block(3, 10);
     // Without keys nothing sealed is opened.
-    assert!(stage.handle.next(now(), subscription).is_some_and(|it| it.end() == (1, None)));
-    let record = stage.handle.record();
-    let next = |stage: &Stage| {
-        let all = stage.handle.stood_subscriptions();
+    assert!(fixture.handle.next(now(), subscription).is_some_and(|it| it.end() == (1, None)));
+    let record = fixture.handle.record();
+    let next = |fixture: &Fixture| {
+        let all = fixture.handle.confirmed_subscriptions();
         all.iter().map(|it| (it.subscription, it.next, it.places)).collect::<Vec<_>>()
     };
-    let mut again = Stage::new(Cargo::Messages { sealed: false }, Some(&record));
-    (again.height, again.sn) = (stage.height, stage.sn);
+    let mut again = Fixture::new(PayloadKind::Messages { sealed: false }, Some(&record));
+    (again.height, again.sn) = (fixture.height, fixture.sn);
     again.welcome();
     again.subscribe();
-    assert_eq!(next(&again), [(STANDING, 1, 3)], "it goes on behind what was taken");
-    let mut again = Stage::new(Cargo::Messages { sealed: false }, Some(&record));
-    (again.height, again.sn) = (stage.height, stage.sn);
+    assert_eq!(next(&again), [(ACTIVE, 1, 3)], "it goes on behind what was taken");
+    let mut again = Fixture::new(PayloadKind::Messages { sealed: false }, Some(&record));
+    (again.height, again.sn) = (fixture.height, fixture.sn);
     again.tell(Input::Subscribe(&"#".parse().expect("a pattern")));
     again.welcome();
-    assert_eq!(next(&again), [(STANDING, 3, 3)], "it begins now");
+    assert_eq!(next(&again), [(ACTIVE, 3, 3)], "it begins now");
 }
 
 #[test]
 fn rule_g7_of_a_read_that_timed_out_nothing_is_kept() {
-    let mut stage = Stage::sealed();
-    stage.welcome();
-    let (entry, publication) = stage.publication(10);
-    stage.transport.handle(now(), Input::Pause);
+    let mut fixture = Fixture::sealed();
+    fixture.welcome();
+    let (entry, publication) = fixture.publication(10);
+    fixture.transport.handle(now(), Input::Pause);
     for _ in 0..2 {
-        stage.handle.open(now(), &entry, &publication).expect("there is room");
+        fixture.handle.open(now(), &entry, &publication).expect("there is room");
     }
-    stage.handle.end_read(entry.sn);
-    stage.handle.end_read(entry.sn);
-    stage.tell(Input::Resume);
-    assert!(stage.opens.is_empty(), "nobody waits for it");
+    fixture.handle.end_read(entry.sn);
+    fixture.handle.end_read(entry.sn);
+    fixture.tell(Input::Resume);
+    assert!(fixture.opens.is_empty(), "nobody waits for it");
     // Who asks again begins anew, and as many as ask get it.
     for _ in 0..2 {
-        stage.handle.open(now(), &entry, &publication).expect("there is room");
+        fixture.handle.open(now(), &entry, &publication).expect("there is room");
     }
-    stage.poll();
-    assert_eq!(stage.handle.opened(entry.sn), None);
-    assert_eq!(stage.open_next(), Some(entry.sn));
+    fixture.poll();
+    assert_eq!(fixture.handle.opened(entry.sn), None);
+    assert_eq!(fixture.open_next(), Some(entry.sn));
     for _ in 0..2 {
-        assert_eq!(stage.handle.opened(entry.sn), Some(Some(vec![entry.sn.to_be_bytes().to_vec()])));
+        assert_eq!(fixture.handle.opened(entry.sn), Some(Some(vec![entry.sn.to_be_bytes().to_vec()])));
     }
-    assert_eq!(stage.handle.opened(entry.sn), None, "nothing is kept");
+    assert_eq!(fixture.handle.opened(entry.sn), None, "nothing is kept");
 }
 
 #[test]
 fn rule_g7_a_reader_that_does_not_keep_up_holds_back_no_groups_messages() {
-    let mut stage = Stage::new(Cargo::Group("g".into()), None);
-    stage.welcome();
-    let subscription = stage.subscribe();
-    let before = stage.requests;
+    let mut fixture = Fixture::new(PayloadKind::Group("g".into()), None);
+    fixture.welcome();
+    let subscription = fixture.subscribe();
+    let before = fixture.requests;
     // ⊥, since a group's keys open no publications; each run is an item.
     for _ in 0..limits::SUBSCRIBER_MESSAGES + 2 {
-        stage.block(1, 1);
+        fixture.block(1, 1);
     }
-    assert_eq!(stage.handle.ready(subscription), limits::SUBSCRIBER_MESSAGES, "no more is asked for");
-    assert!(stage.requests >= before);
+    assert_eq!(fixture.handle.ready(subscription), limits::SUBSCRIBER_MESSAGES, "no more is asked for");
+    assert!(fixture.requests >= before);
     // What it has no room for it catches up with, and asks brokers for.
-    stage.handle.next(now(), subscription).expect("there is one");
-    stage.poll();
-    assert!(stage.requests > before, "there is room again");
+    fixture.handle.next(now(), subscription).expect("there is one");
+    fixture.poll();
+    assert!(fixture.requests > before, "there is room again");
 }

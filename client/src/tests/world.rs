@@ -20,17 +20,17 @@ use sealcast_sim::agenda::Agenda;
 use sealcast_sim::channels::{Channels, Direction};
 use sealcast_wire::{Monotonic, Now, Utc};
 
-use super::super::{Config, Delivered, Outcome, Output, Quorum};
+use super::super::{Config, Delivered, OperationOutcome, Output, Quorum};
 use super::broker::{Behaviour, Broker};
 
 pub(super) const START: Utc = Utc(1_795_132_800);
 
 /// What a client was told.
 #[derive(Default)]
-pub(super) struct Told {
+pub(super) struct Seen {
     pub(super) delivered: Vec<Delivered>,
     pub(super) skipped: u64,
-    pub(super) outcomes: BTreeMap<Token, Outcome>,
+    pub(super) outcomes: BTreeMap<Token, OperationOutcome>,
     pub(super) subscribed: BTreeMap<Token, u64>,
     pub(super) record: Option<Vec<u8>>,
     pub(super) others: Vec<Output>,
@@ -39,7 +39,7 @@ pub(super) struct Told {
 /// One client with its channels.
 pub(super) struct Member {
     pub(super) quorum: Quorum,
-    pub(super) told: Told,
+    pub(super) told: Seen,
     config: Config,
     pub(super) id: Client,
 }
@@ -195,7 +195,7 @@ impl World {
                 it.quorum = quorum;
             }
             None => {
-                let told = Told::default();
+                let told = Seen::default();
                 self.members.push(Member { quorum, told, config, id });
             }
         }

@@ -164,16 +164,16 @@ fn an_old_key_follows_joins_but_not_a_setup() {
     let ring = Ring::new(&context("g", Kind::Join, 1), 4, Shares::Plain);
     let mut rng = ChaCha20Rng::seed_from_u64(2);
     let active = (0..4).map(|seat| match seat {
-        SEED_SEAT => Round1::start_from_seed(&ring, seat, &old.keys[1].seed(&ring, &[[9; 32]]), &mut rng),
+        SEED_SLOT => Round1::start_from_seed(&ring, seat, &old.keys[1].seed(&ring, &[[9; 32]]), &mut rng),
         _ => Round1::start(&ring, seat, &mut rng),
     });
     let joined = finish(&ring, active.collect(), &mut rng);
-    let spy = Following::start(&ring, SEED_SEAT, &old.keys[0].seed(&ring, &[[9; 32]])).finish(&joined.contributions);
+    let spy = Following::start(&ring, SEED_SLOT, &old.keys[0].seed(&ring, &[[9; 32]])).finish(&joined.contributions);
     assert!(spy.unwrap().finish(&joined.shares).unwrap().secret() == joined.keys[3].secret());
     let healed = run(&Ring::new(&context("g", Kind::Setup, 2), 5, Shares::Plain), 3);
     let ring = healed.ring;
-    let spy = Following::start(&ring, SEED_SEAT, &old.keys[0].seed(&ring, &[])).finish(&healed.contributions);
-    assert_eq!(spy.err(), Some(Misbehaved::NotSeed(SEED_SEAT)));
+    let spy = Following::start(&ring, SEED_SLOT, &old.keys[0].seed(&ring, &[])).finish(&healed.contributions);
+    assert_eq!(spy.err(), Some(Misbehaved::NotSeed(SEED_SLOT)));
 }
 
 #[test]

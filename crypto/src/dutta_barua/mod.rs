@@ -155,7 +155,7 @@ impl Ring {
 }
 
 /// Who sits where when `joiners` are added to `members`, both in roster order: U_1, U_2 (whose exponent is the
-/// seed, see [`SEED_SEAT`]), U_n, J_1 … J_m; `None` if there are fewer than three members or no
+/// seed, see [`SEED_SLOT`]), U_n, J_1 … J_m; `None` if there are fewer than three members or no
 /// joiner, and a full setup is the way.
 pub fn join_ring<T: Clone>(members: &[T], joiners: &[T]) -> Option<Vec<T>> {
     match members {
@@ -169,7 +169,7 @@ pub fn join_ring<T: Clone>(members: &[T], joiners: &[T]) -> Option<Vec<T>> {
 }
 
 /// The seat of the seed in a join's ring.
-pub const SEED_SEAT: usize = 1;
+pub const SEED_SLOT: usize = 1;
 
 /// What one or two seats did, or the ring as a whole; from the network, to be handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]

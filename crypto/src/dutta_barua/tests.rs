@@ -92,12 +92,12 @@ fn a_join_agrees_with_the_passive_who_say_nothing() {
         let ring = Ring::new(&Context { epoch: 8, ..context("g", Kind::Join, 1) }, seats.len(), shares);
         let mut rng = ChaCha20Rng::seed_from_u64(2);
         let active = (0..seats.len()).map(|seat| match seat {
-            SEED_SEAT => Round1::start_from_seed(&ring, seat, &old.keys[1].seed(&ring, &names), &mut rng),
+            SEED_SLOT => Round1::start_from_seed(&ring, seat, &old.keys[1].seed(&ring, &names), &mut rng),
             _ => Round1::start(&ring, seat, &mut rng),
         });
         let new = finish(&ring, active.collect(), &mut rng);
         let passive = [2, 3, 4].map(|old_seat: usize| {
-            let following = Following::start(&ring, SEED_SEAT, &old.keys[old_seat].seed(&ring, &names));
+            let following = Following::start(&ring, SEED_SLOT, &old.keys[old_seat].seed(&ring, &names));
             let round2 = following.finish(&new.contributions).unwrap();
             let shares: Vec<_> = (0..seats.len()).map(|i| round2.admit(i, &new.shares[i].encode()).unwrap()).collect();
             round2.finish(&shares).unwrap()
@@ -123,7 +123,7 @@ fn a_group_that_grows_by_joins_has_one_key_all_along() {
         let seats = join_ring(&old, &(members.len()..members.len() + joining).collect::<Vec<_>>()).unwrap();
         let ring = Ring::new(&Context { epoch, ..context("g", Kind::Join, 1) }, seats.len(), Shares::Plain);
         let active = (0..seats.len()).map(|seat| match seat {
-            SEED_SEAT => Round1::start_from_seed(&ring, seat, &members[seats[seat]].seed(&ring, &joiners), &mut rng),
+            SEED_SLOT => Round1::start_from_seed(&ring, seat, &members[seats[seat]].seed(&ring, &joiners), &mut rng),
             _ => Round1::start(&ring, seat, &mut rng),
         });
         let active = active.collect();
@@ -133,7 +133,7 @@ fn a_group_that_grows_by_joins_has_one_key_all_along() {
             keys[seats[seat]] = Some(key);
         }
         for (i, key) in keys.iter_mut().enumerate().filter(|(_, key)| key.is_none()) {
-            let following = Following::start(&ring, SEED_SEAT, &members[i].seed(&ring, &joiners));
+            let following = Following::start(&ring, SEED_SLOT, &members[i].seed(&ring, &joiners));
             *key = Some(following.finish(&new.contributions).unwrap().finish(&new.shares).unwrap());
         }
         let next: Vec<Key> = keys.into_iter().flatten().collect();
@@ -156,21 +156,21 @@ fn fewer_than_three_members_set_up_anew() {
 fn the_passive_name_a_seed_seat_that_cheats() {
     let old = run(&Ring::new(&context("g", Kind::Setup, 1), 4, Shares::Plain), 1);
     let ring = Ring::new(&context("g", Kind::Join, 1), 4, Shares::Plain);
-    let follow = || Following::start(&ring, SEED_SEAT, &old.keys[2].seed(&ring, &[[9; 32]]));
+    let follow = || Following::start(&ring, SEED_SLOT, &old.keys[2].seed(&ring, &[[9; 32]]));
     // another exponent than the seed's
     let cheated = run(&ring, 3);
-    assert_eq!(follow().finish(&cheated.contributions).err(), Some(Misbehaved::NotSeed(SEED_SEAT)));
+    assert_eq!(follow().finish(&cheated.contributions).err(), Some(Misbehaved::NotSeed(SEED_SLOT)));
     // the right exponent, another share
     let mut rng = ChaCha20Rng::seed_from_u64(4);
     let active = (0..4).map(|seat| match seat {
-        SEED_SEAT => Round1::start_from_seed(&ring, seat, &old.keys[1].seed(&ring, &[[9; 32]]), &mut rng),
+        SEED_SLOT => Round1::start_from_seed(&ring, seat, &old.keys[1].seed(&ring, &[[9; 32]]), &mut rng),
         _ => Round1::start(&ring, seat, &mut rng),
     });
     let honest = finish(&ring, active.collect(), &mut rng);
     let round2 = follow().finish(&honest.contributions).unwrap();
     let other = honest.shares[0].encode();
-    assert_eq!(round2.admit(SEED_SEAT, &other), Err(Misbehaved::WrongShare(SEED_SEAT)));
-    assert!(round2.admit(SEED_SEAT, &honest.shares[SEED_SEAT].encode()).is_ok());
+    assert_eq!(round2.admit(SEED_SLOT, &other), Err(Misbehaved::WrongShare(SEED_SLOT)));
+    assert!(round2.admit(SEED_SLOT, &honest.shares[SEED_SLOT].encode()).is_ok());
 }
 
 #[test]

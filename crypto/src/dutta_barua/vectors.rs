@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use super::element::Exponent;
-use super::{Context, Contribution, Kind, Misbehaved, Ring, Round1, Round2, SEED_SEAT, Shares};
+use super::{Context, Contribution, Kind, Misbehaved, Ring, Round1, Round2, SEED_SLOT, Shares};
 use crate::secret::Secret;
 use crate::unhex;
 
@@ -89,7 +89,7 @@ fn the_seed_of_a_join_is_the_other_implementations() {
         let shares: Vec<_> = sent.iter().enumerate().map(|(i, share)| me.admit(i, share).unwrap()).collect();
         let joiners: Vec<[u8; 32]> = joined.joiners.iter().map(|it| array(it)).collect();
         let seed = me.finish(&shares).unwrap().seed(&ring(it), &joiners);
-        assert_eq!(seed.exponent().scalar().to_bytes().to_vec(), unhex(&it.exponents[SEED_SEAT]), "{}", it.name);
+        assert_eq!(seed.exponent().scalar().to_bytes().to_vec(), unhex(&it.exponents[SEED_SLOT]), "{}", it.name);
     }
 }
 

@@ -7,22 +7,22 @@
 
 use rand_core::CryptoRng;
 
-use super::Group;
+use super::PrimeGroup;
 
-/// A public element: one of those prepared with [`Group::statics`], by place, or any other.
+/// A public element: one of those prepared with [`PrimeGroup::statics`], by place, or any other.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Place<G: Group> {
+pub(crate) enum Base<G: PrimeGroup> {
     Fixed(usize),
     Free(G::Point),
 }
 
 /// fP − eA − a = 0 and fQ − eB − b = 0.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Relation<G: Group> {
+pub(crate) struct Relation<G: PrimeGroup> {
     /// P, Q.
-    pub(crate) bases: [Place<G>; 2],
+    pub(crate) bases: [Base<G>; 2],
     /// A, B.
-    pub(crate) images: [Place<G>; 2],
+    pub(crate) images: [Base<G>; 2],
     /// a, b.
     pub(crate) commitments: [G::Point; 2],
     /// e.
@@ -31,7 +31,7 @@ pub(crate) struct Relation<G: Group> {
     pub(crate) response: G::Scalar,
 }
 
-impl<G: Group> Relation<G> {
+impl<G: PrimeGroup> Relation<G> {
     /// Whether both equations hold: exactly, without chance.
     pub(crate) fn holds(&self, statics: &G::Statics) -> bool {
         (0..2).all(|side| {
@@ -49,7 +49,7 @@ impl<G: Group> Relation<G> {
             let weight = weight::<G>(rng);
             sum.add_again(-(weight * self.response), self.bases[side]);
             sum.add(weight * self.challenge, self.images[side]);
-            sum.add(weight, Place::Free(self.commitments[side]));
+            sum.add(weight, Base::Free(self.commitments[side]));
         }
     }
 }
@@ -60,7 +60,7 @@ impl<G: Group> Relation<G> {
 /// Σ α_j (e_j A_j + a_j − f_j P_j) + β_j (e_j B_j + b_j − f_j Q_j) = 0 with α, β of 128 random bits, drawn here, after
 /// everything they weigh is fixed. If some relation fails, the sum is 0 with probability 2⁻¹²⁸ (Bellare, Garay, Rabin
 /// 1998; sound since the group's order is prime). A relation is called false only by [`Relation::holds`].
-pub(crate) fn verify_batch<G: Group>(
+pub(crate) fn verify_batch<G: PrimeGroup>(
     relations: &[Option<Relation<G>>],
     statics: &G::Statics,
     rng: &mut impl CryptoRng,
@@ -83,32 +83,32 @@ pub(crate) fn verify_batch<G: Group>(
 }
 
 /// 128 random bits.
-fn weight<G: Group>(rng: &mut impl CryptoRng) -> G::Scalar {
+fn weight<G: PrimeGroup>(rng: &mut impl CryptoRng) -> G::Scalar {
     let shift = G::Scalar::from(1 << 32) * G::Scalar::from(1 << 32);
     G::Scalar::from(rng.next_u64()) * shift + G::Scalar::from(rng.next_u64())
 }
 
 /// Σ scalar · element.
-struct Sum<G: Group> {
+struct Sum<G: PrimeGroup> {
     fixed: Vec<G::Scalar>,
     scalars: Vec<G::Scalar>,
     points: Vec<G::Point>,
 }
 
-impl<G: Group> Sum<G> {
+impl<G: PrimeGroup> Sum<G> {
     fn new() -> Sum<G> {
         Sum { fixed: Vec::new(), scalars: Vec::new(), points: Vec::new() }
     }
 
-    fn add(&mut self, scalar: G::Scalar, place: Place<G>) {
+    fn add(&mut self, scalar: G::Scalar, place: Base<G>) {
         match place {
-            Place::Fixed(at) => {
+            Base::Fixed(at) => {
                 if self.fixed.len() <= at {
                     self.fixed.resize(at + 1, G::Scalar::from(0));
                 }
                 self.fixed[at] = self.fixed[at] + scalar;
             }
-            Place::Free(point) => {
+            Base::Free(point) => {
                 self.scalars.push(scalar);
                 self.points.push(point);
             }
@@ -116,11 +116,11 @@ impl<G: Group> Sum<G> {
     }
 
     /// Adds what the relation before may have added: shares of one ciphertext follow each other and have u in common.
-    fn add_again(&mut self, scalar: G::Scalar, place: Place<G>) {
+    fn add_again(&mut self, scalar: G::Scalar, place: Base<G>) {
         let near = self.points.len().saturating_sub(NEAR);
         let met = match place {
-            Place::Free(point) => self.points[near..].iter().position(|it| *it == point),
-            Place::Fixed(_) => None,
+            Base::Free(point) => self.points[near..].iter().position(|it| *it == point),
+            Base::Fixed(_) => None,
         };
         match met {
             Some(at) => self.scalars[near + at] = self.scalars[near + at] + scalar,
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn a_weight_has_128_bits() {
-        fn below<G: Group>(rng: &mut ChaCha20Rng) -> usize {
+        fn below<G: PrimeGroup>(rng: &mut ChaCha20Rng) -> usize {
             let bytes = G::scalar_bytes(&weight::<G>(rng));
             bytes.iter().filter(|byte| **byte != 0).count()
         }

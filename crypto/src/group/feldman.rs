@@ -6,11 +6,11 @@
 use rand_core::CryptoRng;
 use zeroize::Zeroize;
 
-use super::{Element, Group, Polynomial, SecretScalar};
+use super::{Element, Polynomial, PrimeGroup, SecretScalar};
 use crate::secret::Secret;
 
 /// One polynomial F of degree t − 1, dealt to n holders.
-pub struct Dealing<G: Group> {
+pub struct Dealing<G: PrimeGroup> {
     /// φ_0 … φ_{t−1}.
     pub commitment: Vec<Element<G>>,
     /// F(1) … F(n).
@@ -18,7 +18,7 @@ pub struct Dealing<G: Group> {
 }
 
 /// Deals a random secret a_0 = F(0); 1 ≤ t.
-pub fn deal<G: Group>(threshold: u16, holders: u16, rng: &mut impl CryptoRng) -> (SecretScalar<G>, Dealing<G>) {
+pub fn deal<G: PrimeGroup>(threshold: u16, holders: u16, rng: &mut impl CryptoRng) -> (SecretScalar<G>, Dealing<G>) {
     loop {
         // Again if F is 0 at a holder, which no seed is known to give.
         if let Some(dealt) = share_out(Polynomial::random(threshold, rng), holders) {
@@ -27,13 +27,13 @@ pub fn deal<G: Group>(threshold: u16, holders: u16, rng: &mut impl CryptoRng) ->
     }
 }
 
-fn share_out<G: Group>(polynomial: Polynomial<G>, holders: u16) -> Option<(SecretScalar<G>, Dealing<G>)> {
+fn share_out<G: PrimeGroup>(polynomial: Polynomial<G>, holders: u16) -> Option<(SecretScalar<G>, Dealing<G>)> {
     let shares = (1..=holders).map(|i| Some(polynomial.at(i)?.to_bytes())).collect::<Option<_>>()?;
     Some((polynomial.at(0)?, Dealing { commitment: polynomial.commitment(), shares }))
 }
 
 /// Whether g^share = Π φ_k^{i^k}.
-pub fn fits<G: Group>(commitment: &[Element<G>], index: u16, share: &Secret<32>) -> bool {
+pub fn fits<G: PrimeGroup>(commitment: &[Element<G>], index: u16, share: &Secret<32>) -> bool {
     let Some(mut scalar) = G::decode_scalar(share.expose()) else { return false };
     let public = G::mul_base(&scalar);
     scalar.zeroize();
@@ -42,7 +42,7 @@ pub fn fits<G: Group>(commitment: &[Element<G>], index: u16, share: &Secret<32>)
 
 /// The commitment of a sum of polynomials, each of t coefficients; `None` if one has fewer, or if a sum is the identity, which
 /// no set of dealers can bring about that has an honest one among it.
-pub fn sum_of_commitments<G: Group>(threshold: u16, commitments: &[&[Element<G>]]) -> Option<Vec<Element<G>>> {
+pub fn sum_of_commitments<G: PrimeGroup>(threshold: u16, commitments: &[&[Element<G>]]) -> Option<Vec<Element<G>>> {
     let coefficient = |k: usize| {
         let of_all = commitments.iter().map(|it| it.get(k).map(|it| *it.point()));
         Element::new(of_all.collect::<Option<Vec<_>>>()?.into_iter().reduce(|sum, it| sum + it)?)
@@ -51,13 +51,13 @@ pub fn sum_of_commitments<G: Group>(threshold: u16, commitments: &[&[Element<G>]
 }
 
 /// h = g^{F(0)}, and h_i = g^{F(i)} for i in 1..=n; `None` if one is the identity.
-pub fn public_keys<G: Group>(commitment: &[Element<G>], holders: u16) -> Option<(Element<G>, Vec<Element<G>>)> {
+pub fn public_keys<G: PrimeGroup>(commitment: &[Element<G>], holders: u16) -> Option<(Element<G>, Vec<Element<G>>)> {
     let shares = (1..=holders).map(|i| Element::new(committed(commitment, i))).collect::<Option<_>>()?;
     Some((*commitment.first()?, shares))
 }
 
 /// Σ of shares, mod q; `None` if one of them is not below q.
-pub fn sum_of_shares<'a, G: Group>(shares: impl IntoIterator<Item = &'a Secret<32>>) -> Option<Secret<32>> {
+pub fn sum_of_shares<'a, G: PrimeGroup>(shares: impl IntoIterator<Item = &'a Secret<32>>) -> Option<Secret<32>> {
     let mut sum = G::Scalar::from(0);
     for share in shares {
         let mut share = G::decode_scalar(share.expose())?;
@@ -70,7 +70,7 @@ pub fn sum_of_shares<'a, G: Group>(shares: impl IntoIterator<Item = &'a Secret<3
 }
 
 /// g^{F(i)} = Π φ_k^{i^k}, all of it public.
-fn committed<G: Group>(commitment: &[Element<G>], i: u16) -> G::Point {
+fn committed<G: PrimeGroup>(commitment: &[Element<G>], i: u16) -> G::Point {
     let i = G::Scalar::from(u64::from(i));
     let powers = std::iter::successors(Some(G::Scalar::from(1)), |power| Some(*power * i));
     let powers: Vec<G::Scalar> = powers.take(commitment.len()).collect();
@@ -109,7 +109,7 @@ mod tests {
         u16::try_from(of.as_u64().unwrap()).unwrap()
     }
 
-    fn shares_of_rfc_9591<G: Group>(suite: &str) {
+    fn shares_of_rfc_9591<G: PrimeGroup>(suite: &str) {
         for it in vectors("rfc9591", suite) {
             let coefficients = [vec![secret(&it["secret"])], secrets(&it["coefficients"])].concat();
             let coefficients = coefficients.iter().map(|it| SecretScalar::from_bytes(it).unwrap()).collect();
@@ -121,7 +121,7 @@ mod tests {
 
     /// What another implementation dealt fits, adds up, and fits nobody else; `draws_alike` says whether the same seed gives the same
     /// dealing here.
-    fn dealings<G: Group>(suite: &str, draws_alike: bool) {
+    fn dealings<G: PrimeGroup>(suite: &str, draws_alike: bool) {
         for it in vectors("dealings", suite) {
             let (threshold, holders) = (number(&it["threshold"]), number(&it["holders"]));
             let commitment = it["commitment"].as_array().unwrap().iter();

@@ -7,8 +7,8 @@
 //!
 //! Written additively in the code, as the libraries write it; papers and comments say g^x.
 //!
-//! What secrets decide runs in constant time: [`Group::mul`], [`Group::mul_base`], [`Group::mul_table`].
-//! [`Group::msm`] takes public scalars only. Encodings are canonical, and the identity has none: [`Element`] cannot
+//! What secrets decide runs in constant time: [`PrimeGroup::mul`], [`PrimeGroup::mul_base`], [`PrimeGroup::mul_table`].
+//! [`PrimeGroup::msm`] takes public scalars only. Encodings are canonical, and the identity has none: [`Element`] cannot
 //! hold it.
 
 mod dleq;
@@ -30,14 +30,14 @@ pub use nist::P256;
 pub use ristretto::Ristretto255;
 pub use sharing::{Coefficients, Parameters, ParametersError, SharesError, delta};
 
-pub(crate) use dleq::{Place, Relation, verify_batch};
+pub(crate) use dleq::{Base, Relation, verify_batch};
 pub(crate) use sharing::{Cache, Committee, Polynomial};
 pub(crate) use transcript::Transcript;
 
 use crate::secret::Secret;
 
 /// A group of prime order with hashing into it and into its scalars (RFC 9380): one suite of the schemes above it.
-pub trait Group: Copy + Eq + fmt::Debug + Send + Sync + 'static {
+pub trait PrimeGroup: Copy + Eq + fmt::Debug + Send + Sync + 'static {
     /// Stands in every hash and names the suite in files.
     const NAME: &'static str;
     /// RFC 9380's name of the hash to the group; ends every domain separation tag of ours.
@@ -52,9 +52,9 @@ pub trait Group: Copy + Eq + fmt::Debug + Send + Sync + 'static {
     type Point: Point;
     /// The one encoding of an element.
     type Encoded: AsRef<[u8]> + Copy + Ord + fmt::Debug + Zeroize + Send + Sync + 'static;
-    /// Multiples of one element, for [`Group::mul_table`].
+    /// Multiples of one element, for [`PrimeGroup::mul_table`].
     type Table: Send + Sync;
-    /// Multiples of several public elements, for [`Group::msm`].
+    /// Multiples of several public elements, for [`PrimeGroup::msm`].
     type Statics: Send + Sync;
 
     /// The neutral element.
@@ -82,12 +82,12 @@ pub trait Group: Copy + Eq + fmt::Debug + Send + Sync + 'static {
 
     /// The encoding; of the identity it has no meaning.
     fn encode(point: &Self::Point) -> Self::Encoded;
-    /// The encodings of 2 P for each P: cheaper together than one by one. See [`Group::half`].
+    /// The encodings of 2 P for each P: cheaper together than one by one. See [`PrimeGroup::half`].
     fn encode_doubled(halves: &[Self::Point]) -> Vec<Self::Encoded>;
     /// `None` unless `bytes` are the canonical encoding of an element other than the identity.
     fn decode(bytes: &[u8]) -> Option<(Self::Point, Self::Encoded)>;
     /// The element to a message, whose logarithm nobody knows: RFC 9380's random-oracle encoding
-    /// [`Group::HASH_TO_GROUP`] under the domain separation tag `dst`, at most 255 bytes.
+    /// [`PrimeGroup::HASH_TO_GROUP`] under the domain separation tag `dst`, at most 255 bytes.
     fn hash_to_point(dst: &str, message: &[u8]) -> Self::Point;
 
     /// A scalar's 32 bytes, in the suite's byte order.
@@ -152,12 +152,12 @@ impl<T> Point for T where
 
 /// A public element with its one encoding; never the identity.
 #[derive(Clone, Copy)]
-pub struct Element<G: Group> {
+pub struct Element<G: PrimeGroup> {
     point: G::Point,
     bytes: G::Encoded,
 }
 
-impl<G: Group> Element<G> {
+impl<G: PrimeGroup> Element<G> {
     /// `None` for the identity.
     pub fn new(point: G::Point) -> Option<Element<G>> {
         (point != G::identity()).then(|| Element { point, bytes: G::encode(&point) })
@@ -189,13 +189,13 @@ impl<G: Group> Element<G> {
         &self.point
     }
 
-    /// Its encoding, [`Group::POINT_LEN`] bytes.
+    /// Its encoding, [`PrimeGroup::POINT_LEN`] bytes.
     pub fn bytes(&self) -> &[u8] {
         self.bytes.as_ref()
     }
 }
 
-impl<G: Group> Zeroize for Element<G> {
+impl<G: PrimeGroup> Zeroize for Element<G> {
     fn zeroize(&mut self) {
         self.point.zeroize();
         self.bytes.zeroize();
@@ -203,9 +203,9 @@ impl<G: Group> Zeroize for Element<G> {
 }
 
 /// A secret element, such as a Diffie–Hellman value: erased when dropped, printed as `<redacted>`.
-pub(crate) struct SecretElement<G: Group>(Element<G>);
+pub(crate) struct SecretElement<G: PrimeGroup>(Element<G>);
 
-impl<G: Group> SecretElement<G> {
+impl<G: PrimeGroup> SecretElement<G> {
     /// `None` for the identity.
     pub(crate) fn new(point: G::Point) -> Option<SecretElement<G>> {
         let point = Zeroizing::new(point);
@@ -223,36 +223,36 @@ impl<G: Group> SecretElement<G> {
     }
 }
 
-impl<G: Group> Drop for SecretElement<G> {
+impl<G: PrimeGroup> Drop for SecretElement<G> {
     fn drop(&mut self) {
         self.0.zeroize();
     }
 }
 
-impl<G: Group> fmt::Debug for SecretElement<G> {
+impl<G: PrimeGroup> fmt::Debug for SecretElement<G> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("<redacted>")
     }
 }
 
-impl<G: Group> PartialEq for Element<G> {
+impl<G: PrimeGroup> PartialEq for Element<G> {
     fn eq(&self, other: &Element<G>) -> bool {
         self.bytes == other.bytes
     }
 }
 
-impl<G: Group> Eq for Element<G> {}
+impl<G: PrimeGroup> Eq for Element<G> {}
 
-impl<G: Group> fmt::Debug for Element<G> {
+impl<G: PrimeGroup> fmt::Debug for Element<G> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.bytes().iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
 }
 
 /// A secret integer mod q other than 0: erased when dropped, printed as `<redacted>`.
-pub struct SecretScalar<G: Group>(G::Scalar);
+pub struct SecretScalar<G: PrimeGroup>(G::Scalar);
 
-impl<G: Group> SecretScalar<G> {
+impl<G: PrimeGroup> SecretScalar<G> {
     /// `None` for 0.
     pub(crate) fn new(scalar: G::Scalar) -> Option<SecretScalar<G>> {
         let it: SecretScalar<G> = SecretScalar(scalar);
@@ -288,20 +288,20 @@ impl<G: Group> SecretScalar<G> {
     }
 }
 
-impl<G: Group> Drop for SecretScalar<G> {
+impl<G: PrimeGroup> Drop for SecretScalar<G> {
     fn drop(&mut self) {
         self.0.zeroize();
     }
 }
 
-impl<G: Group> fmt::Debug for SecretScalar<G> {
+impl<G: PrimeGroup> fmt::Debug for SecretScalar<G> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("<redacted>")
     }
 }
 
 /// Σ n_k P_k for public small integers: doublings shared, in variable time.
-pub(crate) fn small_msm<G: Group>(exponents: &[i64], points: &[G::Point]) -> G::Point {
+pub(crate) fn small_msm<G: PrimeGroup>(exponents: &[i64], points: &[G::Point]) -> G::Point {
     // Non-adjacent forms: bits of (3x & ¬x)/2 add, bits of (x & ¬3x)/2 subtract.
     let forms: Vec<(u128, u128)> = exponents
         .iter()

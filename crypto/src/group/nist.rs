@@ -12,7 +12,7 @@ use p256::hash2curve::MapToCurve;
 use p256::{NistP256, ProjectivePoint, Scalar};
 use subtle::{ConditionallySelectable, ConstantTimeEq};
 
-use super::Group;
+use super::PrimeGroup;
 use super::expand::{Hash, expand_message_xmd};
 
 /// NIST P-256, SHA-256.
@@ -22,7 +22,7 @@ pub struct P256;
 /// The sixteen multiples of 16^w P, for each of a scalar's 64 windows of four bits.
 pub struct Table(Vec<[ProjectivePoint; 16]>);
 
-impl Group for P256 {
+impl PrimeGroup for P256 {
     const NAME: &'static str = "P256";
     const HASH_TO_GROUP: &'static str = "P256_XMD:SHA-256_SSWU_RO_";
     const SUITE: u8 = 2;

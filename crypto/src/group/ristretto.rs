@@ -9,7 +9,7 @@ use curve25519_dalek::ristretto::{
 use curve25519_dalek::scalar::Scalar;
 use curve25519_dalek::traits::{Identity, VartimeMultiscalarMul, VartimePrecomputedMultiscalarMul};
 
-use super::Group;
+use super::PrimeGroup;
 use super::expand::{Hash, expand_message_xmd};
 use crate::secret::Secret;
 
@@ -23,7 +23,7 @@ pub struct Statics {
     points: Vec<RistrettoPoint>,
 }
 
-impl Group for Ristretto255 {
+impl PrimeGroup for Ristretto255 {
     const NAME: &'static str = "ristretto255";
     const HASH_TO_GROUP: &'static str = "ristretto255_XMD:SHA-512_R255MAP_RO_";
     const SUITE: u8 = 1;

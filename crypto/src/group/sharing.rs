@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use rand_core::CryptoRng;
 use sealcast_wire::limits::{COEFFICIENTS_HELD, SHAREHOLDERS_MAX, SYSTEM_BYTES_MAX};
 
-use super::{Element, Group, SecretScalar, small_msm};
+use super::{Element, PrimeGroup, SecretScalar, small_msm};
 
 /// What a shared key is for and how it is shared; everything but the key itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -130,18 +130,18 @@ fn gcd(a: i128, b: i128) -> i128 {
 }
 
 /// Δλ_i for one set of t holders.
-pub struct Coefficients<G: Group> {
+pub struct Coefficients<G: PrimeGroup> {
     indices: Vec<u16>,
     values: Values<G>,
 }
 
-enum Values<G: Group> {
+enum Values<G: PrimeGroup> {
     /// Small: additions do.
     Integers(Vec<i64>),
     Scalars(Vec<G::Scalar>),
 }
 
-impl<G: Group> Coefficients<G> {
+impl<G: PrimeGroup> Coefficients<G> {
     /// For different `indices`, none of them 0.
     pub(crate) fn new(indices: &[u16], delta: u64) -> Coefficients<G> {
         let values =
@@ -177,7 +177,7 @@ fn integers(indices: &[u16], delta: u64) -> Option<Vec<i64>> {
 }
 
 /// λ_i = Π_{j≠i} j / (j − i), times Δ; one inversion for all of them.
-fn scalars<G: Group>(indices: &[u16], delta: u64) -> Vec<G::Scalar> {
+fn scalars<G: PrimeGroup>(indices: &[u16], delta: u64) -> Vec<G::Scalar> {
     let scalar = |i: u16| G::Scalar::from(u64::from(i));
     let one = G::Scalar::from(1);
     let denominators: Vec<G::Scalar> = indices
@@ -198,9 +198,9 @@ fn scalars<G: Group>(indices: &[u16], delta: u64) -> Vec<G::Scalar> {
 }
 
 /// Coefficients of the sets met last: a scalar's inversion costs half a multiplication.
-pub(crate) struct Cache<G: Group>(BTreeMap<Vec<u16>, Coefficients<G>>);
+pub(crate) struct Cache<G: PrimeGroup>(BTreeMap<Vec<u16>, Coefficients<G>>);
 
-impl<G: Group> Cache<G> {
+impl<G: PrimeGroup> Cache<G> {
     pub(crate) fn new() -> Cache<G> {
         Cache(BTreeMap::new())
     }
@@ -214,7 +214,7 @@ impl<G: Group> Cache<G> {
 }
 
 /// Who holds shares of one key: the public half of it.
-pub(crate) struct Committee<G: Group> {
+pub(crate) struct Committee<G: PrimeGroup> {
     pub(crate) parameters: Parameters,
     /// h.
     pub(crate) h: Element<G>,
@@ -222,7 +222,7 @@ pub(crate) struct Committee<G: Group> {
     pub(crate) shares: Vec<Element<G>>,
 }
 
-impl<G: Group> Committee<G> {
+impl<G: PrimeGroup> Committee<G> {
     /// # Errors
     /// Parameters out of range, or h_1 … h_n that are no sharing of h.
     pub(crate) fn new(
@@ -274,9 +274,9 @@ impl<G: Group> Committee<G> {
 }
 
 /// F, in the hands of a trusted dealer.
-pub(crate) struct Polynomial<G: Group>(Vec<SecretScalar<G>>);
+pub(crate) struct Polynomial<G: PrimeGroup>(Vec<SecretScalar<G>>);
 
-impl<G: Group> Polynomial<G> {
+impl<G: PrimeGroup> Polynomial<G> {
     /// a_0 … a_{t−1} ← Z_q*
     pub(crate) fn random(threshold: u16, rng: &mut impl CryptoRng) -> Polynomial<G> {
         Polynomial((0..threshold).map(|_| SecretScalar::random(rng)).collect())

@@ -10,7 +10,7 @@ use crate::unhex;
 /// RFC 9497 §A.1.1.1 and §A.3.1.1: blind · HashToGroup(0x00), mode OPRF.
 #[test]
 fn rfc9497_hash_to_group() {
-    fn blinded<G: Group>(dst: &str, blind: &str) -> Vec<u8> {
+    fn blinded<G: PrimeGroup>(dst: &str, blind: &str) -> Vec<u8> {
         let blind = G::decode_scalar(&unhex(blind).try_into().unwrap()).unwrap();
         let point = G::hash_to_point(dst, &[0]);
         G::encode(&G::mul(&point, &blind)).as_ref().to_vec()
@@ -35,12 +35,12 @@ fn each_suite(test: impl Fn(u64) + Copy) {
     (1..4).for_each(test);
 }
 
-fn random<G: Group>(rng: &mut impl CryptoRng) -> (G::Scalar, G::Point) {
+fn random<G: PrimeGroup>(rng: &mut impl CryptoRng) -> (G::Scalar, G::Point) {
     let x = *SecretScalar::<G>::random(rng).scalar();
     (x, G::mul_base(SecretScalar::<G>::random(rng).scalar()))
 }
 
-fn all_multiplications_agree<G: Group>(seed: u64) {
+fn all_multiplications_agree<G: PrimeGroup>(seed: u64) {
     let mut rng = ChaCha20Rng::seed_from_u64(seed);
     let ((x, p), (y, q)) = (random::<G>(&mut rng), random::<G>(&mut rng));
     assert_eq!(G::mul(&G::generator(), &x), G::mul_base(&x));
@@ -68,7 +68,7 @@ fn all_multiplications_agree_in_both_suites() {
     });
 }
 
-fn halves_double<G: Group>(seed: u64) {
+fn halves_double<G: PrimeGroup>(seed: u64) {
     let mut rng = ChaCha20Rng::seed_from_u64(seed);
     let (x, p) = random::<G>(&mut rng);
     assert_eq!(G::half(&x) + G::half(&x), x);
@@ -141,7 +141,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
     #[test]
     fn any_t_shares_make_the_whole(seed: u64, t in 1_u16..6, more in 0_u16..12) {
-        fn check<G: Group>(seed: u64, t: u16, n: u16) {
+        fn check<G: PrimeGroup>(seed: u64, t: u16, n: u16) {
             let mut rng = ChaCha20Rng::seed_from_u64(seed);
             let polynomial = Polynomial::<G>::random(t, &mut rng);
             let h = polynomial.at(0).unwrap().public();
@@ -169,7 +169,7 @@ proptest! {
 /// Whoever has Z of a ciphertext opens it, so Z is erased like other secrets.
 #[test]
 fn a_secret_element_erases_itself_and_is_not_shown() {
-    fn check<G: Group>() {
+    fn check<G: PrimeGroup>() {
         let element = Element::<G>::base(&G::Scalar::from(7)).unwrap();
         let mut erased = element;
         erased.zeroize();

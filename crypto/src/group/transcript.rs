@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use aws_lc_rs::digest::{Context, SHA256, SHA512, digest};
 use zeroize::Zeroize;
 
-use super::{Element, Group};
+use super::{Element, PrimeGroup};
 use crate::secret::Secret;
 
 /// A tag and parts, encoded injectively and bound to the suite:
@@ -14,14 +14,14 @@ use crate::secret::Secret;
 /// "CHIOS-v1/" ‖ suite ‖ "/" ‖ u8 |tag| ‖ tag ‖ u64 |x_1| ‖ x_1 ‖ … ‖ u64 |x_k| ‖ x_k
 /// ```
 /// Integers are big-endian. One that is begun by [`Transcript::secret`] erases itself.
-pub(crate) struct Transcript<G: Group> {
+pub(crate) struct Transcript<G: PrimeGroup> {
     tag: &'static str,
     bytes: Vec<u8>,
     secret: bool,
     group: PhantomData<G>,
 }
 
-impl<G: Group> Drop for Transcript<G> {
+impl<G: PrimeGroup> Drop for Transcript<G> {
     fn drop(&mut self) {
         if self.secret {
             self.bytes.zeroize();
@@ -29,7 +29,7 @@ impl<G: Group> Drop for Transcript<G> {
     }
 }
 
-impl<G: Group> Transcript<G> {
+impl<G: PrimeGroup> Transcript<G> {
     /// Of public parts.
     pub(crate) fn new(tag: &'static str) -> Transcript<G> {
         Transcript::begin(tag, false)

@@ -256,9 +256,9 @@ impl Authority {
         &self.secret
     }
 
-    /// The secret of a group's veil.
-    pub fn veil(&self, group: &str) -> Secret<32> {
-        self.secret.veil(group)
+    /// A group's bootstrap key.
+    pub fn bootstrap_key(&self, group: &str) -> Secret<32> {
+        self.secret.bootstrap_key(group)
     }
 
     /// Signs what a statement or an invitation made of its contents.

@@ -188,7 +188,7 @@ mod tests {
     use x509_parser::prelude::{FromDer as _, X509Certificate};
 
     use super::*;
-    use crate::group::{Group, P256};
+    use crate::group::{P256, PrimeGroup};
     use crate::identity::authority::Authority;
     use crate::identity::certificate::Certificate;
     use crate::identity::fixture::*;

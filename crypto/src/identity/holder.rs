@@ -1,4 +1,4 @@
-//! What a member holds: its certificate, its keys, whom it trusts, and its groups' veils.
+//! What a member holds: its certificate, its keys, whom it trusts, and its groups' bootstrap keys.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,10 +6,10 @@ use std::sync::Arc;
 use super::anchor::{TrustAnchor, Verified};
 use super::certificate::{Certificate, CertificateError};
 use super::keytext::{Fingerprint, MemberSecret, PublicKeys};
+use crate::bootstrap::BootstrapKey;
 use crate::hpke;
 use crate::secret::Secret;
 use crate::signature::SigningKey;
-use crate::veil::Veil;
 
 /// A member's identity.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub struct Identity {
     key: SigningKey,
     sealing: hpke::KeyPair,
     anchor: TrustAnchor,
-    veils: BTreeMap<String, Secret<32>>,
+    bootstrap_keys: BTreeMap<String, Secret<32>>,
 }
 
 /// Why the parts are no identity.
@@ -59,13 +59,13 @@ impl Identity {
         if certificate.key != *key.public() || certificate.sealing.is_some_and(|s| s != sealing.public()) {
             return Err(IdentityError::OtherKey);
         }
-        Ok(Identity { certificate, key, sealing, anchor, veils: BTreeMap::new() })
+        Ok(Identity { certificate, key, sealing, anchor, bootstrap_keys: BTreeMap::new() })
     }
 
-    /// Adds the secret of a group's veil.
+    /// Adds the secret of a group's bootstrap key.
     #[must_use]
-    pub fn with_veil(mut self, group: &str, secret: Secret<32>) -> Identity {
-        self.veils.insert(group.to_owned(), secret);
+    pub fn with_bootstrap_key(mut self, group: &str, secret: Secret<32>) -> Identity {
+        self.bootstrap_keys.insert(group.to_owned(), secret);
         self
     }
 
@@ -99,18 +99,18 @@ impl Identity {
         self.anchor.fingerprint()
     }
 
-    /// A group's veil. Without a secret it is the public one: see [`Identity::is_veiled`].
-    pub fn veil(&self, group: &str) -> Veil {
-        match self.veils.get(group) {
-            Some(secret) => Veil::new(secret),
-            None => Veil::public(&self.authority().0, group),
+    /// A group's bootstrap key. Without a secret it is the public one: see [`Identity::has_bootstrap_key`].
+    pub fn bootstrap_key(&self, group: &str) -> BootstrapKey {
+        match self.bootstrap_keys.get(group) {
+            Some(secret) => BootstrapKey::new(secret),
+            None => BootstrapKey::public(&self.authority().0, group),
         }
     }
 
-    /// Whether there is a secret for a group's veil. If not, whoever has the authority's certificate and
+    /// Whether there is a secret for a group's bootstrap key. If not, whoever has the authority's certificate and
     /// the group's name can read the names in key agreement: to be said loudly.
-    pub fn is_veiled(&self, group: &str) -> bool {
-        self.veils.contains_key(group)
+    pub fn has_bootstrap_key(&self, group: &str) -> bool {
+        self.bootstrap_keys.contains_key(group)
     }
 }
 
@@ -134,7 +134,7 @@ mod tests {
         let alice = made(&secret(3), ca.anchor()).expect("an identity");
         assert_eq!((&*alice.certificate().name, alice.authority()), ("alice", ca.fingerprint()));
         assert!(!format!("{alice:?}").contains(&*secret(3).export()));
-        assert!(!alice.is_veiled(GROUP));
-        assert!(alice.with_veil(GROUP, ca.veil(GROUP)).is_veiled(GROUP));
+        assert!(!alice.has_bootstrap_key(GROUP));
+        assert!(alice.with_bootstrap_key(GROUP, ca.bootstrap_key(GROUP)).has_bootstrap_key(GROUP));
     }
 }

@@ -44,8 +44,8 @@ pub struct Invite {
     pub crl: Option<Vec<u8>>,
     /// The newest signed policy.
     pub policy: Option<Vec<u8>>,
-    /// The secret of the group's veil.
-    pub veil: Secret<32>,
+    /// The secret of the group's bootstrap key.
+    pub bootstrap_key: Secret<32>,
     /// When it was made.
     pub issued_at: Utc,
     /// Until when it can be opened.
@@ -161,7 +161,8 @@ impl Invite {
         }
         let certificate = Certificate::parse(&invite.certificate)?;
         anchor.verify(&certificate, utc, floor)?;
-        let identity = Identity::new(&certificate, secret, anchor)?.with_veil(&invite.group, invite.veil.clone());
+        let identity = Identity::new(&certificate, secret, anchor)?
+            .with_bootstrap_key(&invite.group, invite.bootstrap_key.clone());
         Ok(Opened { invite, authority, identity })
     }
 
@@ -189,7 +190,7 @@ impl Invite {
         for part in [self.group.as_bytes(), self.url.as_bytes(), authority, &self.certificate, crl, policy] {
             writer.u32(u32::try_from(part.len()).expect("the parts are far below 4 GB")).raw(part);
         }
-        writer.raw(self.veil.expose()).u64(self.issued_at.0 as u64).u64(self.expires_at.0 as u64);
+        writer.raw(self.bootstrap_key.expose()).u64(self.issued_at.0 as u64).u64(self.expires_at.0 as u64);
         Zeroizing::new(writer.finish())
     }
 
@@ -202,11 +203,11 @@ impl Invite {
         let some = |bytes: &[u8]| (!bytes.is_empty()).then(|| bytes.to_vec());
         let crl = some(part(&mut reader, limits::CRL_BYTES_MAX)?);
         let policy = some(part(&mut reader, limits::STATEMENT_BYTES_MAX)?);
-        let veil = Secret::try_from(reader.take(32)?).map_err(|_| InviteError::Malformed)?;
+        let bootstrap_key = Secret::try_from(reader.take(32)?).map_err(|_| InviteError::Malformed)?;
         let (issued_at, expires_at) = (Utc(reader.u64()? as i64), Utc(reader.u64()? as i64));
         reader.end()?;
         check_group(&group).map_err(|_| InviteError::Malformed)?;
-        Ok((Invite { group, url, certificate, crl, policy, veil, issued_at, expires_at }, authority))
+        Ok((Invite { group, url, certificate, crl, policy, bootstrap_key, issued_at, expires_at }, authority))
     }
 }
 
@@ -296,7 +297,7 @@ mod tests {
             certificate: certificate.expect("issued").der().to_vec(),
             crl: Some(ca.crl(NOW, DAY).expect("signed")),
             policy: Some(ca.policy(&policy).expect("signed")),
-            veil: ca.veil(GROUP),
+            bootstrap_key: ca.bootstrap_key(GROUP),
             issued_at: NOW,
             expires_at: later(1),
         }
@@ -342,10 +343,10 @@ mod tests {
         assert_eq!(identity.public(), joiner().public());
         assert!(identity.certificate().rights.may_publish(GROUP, "x"));
         assert_eq!(identity.anchor().crl().map(super::super::Crl::number), Some(1));
-        assert!(identity.is_veiled(GROUP) && !identity.is_veiled("other"));
-        let veil = crate::veil::Veil::new(&ca.veil(GROUP));
-        assert_eq!(identity.veil(GROUP).tag(), veil.tag());
-        assert_ne!(identity.veil("other").tag(), veil.tag());
+        assert!(identity.has_bootstrap_key(GROUP) && !identity.has_bootstrap_key("other"));
+        let bootstrap_key = crate::bootstrap::BootstrapKey::new(&ca.bootstrap_key(GROUP));
+        assert_eq!(identity.bootstrap_key(GROUP).tag(), bootstrap_key.tag());
+        assert_ne!(identity.bootstrap_key("other").tag(), bootstrap_key.tag());
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | `scpub1…` | a member's public keys: signing and sealing | everybody |
 //! | `scca1…` | the fingerprint of an authority: SHA-256 of its certificate | everybody |
-//! | `SC-SECRET-1…` | a member's, an authority's, a group's veil's or a broker's secret | its holder |
+//! | `SC-SECRET-1…` | a member's, an authority's, a group's bootstrap key's or a broker's secret | its holder |
 //! | `scjoin1…` | a join token: a secret of 128 bits, and whom to ask (A11) | the invited one |
 //!
 //! The first byte in the text says what exactly follows. Secrets are written in capitals.
@@ -40,12 +40,12 @@ pub struct MemberSecret {
     sealing: Secret<32>,
 }
 
-/// An authority's secret: its signing key, and the root of its groups' veils.
+/// An authority's secret: its signing key, and the root of its groups' bootstrap keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuthoritySecret {
     algorithm: Algorithm,
     signing: Secret<32>,
-    veils: Secret<32>,
+    bootstrap_keys: Secret<32>,
 }
 
 /// SHA-256 of an authority's certificate.
@@ -119,7 +119,7 @@ impl MemberSecret {
 impl AuthoritySecret {
     /// A fresh secret.
     pub fn generate(algorithm: Algorithm, rng: &mut impl CryptoRng) -> AuthoritySecret {
-        AuthoritySecret { algorithm, signing: signing_seed(algorithm, rng), veils: Secret::random(rng) }
+        AuthoritySecret { algorithm, signing: signing_seed(algorithm, rng), bootstrap_keys: Secret::random(rng) }
     }
 
     /// The signing key.
@@ -127,14 +127,14 @@ impl AuthoritySecret {
         SigningKey::from_seed(self.algorithm, &self.signing).expect("seeds are checked where they enter")
     }
 
-    /// The secret of a group's veil: every group has its own.
-    pub fn veil(&self, group: &str) -> Secret<32> {
-        hkdf(self.veils.expose(), b"", &[b"sealcast/v1/veil of a group", group.as_bytes()])
+    /// A group's bootstrap key: every group has its own.
+    pub fn bootstrap_key(&self, group: &str) -> Secret<32> {
+        hkdf(self.bootstrap_keys.expose(), b"", &[b"sealcast/v1/veil of a group", group.as_bytes()])
     }
 
     /// The secret as text, for the file that it is kept in.
     pub fn export(&self) -> Zeroizing<String> {
-        export(KIND_AUTHORITY, self.algorithm, &[&self.signing, &self.veils])
+        export(KIND_AUTHORITY, self.algorithm, &[&self.signing, &self.bootstrap_keys])
     }
 
     /// Reads what [`AuthoritySecret::export`] wrote.
@@ -142,27 +142,28 @@ impl AuthoritySecret {
     /// # Errors
     /// It is something else, or damaged.
     pub fn import(text: &str) -> Result<AuthoritySecret, KeyTextError> {
-        let (algorithm, [signing, veils]) = import(text, KIND_AUTHORITY, "an authority's secret (SC-SECRET-1…)")?;
-        Ok(AuthoritySecret { algorithm, signing, veils })
+        let (algorithm, [signing, bootstrap_keys]) =
+            import(text, KIND_AUTHORITY, "an authority's secret (SC-SECRET-1…)")?;
+        Ok(AuthoritySecret { algorithm, signing, bootstrap_keys })
     }
 }
 
-/// The secret of a group's veil as text, for the file that it is kept in.
-pub fn export_veil(veil: &Secret<32>) -> Zeroizing<String> {
-    let mut bytes = Zeroizing::new(vec![KIND_VEIL]);
-    bytes.extend_from_slice(veil.expose());
+/// A group's bootstrap key as text, for the file that it is kept in.
+pub fn export_bootstrap_key(bootstrap_key: &Secret<32>) -> Zeroizing<String> {
+    let mut bytes = Zeroizing::new(vec![KIND_BOOTSTRAP]);
+    bytes.extend_from_slice(bootstrap_key.expose());
     write_secret(&bytes)
 }
 
-/// Reads what [`export_veil`] wrote.
+/// Reads what [`export_bootstrap_key`] wrote.
 ///
 /// # Errors
 /// It is something else, or damaged.
-pub fn import_veil(text: &str) -> Result<Secret<32>, KeyTextError> {
+pub fn import_bootstrap_key(text: &str) -> Result<Secret<32>, KeyTextError> {
     const WHAT: &str = "a veil's secret (SC-SECRET-1…)";
     let bytes = read(text, SECRET, WHAT)?;
     match bytes.split_first() {
-        Some((&KIND_VEIL, veil)) => Secret::try_from(veil).map_err(|_| KeyTextError::Content),
+        Some((&KIND_BOOTSTRAP, bootstrap_key)) => Secret::try_from(bootstrap_key).map_err(|_| KeyTextError::Content),
         _ => Err(KeyTextError::Kind(WHAT)),
     }
 }
@@ -328,7 +329,7 @@ const JOIN: Hrp = Hrp::parse_unchecked("scjoin");
 /// First byte of a secret's content.
 const KIND_MEMBER: u8 = 1;
 const KIND_AUTHORITY: u8 = 2;
-const KIND_VEIL: u8 = 3;
+const KIND_BOOTSTRAP: u8 = 3;
 const KIND_SEED: u8 = 4;
 
 #[cfg(test)]
@@ -355,9 +356,9 @@ mod tests {
         }
         let ca = AuthoritySecret::generate(Algorithm::P256, &mut rng());
         assert_eq!(AuthoritySecret::import(&format!(" {}\n", *ca.export())), Ok(ca.clone()));
-        assert_ne!(ca.veil("a"), ca.veil("b"));
-        assert_eq!(import_veil(&export_veil(&ca.veil("a"))), Ok(ca.veil("a")));
-        assert_eq!(import_seed(&export_seed(&ca.veil("a"))), Ok(ca.veil("a")));
+        assert_ne!(ca.bootstrap_key("a"), ca.bootstrap_key("b"));
+        assert_eq!(import_bootstrap_key(&export_bootstrap_key(&ca.bootstrap_key("a"))), Ok(ca.bootstrap_key("a")));
+        assert_eq!(import_seed(&export_seed(&ca.bootstrap_key("a"))), Ok(ca.bootstrap_key("a")));
         let token = JoinToken { secret: Secret::random(&mut rng()), authority: Fingerprint([7; 32]) };
         assert_eq!(JoinToken::import(&token.export()), Ok(token));
         assert_eq!("scca1q".parse::<Fingerprint>(), Err(KeyTextError::Checksum));
@@ -367,9 +368,9 @@ mod tests {
     fn one_kind_is_not_another() {
         let member = MemberSecret::generate(Algorithm::Ed25519, &mut rng());
         assert!(matches!(AuthoritySecret::import(&member.export()), Err(KeyTextError::Kind(_))));
-        assert!(matches!(import_veil(&member.export()), Err(KeyTextError::Kind(_))));
-        let veil = AuthoritySecret::generate(Algorithm::P256, &mut rng()).veil("a");
-        assert!(matches!(import_seed(&export_veil(&veil)), Err(KeyTextError::Kind(_))));
+        assert!(matches!(import_bootstrap_key(&member.export()), Err(KeyTextError::Kind(_))));
+        let bootstrap_key = AuthoritySecret::generate(Algorithm::P256, &mut rng()).bootstrap_key("a");
+        assert!(matches!(import_seed(&export_bootstrap_key(&bootstrap_key)), Err(KeyTextError::Kind(_))));
         let other = MemberSecret::generate(Algorithm::P256, &mut rng());
         let point = |key: Option<OriginKey>| key.map(|key| key.public().clone());
         assert_eq!(point(member.origin_key()), Some(member.public().signing));
@@ -414,7 +415,7 @@ mod tests {
             for kind in ["", "scpub1", "SC-SECRET-1", "sc-secret-1", "scca1", "scjoin1"] {
                 let text = format!("{kind}{tail}");
                 let _ = (text.parse::<PublicKeys>(), text.parse::<Fingerprint>(), MemberSecret::import(&text));
-                let _ = (AuthoritySecret::import(&text), JoinToken::import(&text), import_veil(&text), short(&text));
+                let _ = (AuthoritySecret::import(&text), JoinToken::import(&text), import_bootstrap_key(&text), short(&text));
             }
         }
     }

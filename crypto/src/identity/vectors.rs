@@ -3,7 +3,7 @@
 use sealcast_wire::Utc;
 use serde_json::Value;
 
-use super::keytext::{export_veil, import_veil};
+use super::keytext::{export_bootstrap_key, import_bootstrap_key};
 use super::statement::{Learned, Policy, SignedPolicy};
 use super::*;
 use crate::unhex;
@@ -60,8 +60,8 @@ fn rule_g9_key_texts() {
                 let ca = restore(&it);
                 assert_eq!(*ca.secret().export(), text(&it, "secret"));
                 assert_eq!(ca.fingerprint().to_string(), text(&it, "fingerprint"));
-                assert_eq!(import_veil(text(&it, "veil")), Ok(ca.veil("ward3")));
-                assert_eq!(*export_veil(&ca.veil("ward3")), text(&it, "veil"));
+                assert_eq!(import_bootstrap_key(text(&it, "veil")), Ok(ca.bootstrap_key("ward3")));
+                assert_eq!(*export_bootstrap_key(&ca.bootstrap_key("ward3")), text(&it, "veil"));
             }
             _ => {
                 let token = JoinToken::import(text(&it, "text")).expect("a token");

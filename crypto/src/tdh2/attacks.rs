@@ -7,13 +7,13 @@ use super::combine::unmask;
 use super::oracle::{CiphertextStatement, Full, Oracle, ShareStatement};
 use super::tests::{System, label, system};
 use super::*;
-use crate::group::{Element, Group, P256, SecretScalar, Transcript, in_both_suites};
+use crate::group::{Element, P256, PrimeGroup, SecretScalar, Transcript, in_both_suites};
 use crate::secret::Secret;
 
 /// Fig. 8 as printed: H3 covers u_i, û and ĥ.
 struct Printed;
 
-impl<G: Group> Oracle<G> for Printed {
+impl<G: PrimeGroup> Oracle<G> for Printed {
     fn mask(key: &PublicKey<G>, u: &Element<G>, z: &Element<G>) -> Secret<32> {
         <Full as Oracle<G>>::mask(key, u, z)
     }
@@ -28,12 +28,12 @@ impl<G: Group> Oracle<G> for Printed {
 }
 
 /// A scalar by number.
-pub(super) fn scalar<G: Group>(n: u64) -> SecretScalar<G> {
+pub(super) fn scalar<G: PrimeGroup>(n: u64) -> SecretScalar<G> {
     SecretScalar::new(Transcript::<G>::new("test").add(&n.to_be_bytes()).scalar()).unwrap()
 }
 
 /// A ciphertext of anything, with a right proof of r.
-pub(super) fn craft<G: Group>(
+pub(super) fn craft<G: PrimeGroup>(
     key: &PublicKey<G>,
     label: &Label,
     r: &SecretScalar<G>,
@@ -61,7 +61,7 @@ pub(super) fn craft<G: Group>(
 ///
 /// e must be known before u is: the forger takes it over a statement about some other u, and whether that is the one
 /// that a verifier takes is what the test finds out.
-fn forge<G: Group, O: Oracle<G>>(it: &System<G>) -> (Labelled<G>, ProvedShare<G>) {
+fn forge<G: PrimeGroup, O: Oracle<G>>(it: &System<G>) -> (Labelled<G>, ProvedShare<G>) {
     let holder = &it.holders[0];
     let (a, b, s) = (scalar::<G>(1), scalar::<G>(2), scalar::<G>(3));
     let (u_i, u_hat, h_hat) = (a.public(), b.public(), s.public());
@@ -83,7 +83,11 @@ fn forge<G: Group, O: Oracle<G>>(it: &System<G>) -> (Labelled<G>, ProvedShare<G>
 }
 
 /// σ as two sets of verified shares give it: {1, 2} with the forged share, {2, 3} without.
-fn sigmas<G: Group, O: Oracle<G>>(it: &mut System<G>, sealed: &Labelled<G>, forged: &ProvedShare<G>) -> [[u8; 32]; 2] {
+fn sigmas<G: PrimeGroup, O: Oracle<G>>(
+    it: &mut System<G>,
+    sealed: &Labelled<G>,
+    forged: &ProvedShare<G>,
+) -> [[u8; 32]; 2] {
     let honest = |i: usize| {
         let holder = &it.holders[i];
         Share {
@@ -107,7 +111,7 @@ in_both_suites! {
     fn optimistic_combining_needs_the_equation_of_u = trap_second_equation;
 }
 
-fn forged_share<G: Group>() {
+fn forged_share<G: PrimeGroup>() {
     let mut it = system::<G>(2, 4);
     let (sealed, forged) = forge::<G, Printed>(&it);
     assert!(sealed.relation::<Printed>().holds(&it.key.statics), "the ciphertext is well-formed");
@@ -124,7 +128,7 @@ fn forged_share<G: Group>() {
         assert_eq!(it.key.verify_shares(&batch, &mut it.rng), [Err(BadShare(1)); 2]);
         // Unproved it misleads nobody either: r was not made from σ.
         let shares = [forged.share, it.holders[1].share(&checked).unwrap()];
-        assert_eq!(it.reader.combine(&checked, &shares), Ok(Outcome::NeedProofs));
+        assert_eq!(it.reader.combine(&checked, &shares), Ok(Combined::NeedProofs));
     }
 }
 
@@ -141,7 +145,7 @@ fn s1b_the_same_hash_elsewhere_breaks_the_same_way() {
 }
 
 /// What a reader with some of the checks reads from {1, 2}, and from {2, 3}.
-fn weak_readers<G: Group>(
+fn weak_readers<G: PrimeGroup>(
     it: &mut System<G>,
     sealed: &Labelled<G>,
     false_share: Share<G>,
@@ -163,7 +167,7 @@ fn weak_readers<G: Group>(
 }
 
 /// The weak readers disagree; ours ask for proofs, and then all say ⊥.
-fn splits_only_the_weak<G: Group>(
+fn splits_only_the_weak<G: PrimeGroup>(
     it: &mut System<G>,
     sealed: Ciphertext<G>,
     false_share: Share<G>,
@@ -177,17 +181,17 @@ fn splits_only_the_weak<G: Group>(
     let checked = it.key.check(sealed).unwrap();
     let shares = it.shares(&checked);
     for pair in [[false_share, shares[1]], [shares[1], shares[2]], [shares[0], shares[3]]] {
-        assert_eq!(it.reader.combine(&checked, &pair), Ok(Outcome::NeedProofs));
+        assert_eq!(it.reader.combine(&checked, &pair), Ok(Combined::NeedProofs));
     }
     let verified = it.verified(&checked);
     for pair in [[0, 1], [1, 2], [0, 3]] {
         let pair = pair.map(|i| verified[i]);
-        assert!(matches!(it.reader.combine_verified(&checked, &pair), Ok(Outcome::Bottom(_))));
+        assert!(matches!(it.reader.combine_verified(&checked, &pair), Ok(Combined::Bottom(_))));
     }
 }
 
 /// σ', and the body that it seals.
-fn body<G: Group>(key: &PublicKey<G>) -> ([u8; 32], [u8; 32], Vec<u8>) {
+fn body<G: PrimeGroup>(key: &PublicKey<G>) -> ([u8; 32], [u8; 32], Vec<u8>) {
     let sigma = [0x77; 32];
     let (seal, commitment) = key.body_key(&label().hash(), &sigma);
     let mut body = [&b"for some"[..], &[0; crate::aead::TAG_LEN]].concat();
@@ -195,17 +199,17 @@ fn body<G: Group>(key: &PublicKey<G>) -> ([u8; 32], [u8; 32], Vec<u8>) {
     (sigma, commitment, body)
 }
 
-fn masked<G: Group>(it: &System<G>, u: &Element<G>, z: &Element<G>, sigma: [u8; 32]) -> [u8; 32] {
+fn masked<G: PrimeGroup>(it: &System<G>, u: &Element<G>, z: &Element<G>, sigma: [u8; 32]) -> [u8; 32] {
     let mask = Full::mask(&it.key, u, z);
     std::array::from_fn(|i| sigma[i] ^ mask.expose()[i])
 }
 
 /// u_j = h_j^r: a publisher knows every share of its own ciphertext.
-fn share_by_publisher<G: Group>(it: &System<G>, index: u16, r: &SecretScalar<G>) -> Share<G> {
+fn share_by_publisher<G: PrimeGroup>(it: &System<G>, index: u16, r: &SecretScalar<G>) -> Share<G> {
     Share { index, u_i: Element::new(G::mul(it.key.share_of(index).unwrap().point(), r.scalar())).unwrap() }
 }
 
-fn trap_commitment<G: Group>() {
+fn trap_commitment<G: PrimeGroup>() {
     let mut it = system::<G>(2, 4);
     let (r, s) = (scalar::<G>(1), scalar::<G>(2));
     let false_share = Share { index: 1, u_i: scalar::<G>(3).public() };
@@ -216,7 +220,7 @@ fn trap_commitment<G: Group>() {
     splits_only_the_weak(&mut it, sealed, false_share, |_, _, _| true);
 }
 
-fn trap_first_equation<G: Group>() {
+fn trap_first_equation<G: PrimeGroup>() {
     // r as σ' demands it, so that g^r' = u holds; Z' as the pair {1, 2} gives it.
     let mut it = system::<G>(2, 4);
     let (sigma, commitment, body) = body(&it.key);
@@ -229,7 +233,7 @@ fn trap_first_equation<G: Group>() {
     splits_only_the_weak(&mut it, sealed, false_share, |_, r, _| r.public() == u);
 }
 
-fn trap_second_equation<G: Group>() {
+fn trap_second_equation<G: PrimeGroup>() {
     // Z' = H_Δ^r' as σ' demands it, any u, and the false share that makes {1, 2} give this Z'.
     let mut it = system::<G>(2, 4);
     let (sigma, commitment, body) = body(&it.key);

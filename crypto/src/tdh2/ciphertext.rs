@@ -10,7 +10,7 @@ use super::key::PublicKey;
 use super::label::Label;
 use super::oracle::{CiphertextStatement, Full, Oracle};
 use crate::aead::{Key, Suite, TAG_LEN};
-use crate::group::{Element, Group, Place, Relation, SecretScalar, Transcript, verify_batch};
+use crate::group::{Base, Element, PrimeGroup, Relation, SecretScalar, Transcript, verify_batch};
 use crate::secret::Secret;
 
 /// c = (u, ū, w, w̄, f, c_1, com, C), in the form whose proof can be checked in batches; no other is legal.
@@ -20,7 +20,7 @@ use crate::secret::Secret;
 /// ```
 /// With ristretto255 224 + 16 bytes more than the message.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Ciphertext<G: Group> {
+pub struct Ciphertext<G: PrimeGroup> {
     pub(super) u: Element<G>,
     pub(super) u_bar: Element<G>,
     pub(super) w: Element<G>,
@@ -34,7 +34,7 @@ pub struct Ciphertext<G: Group> {
     pub(super) body: Vec<u8>,
 }
 
-impl<G: Group> Ciphertext<G> {
+impl<G: PrimeGroup> Ciphertext<G> {
     /// Bytes beyond the message.
     pub const OVERHEAD: usize = 4 * G::POINT_LEN + 3 * 32 + TAG_LEN;
 
@@ -83,7 +83,7 @@ impl<G: Group> Ciphertext<G> {
     }
 }
 
-impl<G: Group> fmt::Debug for Ciphertext<G> {
+impl<G: PrimeGroup> fmt::Debug for Ciphertext<G> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Ciphertext(u = {:?}, {} bytes)", self.u, self.body.len())
     }
@@ -91,7 +91,7 @@ impl<G: Group> fmt::Debug for Ciphertext<G> {
 
 /// A ciphertext with its label under one key: what there is to check, name and open.
 #[derive(Clone, Debug)]
-pub struct Labelled<G: Group> {
+pub struct Labelled<G: PrimeGroup> {
     pub(super) ciphertext: Ciphertext<G>,
     /// L'.
     pub(super) label: [u8; 32],
@@ -103,7 +103,7 @@ pub struct Labelled<G: Group> {
     id: [u8; 32],
 }
 
-impl<G: Group> Labelled<G> {
+impl<G: PrimeGroup> Labelled<G> {
     /// ctid: all of ciphertext, label and key in 32 bytes. Two ciphertexts of one id are the same.
     pub fn id(&self) -> &[u8; 32] {
         &self.id
@@ -126,8 +126,8 @@ impl<G: Group> Labelled<G> {
             elements: [&it.u, &it.u_bar, &it.w, &it.w_bar],
         });
         Relation {
-            bases: [Place::Fixed(G_AT), Place::Fixed(G_BAR_AT)],
-            images: [Place::Free(*it.u.point()), Place::Free(*it.u_bar.point())],
+            bases: [Base::Fixed(G_AT), Base::Fixed(G_BAR_AT)],
+            images: [Base::Free(*it.u.point()), Base::Free(*it.u_bar.point())],
             commitments: [*it.w.point(), *it.w_bar.point()],
             challenge,
             response: it.f,
@@ -137,9 +137,9 @@ impl<G: Group> Labelled<G> {
 
 /// A labelled ciphertext whose proof holds: what alone holders of key shares touch.
 #[derive(Clone, Debug)]
-pub struct Checked<G: Group>(Labelled<G>);
+pub struct Checked<G: PrimeGroup>(Labelled<G>);
 
-impl<G: Group> Deref for Checked<G> {
+impl<G: PrimeGroup> Deref for Checked<G> {
     type Target = Labelled<G>;
 
     fn deref(&self) -> &Labelled<G> {
@@ -147,7 +147,7 @@ impl<G: Group> Deref for Checked<G> {
     }
 }
 
-impl<G: Group> Checked<G> {
+impl<G: PrimeGroup> Checked<G> {
     /// What is kept of it by whoever has no room for it.
     pub fn seen(&self) -> Seen {
         Seen(self.id)
@@ -158,7 +158,7 @@ impl<G: Group> Checked<G> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen([u8; 32]);
 
-impl<G: Group> PublicKey<G> {
+impl<G: PrimeGroup> PublicKey<G> {
     /// TEnc: seals a message to whom the label names. About two variable-base multiplications.
     pub fn encrypt(&self, label: &Label, message: &[u8], rng: &mut impl CryptoRng) -> Ciphertext<G> {
         loop {
@@ -294,7 +294,7 @@ impl<G: Group> PublicKey<G> {
     }
 }
 
-pub(super) fn body_hash<G: Group>(commitment: &[u8; 32], body: &[u8]) -> [u8; 32] {
+pub(super) fn body_hash<G: PrimeGroup>(commitment: &[u8; 32], body: &[u8]) -> [u8; 32] {
     Transcript::<G>::new("body").add(commitment).hash_with(body)
 }
 

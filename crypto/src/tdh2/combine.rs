@@ -8,12 +8,12 @@ use super::ciphertext::Labelled;
 use super::key::PublicKey;
 use super::oracle::{Full, Oracle};
 use super::share::{Share, Verified};
-use crate::group::{Cache, Element, Group, SecretElement, SharesError};
+use crate::group::{Cache, Element, PrimeGroup, SecretElement, SharesError};
 use crate::secret::Secret;
 
 /// What t shares of a ciphertext come to.
 #[derive(Clone, PartialEq, Eq)]
-pub enum Outcome<G: Group> {
+pub enum Combined<G: PrimeGroup> {
     /// The message; every set of t shares that opens this ciphertext opens it to this.
     Opened(Zeroizing<Vec<u8>>),
     /// A share is false or the ciphertext is: ask for proofs, drop who has none, and combine what is verified.
@@ -24,12 +24,12 @@ pub enum Outcome<G: Group> {
 }
 
 /// A reader: a key, and the Lagrange coefficients of the sets of holders that answered last.
-pub struct Combiner<G: Group> {
+pub struct Combiner<G: PrimeGroup> {
     key: Arc<PublicKey<G>>,
     coefficients: Cache<G>,
 }
 
-impl<G: Group> Combiner<G> {
+impl<G: PrimeGroup> Combiner<G> {
     /// A reader under one sharing.
     pub fn new(key: Arc<PublicKey<G>>) -> Combiner<G> {
         Combiner { key, coefficients: Cache::new() }
@@ -40,26 +40,26 @@ impl<G: Group> Combiner<G> {
         &self.key
     }
 
-    /// Comb, optimistic: of unproved shares, the t of lowest index. [`Outcome::Opened`] or [`Outcome::NeedProofs`].
+    /// Comb, optimistic: of unproved shares, the t of lowest index. [`Combined::Opened`] or [`Combined::NeedProofs`].
     ///
     /// # Errors
     /// Shares that are not at least t different holders', or a ciphertext under another key ([`SharesError::Foreign`]).
-    pub fn combine(&mut self, it: &Labelled<G>, shares: &[Share<G>]) -> Result<Outcome<G>, SharesError> {
+    pub fn combine(&mut self, it: &Labelled<G>, shares: &[Share<G>]) -> Result<Combined<G>, SharesError> {
         let indices: Vec<u16> = shares.iter().map(Share::index).collect();
         let chosen = self.key.committee.choose(&indices)?;
         if it.key != *self.key.lasting_hash() {
             return Err(SharesError::Foreign(chosen[0].0));
         }
         let chosen: Vec<Share<G>> = chosen.iter().map(|(_, place)| shares[*place]).collect();
-        Ok(self.open(it, &chosen).map_or(Outcome::NeedProofs, Outcome::Opened))
+        Ok(self.open(it, &chosen).map_or(Combined::NeedProofs, Combined::Opened))
     }
 
-    /// Comb: of verified shares, the t of lowest index. [`Outcome::Opened`] or [`Outcome::Bottom`], the same for
+    /// Comb: of verified shares, the t of lowest index. [`Combined::Opened`] or [`Combined::Bottom`], the same for
     /// everybody.
     ///
     /// # Errors
     /// As [`Combiner::combine`], or a share verified for another ciphertext or sharing.
-    pub fn combine_verified(&mut self, it: &Labelled<G>, shares: &[Verified<G>]) -> Result<Outcome<G>, SharesError> {
+    pub fn combine_verified(&mut self, it: &Labelled<G>, shares: &[Verified<G>]) -> Result<Combined<G>, SharesError> {
         let foreign = shares.iter().find(|share| share.key != *self.key.hash() || share.ciphertext != *it.id());
         if let Some(share) = foreign {
             return Err(SharesError::Foreign(share.proved.share.index));
@@ -67,7 +67,7 @@ impl<G: Group> Combiner<G> {
         let indices: Vec<u16> = shares.iter().map(|share| share.proved.share.index).collect();
         let verified: Vec<_> = self.key.committee.choose(&indices)?.iter().map(|(_, place)| shares[*place]).collect();
         let chosen: Vec<Share<G>> = verified.iter().map(|it| it.proved.share).collect();
-        Ok(self.open(it, &chosen).map_or(Outcome::Bottom(verified), Outcome::Opened))
+        Ok(self.open(it, &chosen).map_or(Combined::Bottom(verified), Combined::Opened))
     }
 
     fn open(&mut self, it: &Labelled<G>, chosen: &[Share<G>]) -> Option<Zeroizing<Vec<u8>>> {
@@ -86,7 +86,7 @@ impl<G: Group> Combiner<G> {
     }
 }
 
-impl<G: Group> PublicKey<G> {
+impl<G: PrimeGroup> PublicKey<G> {
     /// The message, if Z' is the Z of this ciphertext and all of it was made from its σ.
     fn open_with(&self, it: &Labelled<G>, z: &Element<G>) -> Option<Zeroizing<Vec<u8>>> {
         let ciphertext = &it.ciphertext;
@@ -110,19 +110,19 @@ impl<G: Group> PublicKey<G> {
 }
 
 /// σ' = c_1 ⊕ H1(Z').
-pub(super) fn unmask<G: Group, O: Oracle<G>>(key: &PublicKey<G>, it: &Labelled<G>, z: &Element<G>) -> Secret<32> {
+pub(super) fn unmask<G: PrimeGroup, O: Oracle<G>>(key: &PublicKey<G>, it: &Labelled<G>, z: &Element<G>) -> Secret<32> {
     let mask = O::mask(key, &it.ciphertext.u, z);
     Secret::filled(|sigma| {
         *sigma = std::array::from_fn(|i| it.ciphertext.masked[i] ^ mask.expose()[i]);
     })
 }
 
-impl<G: Group> std::fmt::Debug for Outcome<G> {
+impl<G: PrimeGroup> std::fmt::Debug for Combined<G> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Outcome::Opened(message) => write!(f, "Opened(<{} bytes>)", message.len()),
-            Outcome::NeedProofs => f.write_str("NeedProofs"),
-            Outcome::Bottom(shares) => write!(f, "Bottom({} proved shares)", shares.len()),
+            Combined::Opened(message) => write!(f, "Opened(<{} bytes>)", message.len()),
+            Combined::NeedProofs => f.write_str("NeedProofs"),
+            Combined::Bottom(shares) => write!(f, "Bottom({} proved shares)", shares.len()),
         }
     }
 }

@@ -5,12 +5,12 @@ use std::fmt;
 use rand_core::CryptoRng;
 use sealcast_wire::limits::{SHAREHOLDERS_MAX, SYSTEM_BYTES_MAX};
 
-use crate::group::{Committee, Element, Group, Parameters, ParametersError, Polynomial, SecretScalar, Transcript};
+use crate::group::{Committee, Element, Parameters, ParametersError, Polynomial, PrimeGroup, SecretScalar, Transcript};
 use crate::hash;
 use crate::secret::Secret;
 
 /// pk and vk: h, ḡ, h_1 … h_n with what is prepared for them. Some 100 KB; share it.
-pub struct PublicKey<G: Group> {
+pub struct PublicKey<G: PrimeGroup> {
     pub(super) committee: Committee<G>,
     /// ḡ.
     pub(super) g_bar: Element<G>,
@@ -25,7 +25,7 @@ pub struct PublicKey<G: Group> {
     pub(super) statics: G::Statics,
 }
 
-impl<G: Group> PublicKey<G> {
+impl<G: PrimeGroup> PublicKey<G> {
     /// The key of a sharing made elsewhere (DKG, ceremony, refresh): h and h_1 … h_n.
     ///
     /// # Errors
@@ -156,7 +156,7 @@ impl<G: Group> PublicKey<G> {
     }
 }
 
-impl<G: Group> fmt::Debug for PublicKey<G> {
+impl<G: PrimeGroup> fmt::Debug for PublicKey<G> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PublicKey").field("parameters", self.parameters()).field("h", self.h()).finish()
     }
@@ -173,7 +173,7 @@ pub enum Sharing {
 }
 
 /// sk_i: what one holder knows of one sharing.
-pub struct KeyShare<G: Group> {
+pub struct KeyShare<G: PrimeGroup> {
     pub(super) index: u16,
     /// x_i.
     pub(super) x: SecretScalar<G>,
@@ -186,7 +186,7 @@ pub struct KeyShare<G: Group> {
     pub(super) hedge: Secret<32>,
 }
 
-impl<G: Group> KeyShare<G> {
+impl<G: PrimeGroup> KeyShare<G> {
     /// Holder `index`'s share of this sharing, checked against h_i: whoever made it (S29).
     ///
     /// # Errors
@@ -213,7 +213,7 @@ impl<G: Group> KeyShare<G> {
     }
 }
 
-impl<G: Group> fmt::Debug for KeyShare<G> {
+impl<G: PrimeGroup> fmt::Debug for KeyShare<G> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "KeyShare({}, <redacted>)", self.index)
     }
@@ -230,7 +230,7 @@ pub fn vouching(cluster: &[u8; 32], epoch: u32, key: &[u8]) -> [u8; 32] {
 ///
 /// # Errors
 /// Parameters out of range.
-pub fn deal<G: Group>(
+pub fn deal<G: PrimeGroup>(
     parameters: Parameters,
     rng: &mut impl CryptoRng,
 ) -> Result<(PublicKey<G>, Vec<KeyShare<G>>), ParametersError> {
@@ -244,7 +244,7 @@ pub fn deal<G: Group>(
 }
 
 /// `None` if some F(i) is 0, which no seed is known to give.
-pub(super) fn share_out<G: Group>(
+pub(super) fn share_out<G: PrimeGroup>(
     parameters: &Parameters,
     polynomial: &Polynomial<G>,
 ) -> Option<(PublicKey<G>, Vec<KeyShare<G>>)> {

@@ -7,10 +7,10 @@ use super::key::PublicKey;
 use super::label::Label;
 use super::oracle::Full;
 use crate::aead::TAG_LEN;
-use crate::group::{Group, SecretScalar};
+use crate::group::{PrimeGroup, SecretScalar};
 use crate::secret::Secret;
 
-impl<G: Group> PublicKey<G> {
+impl<G: PrimeGroup> PublicKey<G> {
     /// A ciphertext of `length` bytes that brokers find well-formed and that opens to nothing: its r is not made of its σ,
     /// so that every reader's check fails, whichever t shares it has.
     pub fn encrypt_falsely(&self, label: &Label, length: usize, rng: &mut impl CryptoRng) -> Ciphertext<G> {

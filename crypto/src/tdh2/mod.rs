@@ -16,7 +16,7 @@
 //! combine  Z' = Π u_i^(Δλ_i); σ' = c_1 ⊕ H("mask"; …); r' = HS("r"; …); g^r' = u and H_Δ^r' = Z' and com, or ⊥
 //! ```
 //! [`encrypt`](PublicKey::encrypt) → [`Ciphertext`] → [`bind`](PublicKey::bind) to its label: [`Labelled`] →
-//! [`check`](PublicKey::check): [`Checked`] → [`KeyShare::share`]: [`Share`] → [`Combiner::combine`]: [`Outcome`].
+//! [`check`](PublicKey::check): [`Checked`] → [`KeyShare::share`]: [`Share`] → [`Combiner::combine`]: [`Combined`].
 //! On complaint [`KeyShare::prove`]: [`ProvedShare`] → [`verify_share`](PublicKey::verify_share): [`Verified`] →
 //! [`Combiner::combine_verified`].
 //!
@@ -46,7 +46,7 @@
 //! the shares were, and every reader gets the same σ. A key-committing AEAD alone is not enough: a publisher knows
 //! every u_j = h_j^r, so with one corrupt holder it picks a false u_i, and fits com, C and c_1 to what *that* set of
 //! holders combines to. With t proved shares and the check still failing the publisher is at fault, and the outcome is
-//! ⊥ for everybody ([`Outcome::Bottom`]).
+//! ⊥ for everybody ([`Combined::Bottom`]).
 
 mod ciphertext;
 mod combine;
@@ -67,7 +67,7 @@ mod tests;
 mod vectors;
 
 pub use ciphertext::{Checked, Ciphertext, DecodeError, Invalid, Labelled, Seen};
-pub use combine::{Combiner, Outcome};
+pub use combine::{Combined, Combiner};
 pub use key::{KeyError, KeyShare, PublicKey, Sharing, deal, vouching};
 pub use label::{Header, Label, LabelError, vector_hash};
 pub use share::{BadShare, ProvedShare, Share, Verified};

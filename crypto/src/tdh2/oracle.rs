@@ -4,11 +4,11 @@
 //! users get is [`Full`].
 
 use super::key::PublicKey;
-use crate::group::{Element, Group, Transcript};
+use crate::group::{Element, PrimeGroup, Transcript};
 use crate::secret::Secret;
 
 /// Which hashes.
-pub(super) trait Oracle<G: Group> {
+pub(super) trait Oracle<G: PrimeGroup> {
     /// H1: what hides σ, from Z.
     fn mask(key: &PublicKey<G>, u: &Element<G>, z: &Element<G>) -> Secret<32>;
     /// H2: the challenge of a ciphertext.
@@ -18,7 +18,7 @@ pub(super) trait Oracle<G: Group> {
 }
 
 /// log_g u = log_ḡ ū, and all that this ciphertext is.
-pub(super) struct CiphertextStatement<'a, G: Group> {
+pub(super) struct CiphertextStatement<'a, G: PrimeGroup> {
     /// pkh0.
     pub(super) key: &'a [u8; 32],
     /// L'.
@@ -34,7 +34,7 @@ pub(super) struct CiphertextStatement<'a, G: Group> {
 }
 
 /// log_g h_i = log_u u_i, for one ciphertext and holder under one sharing.
-pub(super) struct ShareStatement<'a, G: Group> {
+pub(super) struct ShareStatement<'a, G: PrimeGroup> {
     /// pkh.
     pub(super) key: &'a [u8; 32],
     /// i.
@@ -50,7 +50,7 @@ pub(super) struct ShareStatement<'a, G: Group> {
 /// TDH2-VIL v1.
 pub(super) struct Full;
 
-impl<G: Group> Oracle<G> for Full {
+impl<G: PrimeGroup> Oracle<G> for Full {
     fn mask(key: &PublicKey<G>, u: &Element<G>, z: &Element<G>) -> Secret<32> {
         Secret::from_bytes(Transcript::<G>::secret("mask").add(key.lasting_hash()).element(u).element(z).hash())
     }

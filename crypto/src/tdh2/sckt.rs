@@ -18,7 +18,7 @@ use super::attacks::scalar;
 use super::combine::unmask;
 use super::oracle::{CiphertextStatement, Oracle, ShareStatement};
 use super::*;
-use crate::group::{Element, Group, P256, Parameters};
+use crate::group::{Element, P256, Parameters, PrimeGroup};
 use crate::hash::sha256;
 use crate::secret::Secret;
 
@@ -40,7 +40,7 @@ impl Oracle<P256> for Sckt {
     }
 }
 
-type Number = <P256 as Group>::Scalar;
+type Number = <P256 as PrimeGroup>::Scalar;
 
 #[test]
 fn data_of_the_go_program_verifies_and_opens() {

@@ -6,7 +6,7 @@ use zeroize::Zeroizing;
 use super::ciphertext::{Checked, DecodeError, G_AT, Invalid, Labelled, SHARES_AT};
 use super::key::{KeyShare, PublicKey};
 use super::oracle::{Full, Oracle, ShareStatement};
-use crate::group::{Element, Group, Place, Relation, SecretScalar, Transcript, verify_batch};
+use crate::group::{Base, Element, PrimeGroup, Relation, SecretScalar, Transcript, verify_batch};
 use crate::secret::Secret;
 
 /// (i, u_i), unproved: believed only as far as what it combines to checks out.
@@ -17,12 +17,12 @@ use crate::secret::Secret;
 /// Whoever has t of them reads the message: send it sealed to its reader, and only of an ordered ciphertext whose
 /// policy admits that reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Share<G: Group> {
+pub struct Share<G: PrimeGroup> {
     pub(super) index: u16,
     pub(super) u_i: Element<G>,
 }
 
-impl<G: Group> Share<G> {
+impl<G: PrimeGroup> Share<G> {
     /// Bytes on the wire.
     pub const LEN: usize = 2 + G::POINT_LEN;
 
@@ -59,14 +59,14 @@ impl<G: Group> Share<G> {
 /// i u16 ‖ u_i ‖ û ‖ ĥ ‖ f_i (32)
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ProvedShare<G: Group> {
+pub struct ProvedShare<G: PrimeGroup> {
     pub(super) share: Share<G>,
     pub(super) u_hat: Element<G>,
     pub(super) h_hat: Element<G>,
     pub(super) f: G::Scalar,
 }
 
-impl<G: Group> ProvedShare<G> {
+impl<G: PrimeGroup> ProvedShare<G> {
     /// Bytes on the wire.
     pub const LEN: usize = 2 + 3 * G::POINT_LEN + 32;
 
@@ -103,21 +103,21 @@ impl<G: Group> ProvedShare<G> {
 
 /// A proved share that is right: u_i = u^x_i for this ciphertext and sharing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Verified<G: Group> {
+pub struct Verified<G: PrimeGroup> {
     pub(super) proved: ProvedShare<G>,
     /// pkh, ctid.
     pub(super) key: [u8; 32],
     pub(super) ciphertext: [u8; 32],
 }
 
-impl<G: Group> Verified<G> {
+impl<G: PrimeGroup> Verified<G> {
     /// The share with its proof, which convinces everybody.
     pub fn proved(&self) -> &ProvedShare<G> {
         &self.proved
     }
 }
 
-impl<G: Group> KeyShare<G> {
+impl<G: PrimeGroup> KeyShare<G> {
     /// ShareDec, fast form: u_i = u^{x_i}, in constant time.
     ///
     /// # Errors
@@ -169,7 +169,7 @@ impl<G: Group> KeyShare<G> {
     }
 }
 
-impl<G: Group> PublicKey<G> {
+impl<G: PrimeGroup> PublicKey<G> {
     /// Vrf: exact and deterministic.
     ///
     /// # Errors
@@ -215,8 +215,8 @@ impl<G: Group> PublicKey<G> {
             answers: [&share.u_i, u_hat, h_hat],
         });
         Some(Relation {
-            bases: [Place::Fixed(G_AT), Place::Free(*it.ciphertext.u.point())],
-            images: [Place::Fixed(SHARES_AT + usize::from(share.index)), Place::Free(*share.u_i.point())],
+            bases: [Base::Fixed(G_AT), Base::Free(*it.ciphertext.u.point())],
+            images: [Base::Fixed(SHARES_AT + usize::from(share.index)), Base::Free(*share.u_i.point())],
             commitments: [*h_hat.point(), *u_hat.point()],
             challenge,
             response: *f,

@@ -9,24 +9,24 @@ use rand_core::SeedableRng;
 use super::key::share_out;
 use super::*;
 use crate::group::{
-    Element, Group, P256, Parameters, ParametersError, Polynomial, Ristretto255, SharesError, Transcript,
+    Element, P256, Parameters, ParametersError, Polynomial, PrimeGroup, Ristretto255, SharesError, Transcript,
     in_both_suites,
 };
 use crate::secret::Secret;
 
 /// A key (t, n), its holders, a reader, and chance.
-pub(super) struct System<G: Group> {
+pub(super) struct System<G: PrimeGroup> {
     pub(super) key: Arc<PublicKey<G>>,
     pub(super) holders: Vec<KeyShare<G>>,
     pub(super) reader: Combiner<G>,
     pub(super) rng: ChaCha20Rng,
 }
 
-pub(super) fn system<G: Group>(threshold: u16, holders: u16) -> System<G> {
+pub(super) fn system<G: PrimeGroup>(threshold: u16, holders: u16) -> System<G> {
     of(Parameters::new(b"test", threshold, holders))
 }
 
-fn of<G: Group>(parameters: Parameters) -> System<G> {
+fn of<G: PrimeGroup>(parameters: Parameters) -> System<G> {
     let mut rng = ChaCha20Rng::seed_from_u64(7);
     let (key, holders) = deal(parameters, &mut rng).unwrap();
     let key = Arc::new(key);
@@ -37,7 +37,7 @@ pub(super) fn label() -> Label {
     Label::new(b"hospital", 3).header("ward", "skin").access(b"role = doctor").operation(b"pub").under(1, 2)
 }
 
-impl<G: Group> System<G> {
+impl<G: PrimeGroup> System<G> {
     pub(super) fn publish(&mut self, message: &[u8]) -> Checked<G> {
         let sealed = self.key.encrypt(&label(), message, &mut self.rng);
         self.key.check(self.key.bind(sealed, &label())).unwrap()
@@ -56,9 +56,9 @@ impl<G: Group> System<G> {
     }
 }
 
-pub(super) fn opened<G: Group>(outcome: Result<Outcome<G>, SharesError>) -> Option<Vec<u8>> {
+pub(super) fn opened<G: PrimeGroup>(outcome: Result<Combined<G>, SharesError>) -> Option<Vec<u8>> {
     match outcome.unwrap() {
-        Outcome::Opened(message) => Some(message.to_vec()),
+        Combined::Opened(message) => Some(message.to_vec()),
         _ => None,
     }
 }
@@ -107,7 +107,7 @@ in_both_suites! {
     fn a_publisher_at_fault_means_bottom_for_everybody = bottom;
 }
 
-fn opens<G: Group>() {
+fn opens<G: PrimeGroup>() {
     for (t, n) in [(1, 1), (2, 4), (3, 4), (3, 7), (2, 16)] {
         for delta in [1, Parameters::new(b"", t, n).delta] {
             let mut it = of::<G>(Parameters { delta, ..Parameters::new(b"test", t, n) });
@@ -124,7 +124,7 @@ fn opens<G: Group>() {
     }
 }
 
-fn parts_are_bound<G: Group>() {
+fn parts_are_bound<G: PrimeGroup>() {
     let mut it = system::<G>(2, 4);
     let (a, b) = (it.publish(b"one").ciphertext.clone(), it.publish(b"two").ciphertext.clone());
     type Exchange<G> = fn(&mut Ciphertext<G>, &Ciphertext<G>);
@@ -146,7 +146,7 @@ fn parts_are_bound<G: Group>() {
     assert!(it.key.check(it.key.bind(a, &label())).is_ok());
 }
 
-fn lengths<G: Group>() {
+fn lengths<G: PrimeGroup>() {
     let mut it = system::<G>(2, 4);
     for length in [0, 1, 31, 32, 33, 1024, 100_000] {
         let message: Vec<u8> = (0..length).map(|i| i as u8).collect();
@@ -157,7 +157,7 @@ fn lengths<G: Group>() {
     }
 }
 
-fn one_encoding<G: Group>() {
+fn one_encoding<G: PrimeGroup>() {
     let mut it = system::<G>(2, 4);
     let bytes = it.publish(b"m").ciphertext.encode();
     assert_eq!(Ciphertext::<G>::decode(&bytes).unwrap().encode(), bytes);
@@ -175,7 +175,7 @@ fn one_encoding<G: Group>() {
     assert_eq!(Ciphertext::<G>::decode(&beyond), Err(DecodeError::Scalar));
 }
 
-fn g_bar_is_hashed<G: Group>() {
+fn g_bar_is_hashed<G: PrimeGroup>() {
     let it = system::<G>(2, 4);
     let expect = Transcript::<G>::new("gbar").add(b"test").element(it.key.h()).to_element();
     assert_eq!(*it.key.g_bar(), expect);
@@ -184,7 +184,7 @@ fn g_bar_is_hashed<G: Group>() {
     assert_ne!(*elsewhere.g_bar(), expect);
 }
 
-fn one_key<G: Group>() {
+fn one_key<G: PrimeGroup>() {
     let mut it = system::<G>(2, 4);
     let sealed = it.publish(b"m");
     // Another h with the same ḡ, which the printed scheme would accept.
@@ -207,7 +207,7 @@ fn one_key<G: Group>() {
     }
 }
 
-fn refresh<G: Group>() {
+fn refresh<G: PrimeGroup>() {
     let mut rng = ChaCha20Rng::seed_from_u64(9);
     let first = Parameters::new(b"test", 2, 4);
     let second = Parameters { epoch: 1, ..first.clone() };
@@ -224,14 +224,14 @@ fn refresh<G: Group>() {
     assert_eq!(opened(reader.combine(&sealed, &fresh)), Some(b"kept".to_vec()));
     // One share of each sharing open nothing; a proof of the old sharing is none of the new.
     let mixed = [old_holders[0].share(&sealed).unwrap(), fresh[1]];
-    assert_eq!(reader.combine(&sealed, &mixed), Ok(Outcome::NeedProofs));
+    assert_eq!(reader.combine(&sealed, &mixed), Ok(Combined::NeedProofs));
     let proved = old_holders[0].prove(&sealed, &mut rng).unwrap();
     assert_eq!(reader.key().verify_share(&sealed, &proved), Err(BadShare(1)));
     let verified = old.verify_share(&sealed, &proved).unwrap();
     assert_eq!(reader.combine_verified(&sealed, &[verified]), Err(SharesError::Foreign(1)));
 }
 
-fn operation_is_bound<G: Group>() {
+fn operation_is_bound<G: PrimeGroup>() {
     let mut it = system::<G>(2, 4);
     let said = label().executes(b"put stock 7");
     let sealed = it.key.encrypt(&said, b"m", &mut it.rng);
@@ -241,7 +241,7 @@ fn operation_is_bound<G: Group>() {
     }
 }
 
-fn ids<G: Group>() {
+fn ids<G: PrimeGroup>() {
     let mut it = system::<G>(2, 4);
     let sealed = it.publish(b"m");
     let ciphertext = sealed.ciphertext.clone();
@@ -267,7 +267,7 @@ fn ids<G: Group>() {
     assert_eq!(different.len(), seen.len());
 }
 
-fn only_checked<G: Group>() {
+fn only_checked<G: PrimeGroup>() {
     let mut it = system::<G>(2, 4);
     let mut rng = ChaCha20Rng::seed_from_u64(8);
     let (other, holders) = deal::<G>(Parameters::new(b"test", 2, 4), &mut rng).unwrap();
@@ -282,7 +282,7 @@ fn only_checked<G: Group>() {
     assert_eq!(it.key.check_again((*another).clone(), sealed.seen()).err(), Some(Invalid));
 }
 
-fn indices<G: Group>() {
+fn indices<G: PrimeGroup>() {
     let mut it = system::<G>(3, 4);
     let sealed = it.publish(b"m");
     let shares = it.shares(&sealed);
@@ -308,11 +308,11 @@ fn indices<G: Group>() {
     assert_eq!(it.reader.combine_verified(&sealed, &twice), Err(SharesError::Duplicate(1)));
 }
 
-fn one_ciphertext<G: Group>() {
+fn one_ciphertext<G: PrimeGroup>() {
     let mut it = system::<G>(2, 4);
     let (a, b) = (it.publish(b"one"), it.publish(b"two"));
     let (shares, proved, verified) = (it.shares(&a), it.proved(&a), it.verified(&a));
-    assert_eq!(it.reader.combine(&b, &shares), Ok(Outcome::NeedProofs));
+    assert_eq!(it.reader.combine(&b, &shares), Ok(Combined::NeedProofs));
     assert_eq!(it.key.verify_share(&b, &proved[2]), Err(BadShare(3)));
     assert_eq!(it.reader.combine_verified(&b, &verified), Err(SharesError::Foreign(1)));
     // Nor is holder 1's share holder 2's.
@@ -323,7 +323,7 @@ fn one_ciphertext<G: Group>() {
     assert_eq!(it.key.verify_share(&elsewhere, &proved[0]), Err(BadShare(1)));
 }
 
-fn active_corruption<G: Group>() {
+fn active_corruption<G: PrimeGroup>() {
     let mut it = system::<G>(3, 7);
     let (sealed, other) = (it.publish(b"m"), it.publish(b"other"));
     let (mut proved, foreign) = (it.proved(&sealed), it.proved(&other));
@@ -336,7 +336,7 @@ fn active_corruption<G: Group>() {
     assert_eq!(opened(it.reader.combine_verified(&sealed, &right)), Some(b"m".to_vec()));
 }
 
-fn hedged<G: Group>() {
+fn hedged<G: PrimeGroup>() {
     let mut it = system::<G>(2, 4);
     let (a, b) = (it.publish(b"one"), it.publish(b"two"));
     let random = Secret::from_bytes([0; 32]);
@@ -355,7 +355,7 @@ fn hedged<G: Group>() {
     assert!(it.key.verify_share(&a, &p).is_ok() && it.key.verify_share(&a, &again).is_ok());
 }
 
-fn checked_share<G: Group>() {
+fn checked_share<G: PrimeGroup>() {
     let it = system::<G>(2, 4);
     let x = it.holders[0].secret_bytes();
     assert!(KeyShare::new(&it.key, 1, &x).is_ok());
@@ -367,7 +367,7 @@ fn checked_share<G: Group>() {
     assert_eq!(format!("{:?}", it.holders[0]), "KeyShare(1, <redacted>)");
 }
 
-fn from_elsewhere<G: Group>() {
+fn from_elsewhere<G: PrimeGroup>() {
     let it = system::<G>(2, 4);
     let bytes = it.key.encode();
     let again = PublicKey::<G>::decode(&bytes).unwrap();
@@ -398,7 +398,7 @@ fn from_elsewhere<G: Group>() {
     );
 }
 
-fn too_few<G: Group>() {
+fn too_few<G: PrimeGroup>() {
     let mut it = system::<G>(3, 4);
     let sealed = it.publish(b"m");
     let shares = it.shares(&sealed);
@@ -408,11 +408,11 @@ fn too_few<G: Group>() {
     assert_ne!(it.reader.interpolate(&shares[..2]), z);
     for guess in [shares[0].u_i, sealed.ciphertext.u, *it.key.h()] {
         let third = Share { index: 3, u_i: guess };
-        assert_eq!(it.reader.combine(&sealed, &[shares[0], shares[1], third]), Ok(Outcome::NeedProofs));
+        assert_eq!(it.reader.combine(&sealed, &[shares[0], shares[1], third]), Ok(Combined::NeedProofs));
     }
 }
 
-fn batches<G: Group>() {
+fn batches<G: PrimeGroup>() {
     let mut it = system::<G>(2, 4);
     let sealed: Vec<Checked<G>> = (0..9_u8).map(|i| it.publish(&[i])).collect();
     for wrong in [&[][..], &[0], &[8], &[3, 4], &[0, 1, 2, 3, 4, 5, 6, 7, 8]] {
@@ -436,30 +436,30 @@ fn batches<G: Group>() {
     assert!(it.key.verify_shares(&[], &mut it.rng).is_empty() && it.key.check_batch(vec![], &mut it.rng).is_empty());
 }
 
-fn false_share<G: Group>() {
+fn false_share<G: PrimeGroup>() {
     let mut it = system::<G>(2, 4);
     let sealed = it.publish(b"m");
     let mut shares = it.shares(&sealed);
     shares[1].u_i = Element::new(*shares[1].u_i.point() + G::generator()).unwrap();
-    assert_eq!(it.reader.combine(&sealed, &shares), Ok(Outcome::NeedProofs));
+    assert_eq!(it.reader.combine(&sealed, &shares), Ok(Combined::NeedProofs));
     assert_eq!(opened(it.reader.combine(&sealed, &[shares[0], shares[2]])), Some(b"m".to_vec()));
     let mut proved = it.proved(&sealed);
     proved[1].share = shares[1];
     assert_eq!(it.key.verify_share(&sealed, &proved[1]), Err(BadShare(2)));
 }
 
-fn bottom<G: Group>() {
+fn bottom<G: PrimeGroup>() {
     // A well-formed ciphertext with a body that its key does not open.
     let mut it = system::<G>(2, 4);
     let mut faulty = it.publish(b"m").ciphertext.clone();
     let (r, s) = (attacks::scalar::<G>(11), attacks::scalar::<G>(12));
     faulty = attacks::craft(&it.key, &label(), &r, &s, faulty.masked, faulty.commitment, faulty.body);
     let sealed = it.key.check(it.key.bind(faulty, &label())).expect("its proof is right");
-    assert_eq!(it.reader.combine(&sealed, &it.shares(&sealed)), Ok(Outcome::NeedProofs));
+    assert_eq!(it.reader.combine(&sealed, &it.shares(&sealed)), Ok(Combined::NeedProofs));
     let verified = it.verified(&sealed);
     for pair in [[0, 1], [2, 3], [0, 3]] {
         let pair = pair.map(|i| verified[i]);
-        assert_eq!(it.reader.combine_verified(&sealed, &pair), Ok(Outcome::Bottom(pair.to_vec())));
+        assert_eq!(it.reader.combine_verified(&sealed, &pair), Ok(Combined::Bottom(pair.to_vec())));
     }
 }
 
@@ -553,7 +553,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
     fn any_changed_bit_is_noticed(place: prop::sample::Index) {
-        fn check<G: Group>(place: prop::sample::Index) {
+        fn check<G: PrimeGroup>(place: prop::sample::Index) {
             let mut it = system::<G>(2, 4);
             let sealed = it.publish(b"message");
             let bytes = sealed.ciphertext.encode();
@@ -571,7 +571,7 @@ proptest! {
             assert_eq!(Share::decode(&bytes), Ok(shares[0]));
             if let Ok(changed) = Share::<G>::decode(&flipped(&bytes, place.index(bytes.len() * 8))) {
                 let found = it.reader.combine(&sealed, &[changed, shares[1]]);
-                assert!(matches!(found, Err(_) | Ok(Outcome::NeedProofs)));
+                assert!(matches!(found, Err(_) | Ok(Combined::NeedProofs)));
             }
         }
         check::<Ristretto255>(place);
@@ -586,8 +586,8 @@ proptest! {
         shares[corrupt].u_i = Element::base(&(attacks::scalar::<Ristretto255>(5).scalar() + attacks::scalar::<Ristretto255>(6).scalar())).unwrap();
         match it.reader.combine(&sealed, &[shares[first], shares[second]]) {
             Err(error) => prop_assert_eq!(error, SharesError::Duplicate(first as u16 + 1)),
-            Ok(Outcome::Opened(message)) => prop_assert_eq!(&message[..], b"m"),
-            Ok(outcome) => prop_assert!(outcome == Outcome::NeedProofs && (first == corrupt || second == corrupt)),
+            Ok(Combined::Opened(message)) => prop_assert_eq!(&message[..], b"m"),
+            Ok(outcome) => prop_assert!(outcome == Combined::NeedProofs && (first == corrupt || second == corrupt)),
         }
     }
 }

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::oracle::Full;
 use super::*;
-use crate::group::{Group, P256, Ristretto255};
+use crate::group::{P256, PrimeGroup, Ristretto255};
 use crate::secret::Secret;
 use crate::unhex;
 
@@ -30,7 +30,7 @@ fn rule_g9_threshold_encryption() {
     }
 }
 
-fn encryption<G: Group>(it: &Value) {
+fn encryption<G: PrimeGroup>(it: &Value) {
     let name = &it["name"];
     let key = PublicKey::<G>::decode(&bytes(it, "key")).unwrap();
     assert_eq!(key.encode(), bytes(it, "key"), "{name}");
@@ -59,8 +59,8 @@ fn encryption<G: Group>(it: &Value) {
     let message = bytes(it, "message").into();
     let mut reader = Combiner::new(Arc::new(key));
     let t = usize::from(reader.key().parameters().threshold);
-    assert_eq!(reader.combine(&sealed, &shares[shares.len() - t..]), Ok(Outcome::Opened(message)), "{name}");
-    assert!(matches!(reader.combine_verified(&sealed, &verified), Ok(Outcome::Opened(_))), "{name}");
+    assert_eq!(reader.combine(&sealed, &shares[shares.len() - t..]), Ok(Combined::Opened(message)), "{name}");
+    assert!(matches!(reader.combine_verified(&sealed, &verified), Ok(Combined::Opened(_))), "{name}");
 }
 
 /// The vectors of a kind, of which there are `count`.

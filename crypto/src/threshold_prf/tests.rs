@@ -7,7 +7,7 @@ use super::*;
 use crate::group::in_both_suites;
 use crate::tdh2;
 
-fn system<G: Group>(t: u16, n: u16, seed: u64) -> (PublicKey<G>, Vec<KeyShare<G>>, ChaCha20Rng) {
+fn system<G: PrimeGroup>(t: u16, n: u16, seed: u64) -> (PublicKey<G>, Vec<KeyShare<G>>, ChaCha20Rng) {
     let mut rng = ChaCha20Rng::seed_from_u64(seed);
     let (key, holders) = deal(Parameters::new(b"test", t, n), &mut rng).unwrap();
     (key, holders, rng)
@@ -22,7 +22,7 @@ in_both_suites! {
     fn s28_a_share_of_one_scheme_is_none_of_the_other = apart;
 }
 
-fn agree<G: Group>() {
+fn agree<G: PrimeGroup>() {
     let (key, holders, mut rng) = system::<G>(2, 4, 1);
     let input = key.input(b"leaf 7");
     let shares: Vec<_> = holders.iter().map(|it| it.evaluate(&input, &mut rng).unwrap()).collect();
@@ -38,7 +38,7 @@ fn agree<G: Group>() {
     assert_ne!(key.combine(&other, &theirs).unwrap(), value);
 }
 
-fn refused<G: Group>() {
+fn refused<G: PrimeGroup>() {
     let (key, holders, mut rng) = system::<G>(2, 4, 1);
     let (input, other) = (key.input(b"one"), key.input(b"two"));
     let share = holders[1].evaluate(&input, &mut rng).unwrap();
@@ -61,9 +61,9 @@ fn refused<G: Group>() {
     assert_ne!(holders[0].evaluate_with(&input, &zero).h_hat, holders[0].evaluate_with(&other, &zero).h_hat);
 }
 
-fn too_few<G: Group>() {
+fn too_few<G: PrimeGroup>() {
     let (key, holders, mut rng) = system::<G>(3, 4, 1);
-    let (elsewhere, strangers, _) = system::<G>(3, 4, 2);
+    let (elsewhere, others, _) = system::<G>(3, 4, 2);
     let input = key.input(b"one");
     let verified: Vec<_> =
         holders.iter().map(|it| key.verify(&input, &it.evaluate(&input, &mut rng).unwrap()).unwrap()).collect();
@@ -72,11 +72,11 @@ fn too_few<G: Group>() {
     assert_eq!(key.combine(&input, &twice).err(), Some(SharesError::Duplicate(2)));
     assert_eq!(key.combine(&key.input(b"two"), &verified).err(), Some(SharesError::Foreign(1)));
     assert_eq!(elsewhere.combine(&input, &verified).err(), Some(SharesError::Foreign(1)));
-    assert!(strangers[0].evaluate(&input, &mut rng).is_none());
+    assert!(others[0].evaluate(&input, &mut rng).is_none());
     assert_eq!(elsewhere.verify(&input, &holders[0].evaluate(&input, &mut rng).unwrap()), Err(BadShare(1)));
 }
 
-fn whole<G: Group>() {
+fn whole<G: PrimeGroup>() {
     // t = 1: the only share is the whole key, and the value is M^x. It is not computable from h = g^x, since M is
     // hashed to the group and not a known power of g.
     let (key, holders, mut rng) = system::<G>(1, 1, 1);
@@ -87,7 +87,7 @@ fn whole<G: Group>() {
     assert_eq!(key.combine(&input, &[share]).unwrap(), expect);
 }
 
-fn apart<G: Group>() {
+fn apart<G: PrimeGroup>() {
     let (key, holders, mut rng) = system::<G>(2, 4, 1);
     let shares: Vec<_> = (1..=4).map(|i| *key.committee.share_of(i).unwrap()).collect();
     let twin = tdh2::PublicKey::new(key.parameters().clone(), key.committee.h, shares).unwrap();
@@ -107,7 +107,7 @@ fn apart<G: Group>() {
 /// `crypto/vectors/tdh2.json`, kind `prf`: a second implementation's.
 #[test]
 fn rule_g9_values_of_the_prf() {
-    fn check<G: Group>(it: &serde_json::Value) {
+    fn check<G: PrimeGroup>(it: &serde_json::Value) {
         let bytes = |field: &str| crate::unhex(it[field].as_str().unwrap());
         let list = |field: &str| -> Vec<Vec<u8>> {
             it[field].as_array().unwrap().iter().map(|it| crate::unhex(it.as_str().unwrap())).collect()

@@ -239,7 +239,7 @@ impl Delivery for BestEffort {
             | Input::Retire(_)
             | Input::Pause
             | Input::Resume
-            | Input::Offer { .. }
+            | Input::Provide { .. }
             | Input::Opened(..)
             | Input::Subscribe(_)
             | Input::Unsubscribe(_) => {}

@@ -25,11 +25,11 @@ pub(crate) enum Frame<'a> {
     /// Application data that the scheme sealed as a whole.
     Sealed { topic: &'a str, header: &'a [u8], body: &'a [u8] },
     /// To the orderer: give this a place.
-    Submit { id: EntryId, cargo: &'a [u8] },
+    Submit { id: EntryId, payload: &'a [u8] },
     /// From the orderer: this has a position, behind all that has this hash.
-    Entry { index: u64, id: EntryId, before: Chain, cargo: &'a [u8] },
+    Entry { index: u64, id: EntryId, before: Chain, payload: &'a [u8] },
     /// From the orderer to the submitter: it has that position, behind all that has this hash.
-    Placed { id: EntryId, index: u64, before: Chain },
+    Ordered { id: EntryId, index: u64, before: Chain },
     /// To the orderer: send again from this index on; `u64::MAX` asks only for the head.
     Again { from: u64 },
     /// From the orderer: the next index to be given.
@@ -37,11 +37,11 @@ pub(crate) enum Frame<'a> {
     /// From a broker: its share, digest or proof for a message.
     Attachment { index: u64, broker: u16, bytes: &'a [u8] },
     /// To whoever keeps things: give me this.
-    Ask { id: FetchId, what: Fetch },
+    Fetch { id: FetchId, what: Fetch },
     /// The answer.
     Answer { id: FetchId, result: Fetched },
     /// To whoever keeps things: keep this.
-    Offer { what: Fetch, bytes: &'a [u8] },
+    Provide { what: Fetch, bytes: &'a [u8] },
     /// The answer: it is kept.
     Kept { what: Fetch },
     /// In the order: up to here the view before this prepared epoch is flushed.
@@ -72,13 +72,13 @@ impl<'a> Frame<'a> {
                 body: r.rest(),
             }),
             2 => Frame::Sealed { topic: text(&mut r)?, header: r.bytes16(usize::from(u16::MAX))?, body: r.rest() },
-            3 => Frame::Submit { id: r.array()?, cargo: r.rest() },
-            4 => Frame::Entry { index: r.u64()?, id: r.array()?, before: r.array()?, cargo: r.rest() },
-            5 => Frame::Placed { id: r.array()?, index: r.u64()?, before: r.array()? },
+            3 => Frame::Submit { id: r.array()?, payload: r.rest() },
+            4 => Frame::Entry { index: r.u64()?, id: r.array()?, before: r.array()?, payload: r.rest() },
+            5 => Frame::Ordered { id: r.array()?, index: r.u64()?, before: r.array()? },
             7 => Frame::Again { from: r.u64()? },
             8 => Frame::Head { next: r.u64()? },
             9 => Frame::Attachment { index: r.u64()?, broker: r.u16()?, bytes: r.rest() },
-            10 => Frame::Ask { id: FetchId(r.u64()?), what: what(&mut r)? },
+            10 => Frame::Fetch { id: FetchId(r.u64()?), what: what(&mut r)? },
             11 => Frame::Answer {
                 id: FetchId(r.u64()?),
                 result: match r.u8()? {
@@ -87,7 +87,7 @@ impl<'a> Frame<'a> {
                     _ => return Err(Malformed),
                 },
             },
-            12 => Frame::Offer { what: what(&mut r)?, bytes: bounded(r.rest())? },
+            12 => Frame::Provide { what: what(&mut r)?, bytes: bounded(r.rest())? },
             13 => Frame::Kept { what: what(&mut r)? },
             14 => Frame::Flush { epoch: EpochId { counter: r.u32()?, hash: r.u64()? } },
             _ => return Err(Malformed),
@@ -109,18 +109,18 @@ impl<'a> Frame<'a> {
                 w.bytes16(d.proof).bytes16(d.topic.as_bytes()).raw(d.body)
             }
             Frame::Sealed { topic, header, body } => w.u8(2).bytes16(topic.as_bytes()).bytes16(header).raw(body),
-            Frame::Submit { id, cargo } => w.u8(3).raw(id).raw(cargo),
-            Frame::Entry { index, id, before, cargo } => w.u8(4).u64(*index).raw(id).raw(before).raw(cargo),
-            Frame::Placed { id, index, before } => w.u8(5).raw(id).u64(*index).raw(before),
+            Frame::Submit { id, payload } => w.u8(3).raw(id).raw(payload),
+            Frame::Entry { index, id, before, payload } => w.u8(4).u64(*index).raw(id).raw(before).raw(payload),
+            Frame::Ordered { id, index, before } => w.u8(5).raw(id).u64(*index).raw(before),
             Frame::Again { from } => w.u8(7).u64(*from),
             Frame::Head { next } => w.u8(8).u64(*next),
             Frame::Attachment { index, broker, bytes } => w.u8(9).u64(*index).u16(*broker).raw(bytes),
-            Frame::Ask { id, what } => put_what(w.u8(10).u64(id.0), what),
+            Frame::Fetch { id, what } => put_what(w.u8(10).u64(id.0), what),
             Frame::Answer { id, result } => match result {
                 Fetched::Missing | Fetched::NotAsked => w.u8(11).u64(id.0).u8(0),
                 Fetched::Bytes(bytes) => w.u8(11).u64(id.0).u8(1).raw(bytes),
             },
-            Frame::Offer { what, bytes } => put_what(w.u8(12), what).raw(bytes),
+            Frame::Provide { what, bytes } => put_what(w.u8(12), what).raw(bytes),
             Frame::Kept { what } => put_what(w.u8(13), what),
             Frame::Flush { epoch } => w.u8(14).raw(&epoch.to_bytes()),
         };
@@ -180,19 +180,19 @@ mod tests {
             Frame::Data(data),
             Frame::Data(Data { sent_micros: None, proof: &[], ..data }),
             Frame::Sealed { topic: "t", header: b"h", body: b"b" },
-            Frame::Submit { id: [1; 16], cargo: b"c" },
-            Frame::Entry { index: 1, id: [2; 16], before: [9; 32], cargo: b"c" },
-            Frame::Placed { id: [3; 16], index: 4, before: [8; 32] },
+            Frame::Submit { id: [1; 16], payload: b"c" },
+            Frame::Entry { index: 1, id: [2; 16], before: [9; 32], payload: b"c" },
+            Frame::Ordered { id: [3; 16], index: 4, before: [8; 32] },
             Frame::Again { from: 8 },
             Frame::Head { next: 8 },
             Frame::Attachment { index: 1, broker: 2, bytes: b"share" },
-            Frame::Ask { id: FetchId(1), what: Fetch::Blob([5; 32]) },
-            Frame::Ask { id: FetchId(1), what: Fetch::KeyPackage(CertHash([6; 32])) },
-            Frame::Ask { id: FetchId(1), what: Fetch::Shares { index: 3, proved: true } },
-            Frame::Ask { id: FetchId(1), what: Fetch::Key },
+            Frame::Fetch { id: FetchId(1), what: Fetch::Blob([5; 32]) },
+            Frame::Fetch { id: FetchId(1), what: Fetch::KeyPackage(CertHash([6; 32])) },
+            Frame::Fetch { id: FetchId(1), what: Fetch::Shares { index: 3, proved: true } },
+            Frame::Fetch { id: FetchId(1), what: Fetch::Key },
             Frame::Answer { id: FetchId(1), result: Fetched::Missing },
             Frame::Answer { id: FetchId(1), result: Fetched::Bytes(vec![1]) },
-            Frame::Offer { what: Fetch::Blob([5; 32]), bytes: b"blob" },
+            Frame::Provide { what: Fetch::Blob([5; 32]), bytes: b"blob" },
             Frame::Kept { what: Fetch::Blob([5; 32]) },
             Frame::Flush { epoch: EpochId { counter: 2, hash: 3 } },
         ] {

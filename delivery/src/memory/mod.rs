@@ -75,11 +75,11 @@ pub enum Heard<'a> {
 /// Reads a datagram as a broker does; `None` if it does not concern brokers.
 pub fn heard(datagram: &[u8]) -> Option<Heard<'_>> {
     match Frame::parse(open_content(datagram).ok()?).ok()? {
-        Frame::Entry { index, cargo, .. } => match Frame::parse(open_content(cargo).ok()?).ok()? {
+        Frame::Entry { index, payload, .. } => match Frame::parse(open_content(payload).ok()?).ok()? {
             Frame::Sealed { topic, header, body } => Some(Heard::Ordered { index, topic, header, body }),
             _ => None,
         },
-        Frame::Ask { what: sealcast_wire::Fetch::Shares { index, proved }, .. } => {
+        Frame::Fetch { what: sealcast_wire::Fetch::Shares { index, proved }, .. } => {
             Some(Heard::WantsShare { index, proved })
         }
         _ => None,

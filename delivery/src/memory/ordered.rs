@@ -48,8 +48,8 @@ pub struct Ordered {
     /// The prepared epoch whose flush is waited for, and the entry that ends it.
     flushing: Option<(EpochId, EntryId)>,
     pending: BTreeMap<EntryId, Pending>,
-    asked: BTreeMap<FetchId, Asked>,
-    offered: BTreeMap<Fetch, Offered>,
+    asked: BTreeMap<FetchId, Fetching>,
+    provided: BTreeMap<Fetch, Provided>,
     again_at: Monotonic,
     started: bool,
     /// Everything goes through the order; by this number no two messages are the same.
@@ -74,18 +74,18 @@ struct Pending {
     retry_at: Monotonic,
     tries: u32,
     /// Its position, once the orderer has told.
-    placed: Option<(u64, Chain)>,
+    ordered: Option<(u64, Chain)>,
 }
 
 #[derive(Debug)]
-struct Offered {
+struct Provided {
     datagram: Vec<u8>,
     retry_at: Monotonic,
     tries: u32,
 }
 
 #[derive(Debug)]
-struct Asked {
+struct Fetching {
     what: Fetch,
     retry_at: Monotonic,
     tries: u32,
@@ -135,7 +135,7 @@ impl Ordered {
             flushing: None,
             pending: BTreeMap::new(),
             asked: BTreeMap::new(),
-            offered: BTreeMap::new(),
+            provided: BTreeMap::new(),
             again_at: Monotonic(0),
             started: false,
             all: None,
@@ -151,22 +151,22 @@ impl Ordered {
         if self.pending.len() >= SUBMITTED_MAX {
             return Err(SendError::Full);
         }
-        let cargo = self.best_effort.datagram(protect.map(|p| &**p), &message)?;
+        let payload = self.best_effort.datagram(protect.map(|p| &**p), &message)?;
         // A message that needed no order is another one when it is sent again: a newcomer may lack it.
         let mut named = self.all.map_or_else(Vec::new, |first| first.to_be_bytes().to_vec());
-        named.extend_from_slice(&cargo);
+        named.extend_from_slice(&payload);
         self.all = self.all.map(|it| it.wrapping_add(1));
-        Ok(self.submit_as(now, &named, &cargo).0)
+        Ok(self.submit_as(now, &named, &payload).0)
     }
 
     /// Submits something under the name that these bytes give it.
-    fn submit_as(&mut self, now: Now, named: &[u8], cargo: &[u8]) -> (Token, EntryId) {
+    fn submit_as(&mut self, now: Now, named: &[u8], payload: &[u8]) -> (Token, EntryId) {
         let id: EntryId = sha256(named)[..16].try_into().expect("a hash has 32 bytes");
-        let datagram = open_datagram(&Frame::Submit { id, cargo });
+        let datagram = open_datagram(&Frame::Submit { id, payload });
         let token = self.best_effort.token();
         self.tell_orderer(datagram.clone());
         let retry_at = now.monotonic + RETRY;
-        self.pending.insert(id, Pending { token, datagram, retry_at, tries: 0, placed: None });
+        self.pending.insert(id, Pending { token, datagram, retry_at, tries: 0, ordered: None });
         (token, id)
     }
 
@@ -182,8 +182,8 @@ impl Ordered {
             (Some(cut), _) => self.best_effort.outputs.push_front(Output::Flushed(epoch, cut)),
             (None, Flush::Now) => {
                 self.forget_flush();
-                let cargo = open_datagram(&Frame::Flush { epoch });
-                let (_, id) = self.submit_as(now, &cargo, &cargo);
+                let payload = open_datagram(&Frame::Flush { epoch });
+                let (_, id) = self.submit_as(now, &payload, &payload);
                 self.flushing = Some((epoch, id));
             }
             // Nothing is known so far back: whoever asks waits in vain.
@@ -224,7 +224,7 @@ impl Ordered {
     ) -> Result<(), Dropped> {
         let from_orderer = source == Source::Outside(self.orderer);
         match frame {
-            Frame::Entry { index, id, before, cargo } if from_orderer => {
+            Frame::Entry { index, id, before, payload } if from_orderer => {
                 let next = *self.next.get_or_insert(index);
                 if index < next {
                     return Err(Dropped::Stale);
@@ -232,7 +232,7 @@ impl Ordered {
                 if self.ahead.len() >= ORDERED_AHEAD_MAX && index != next {
                     return Err(Dropped::Queue);
                 }
-                self.ahead.insert(index, (id, before, cargo.to_vec()));
+                self.ahead.insert(index, (id, before, payload.to_vec()));
                 if index > next {
                     self.again_at = self.again_at.min(now.monotonic + RETRY);
                 }
@@ -242,9 +242,9 @@ impl Ordered {
                 self.next.get_or_insert(next);
                 self.settle_passed();
             }
-            Frame::Placed { id, index, before } if from_orderer => {
+            Frame::Ordered { id, index, before } if from_orderer => {
                 if let Some(pending) = self.pending.get_mut(&id) {
-                    pending.placed = Some((index, chained(&before, &id)));
+                    pending.ordered = Some((index, chained(&before, &id)));
                     if self.next.is_none_or(|next| index >= next) {
                         // It is under way to us, or was lost.
                         self.again_at = self.again_at.min(now.monotonic + RETRY);
@@ -261,7 +261,7 @@ impl Ordered {
                     return Err(Dropped::Auth);
                 }
                 if result == Fetched::Missing {
-                    return Ok(()); // somebody may still bring it: asked again until patience ends
+                    return Ok(()); // somebody may still bring it: asked again until the timeout
                 }
                 if !many {
                     self.asked.remove(&id);
@@ -269,14 +269,14 @@ impl Ordered {
                 self.best_effort.outputs.push_back(Output::Fetched(id, result));
             }
             Frame::Kept { what } if from_orderer => {
-                self.offered.remove(&what);
+                self.provided.remove(&what);
             }
             Frame::Attachment { index, broker, bytes } => {
                 let attachments = vec![(broker, bytes.to_vec())];
                 self.best_effort.outputs.push_back(Output::Attach { index, attachments });
             }
-            Frame::Submit { .. } | Frame::Again { .. } | Frame::Ask { .. } | Frame::Offer { .. } => {}
-            Frame::Entry { .. } | Frame::Head { .. } | Frame::Placed { .. } | Frame::Kept { .. } => {
+            Frame::Submit { .. } | Frame::Again { .. } | Frame::Fetch { .. } | Frame::Provide { .. } => {}
+            Frame::Entry { .. } | Frame::Head { .. } | Frame::Ordered { .. } | Frame::Kept { .. } => {
                 return Err(Dropped::Auth);
             }
             other => return self.best_effort.take(source, flags, other, protect),
@@ -288,11 +288,11 @@ impl Ordered {
     /// know what the orderer says.
     fn settle_passed(&mut self) {
         let Some(next) = self.next else { return };
-        let passed = |p: &Pending| p.placed.is_some_and(|(index, _)| index < next);
+        let passed = |p: &Pending| p.ordered.is_some_and(|(index, _)| index < next);
         let passed: Vec<_> = self.pending.extract_if(.., |_, p| passed(p)).collect();
         for (id, ours) in passed {
-            let Some((index, cut)) = ours.placed else { continue };
-            self.best_effort.outputs.push_back(Output::Outcome(ours.token, Outcome::Placed(index)));
+            let Some((index, cut)) = ours.ordered else { continue };
+            self.best_effort.outputs.push_back(Output::Outcome(ours.token, Outcome::Ordered(index)));
             self.cut_at(index, cut);
             if let Some((epoch, _)) = self.flushing.take_if(|(_, ours)| *ours == id) {
                 self.best_effort.outputs.push_back(Output::Flushed(epoch, cut));
@@ -311,7 +311,7 @@ impl Ordered {
     /// Hands on what is next in the order, as far as it is here.
     fn advance(&mut self) {
         while let Some(next) = self.next
-            && let Some((id, before, cargo)) = self.ahead.remove(&next)
+            && let Some((id, before, payload)) = self.ahead.remove(&next)
         {
             if self.chain.is_some_and(|chain| chain != before) {
                 // Another order than the one that we followed: nothing of it is taken.
@@ -319,25 +319,25 @@ impl Ordered {
             }
             self.next = Some(next + 1);
             self.chain = Some(chained(&before, &id));
-            if let Err(why) = self.hand_on(next, id, cargo) {
+            if let Err(why) = self.hand_on(next, id, payload) {
                 self.best_effort.drops.count(why);
             }
         }
     }
 
     /// Hands on what has this position: a sealed datagram as it came, since its receiver opens it there.
-    fn hand_on(&mut self, index: u64, id: EntryId, cargo: Vec<u8>) -> Result<(), Dropped> {
+    fn hand_on(&mut self, index: u64, id: EntryId, payload: Vec<u8>) -> Result<(), Dropped> {
         let ours = self.pending.remove(&id).map(|p| p.token);
         let source = Source::Outside(self.orderer);
         let outputs = &mut self.best_effort.outputs;
-        if cargo.get(1) == Some(&KIND_SEALED) {
-            outputs.push_back(Output::Record { index, from: source, ours, datagram: cargo });
+        if payload.get(1) == Some(&KIND_SEALED) {
+            outputs.push_back(Output::Record { index, from: source, ours, datagram: payload });
             return Ok(());
         }
         if let Some(token) = ours {
-            outputs.push_back(Output::Outcome(token, Outcome::Placed(index)));
+            outputs.push_back(Output::Outcome(token, Outcome::Ordered(index)));
         }
-        match open_content(&cargo).and_then(Frame::parse).map_err(|_| Dropped::Malformed)? {
+        match open_content(&payload).and_then(Frame::parse).map_err(|_| Dropped::Malformed)? {
             Frame::Sealed { topic, header, body } => {
                 outputs.push_back(Output::Deliver(Delivered {
                     index,
@@ -419,16 +419,16 @@ impl Delivery for Ordered {
                 self.best_effort.outputs.push_back(Output::Fetched(id, Fetched::Missing));
             }
             Input::Fetch(id, what) => {
-                self.asked.insert(id, Asked { what: what.clone(), retry_at: now.monotonic, tries: 0 });
+                self.asked.insert(id, Fetching { what: what.clone(), retry_at: now.monotonic, tries: 0 });
             }
-            Input::Offer { bytes, .. }
-                if bytes.len() > OFFER_BYTES_MAX || self.offered.len() >= ORDERED_PENDING_MAX =>
+            Input::Provide { bytes, .. }
+                if bytes.len() > OFFER_BYTES_MAX || self.provided.len() >= ORDERED_PENDING_MAX =>
             {
                 self.best_effort.drops.count(Dropped::Queue);
             }
-            Input::Offer { what, bytes } => {
-                let datagram = open_datagram(&Frame::Offer { what: what.clone(), bytes });
-                self.offered.insert(what.clone(), Offered { datagram, retry_at: now.monotonic, tries: 0 });
+            Input::Provide { what, bytes } => {
+                let datagram = open_datagram(&Frame::Provide { what: what.clone(), bytes });
+                self.provided.insert(what.clone(), Provided { datagram, retry_at: now.monotonic, tries: 0 });
             }
             Input::Prepare { view, flush } => self.flush(now, view.epoch, flush),
             Input::Install(_) => self.forget_flush(),
@@ -459,9 +459,9 @@ impl Delivery for Ordered {
         if !self.started {
             return Some(Monotonic(0));
         }
-        let pending = self.pending.values().filter(|p| p.placed.is_none()).map(|p| p.retry_at);
+        let pending = self.pending.values().filter(|p| p.ordered.is_none()).map(|p| p.retry_at);
         let asked = self.asked.values().map(|a| a.retry_at);
-        pending.chain(asked).chain(self.offered.values().map(|o| o.retry_at)).chain([self.again_at]).min()
+        pending.chain(asked).chain(self.provided.values().map(|o| o.retry_at)).chain([self.again_at]).min()
     }
 
     fn handle_timeout(&mut self, now: Now, _protect: Option<&Arc<dyn Protect>>) {
@@ -473,19 +473,19 @@ impl Delivery for Ordered {
             let from = self.next.unwrap_or(u64::MAX);
             datagrams.push_back((To::Peer(self.orderer), open_datagram(&Frame::Again { from })));
         }
-        for pending in self.pending.values_mut().filter(|p| p.placed.is_none() && p.retry_at <= now.monotonic) {
+        for pending in self.pending.values_mut().filter(|p| p.ordered.is_none() && p.retry_at <= now.monotonic) {
             pending.tries += 1;
             pending.retry_at = now.monotonic + backoff(pending.tries);
             datagrams.push_back((To::Peer(self.orderer), pending.datagram.clone()));
         }
-        for offered in self.offered.values_mut().filter(|o| o.retry_at <= now.monotonic) {
-            offered.tries += 1;
-            offered.retry_at = now.monotonic + backoff(offered.tries);
-            datagrams.push_back((To::Peer(self.orderer), offered.datagram.clone()));
+        for provided in self.provided.values_mut().filter(|o| o.retry_at <= now.monotonic) {
+            provided.tries += 1;
+            provided.retry_at = now.monotonic + backoff(provided.tries);
+            datagrams.push_back((To::Peer(self.orderer), provided.datagram.clone()));
         }
         let mut missing = Vec::new();
         for (id, asked) in self.asked.iter_mut().filter(|(_, a)| a.retry_at <= now.monotonic) {
-            if asked.tries == ASK_TRIES {
+            if asked.tries == FETCH_TRIES_MAX {
                 missing.push(*id);
                 continue;
             }
@@ -495,7 +495,7 @@ impl Delivery for Ordered {
                 Fetch::Shares { .. } => To::Group, // brokers hear the group's datagrams
                 _ => To::Peer(self.orderer),
             };
-            datagrams.push_back((to, open_datagram(&Frame::Ask { id: *id, what: asked.what.clone() })));
+            datagrams.push_back((to, open_datagram(&Frame::Fetch { id: *id, what: asked.what.clone() })));
         }
         for id in missing {
             self.asked.remove(&id);
@@ -520,7 +520,7 @@ const RETRY: Duration = Duration::from_millis(20);
 /// How often an idle client asks whether it missed the last message.
 const IDLE: Duration = Duration::from_millis(200);
 /// How often something is asked for before it is missing: about two seconds.
-const ASK_TRIES: u32 = 6;
+const FETCH_TRIES_MAX: u32 = 6;
 
 #[cfg(test)]
 mod tests;

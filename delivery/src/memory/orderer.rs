@@ -2,7 +2,7 @@
 //! and judges nothing.
 
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry as Place;
+use std::collections::btree_map::Entry as MapEntry;
 
 use sealcast_wire::limits::{OFFERS_MAX, ORDERED_MESSAGES_MAX};
 use sealcast_wire::{Address, Dropped, Drops, Fetch, Fetched};
@@ -31,15 +31,15 @@ impl Orderer {
     /// A datagram has come.
     pub fn handle(&mut self, from: Address, datagram: &[u8]) {
         match open_content(datagram).and_then(Frame::parse) {
-            Ok(Frame::Submit { id, cargo }) => self.submit(from, id, cargo),
+            Ok(Frame::Submit { id, payload }) => self.submit(from, id, payload),
             Ok(Frame::Again { from: index }) => self.again(from, index),
             // What is asked of brokers is not for us.
-            Ok(Frame::Ask { what: Fetch::Shares { .. }, .. }) => {}
-            Ok(Frame::Ask { id, what }) => {
+            Ok(Frame::Fetch { what: Fetch::Shares { .. }, .. }) => {}
+            Ok(Frame::Fetch { id, what }) => {
                 let result = self.find(&what).map_or(Fetched::Missing, |b| Fetched::Bytes(b.to_vec()));
                 self.answer(from, &Frame::Answer { id, result });
             }
-            Ok(Frame::Offer { what, bytes }) => self.keep(from, what, bytes),
+            Ok(Frame::Provide { what, bytes }) => self.keep(from, what, bytes),
             Ok(_) => {}
             Err(_) => self.drops.count(Dropped::Malformed),
         }
@@ -60,30 +60,30 @@ impl Orderer {
         &self.drops
     }
 
-    fn submit(&mut self, from: Address, id: EntryId, cargo: &[u8]) {
+    fn submit(&mut self, from: Address, id: EntryId, payload: &[u8]) {
         let next = self.log.len() as u64;
         let index = match self.places.entry(id) {
-            Place::Occupied(place) => *place.get(),
-            Place::Vacant(_) if self.log.len() >= ORDERED_MESSAGES_MAX => return self.drops.count(Dropped::Queue),
-            Place::Vacant(place) => {
+            MapEntry::Occupied(place) => *place.get(),
+            MapEntry::Vacant(_) if self.log.len() >= ORDERED_MESSAGES_MAX => return self.drops.count(Dropped::Queue),
+            MapEntry::Vacant(place) => {
                 place.insert(next);
                 let before = self.chain;
                 self.chain = chained(&before, &id);
-                self.log.push((id, before, cargo.to_vec()));
-                self.outbox.push_back((None, open_datagram(&Frame::Entry { index: next, id, before, cargo })));
+                self.log.push((id, before, payload.to_vec()));
+                self.outbox.push_back((None, open_datagram(&Frame::Entry { index: next, id, before, payload })));
                 next
             }
         };
         let before = self.log[usize::try_from(index).expect("an index below the log's length")].1;
-        self.answer(from, &Frame::Placed { id, index, before });
+        self.answer(from, &Frame::Ordered { id, index, before });
     }
 
     fn again(&mut self, to: Address, index: u64) {
         let next = self.log.len() as u64;
         self.answer(to, &Frame::Head { next });
         let from = usize::try_from(index.min(next)).expect("an index below the log's length");
-        for (i, (id, before, cargo)) in self.log.iter().enumerate().skip(from).take(RESENT_AT_ONCE) {
-            let entry = Frame::Entry { index: i as u64, id: *id, before: *before, cargo };
+        for (i, (id, before, payload)) in self.log.iter().enumerate().skip(from).take(RESENT_AT_ONCE) {
+            let entry = Frame::Entry { index: i as u64, id: *id, before: *before, payload };
             self.outbox.push_back((Some(to), open_datagram(&entry)));
         }
     }

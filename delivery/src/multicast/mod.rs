@@ -181,7 +181,7 @@ impl Delivery for Multicast {
             // Everything comes; nobody keeps what waits or is offered, and no message is sealed as a whole.
             Input::Pause
             | Input::Resume
-            | Input::Offer { .. }
+            | Input::Provide { .. }
             | Input::Opened(..)
             | Input::Subscribe(_)
             | Input::Unsubscribe(_) => {}

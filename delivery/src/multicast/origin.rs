@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use sealcast_crypto::hash::{Transcript, sha256};
-use sealcast_crypto::merkle::{Known, Tree, Way, path_len};
+use sealcast_crypto::merkle::{Known, MerklePath, Tree, path_len};
 use sealcast_wire::codec::{Malformed, Reader};
 use sealcast_wire::{Domain, Dropped, EpochId, Incarnation, Monotonic, Protect, Slot, limits};
 
@@ -110,17 +110,18 @@ impl Origins {
         protect: &dyn Protect,
     ) -> Result<&'a [u8], Dropped> {
         let proof = Proof::parse(record)?;
-        let mut way = Way::new(&sha256(proof.frames), proof.index, proof.count, proof.path).ok_or(Dropped::Auth)?;
+        let mut path =
+            MerklePath::new(&sha256(proof.frames), proof.index, proof.count, proof.path).ok_or(Dropped::Auth)?;
         let of = (epoch, domain, slot);
-        if self.trees.iter_mut().any(|grown| grown.of == of && grown.tree.proves(&mut way)) {
+        if self.trees.iter_mut().any(|grown| grown.of == of && grown.tree.proves(&mut path)) {
             return Ok(proof.frames);
         }
-        let root = Root { epoch, domain, slot, root: way.root() };
+        let root = Root { epoch, domain, slot, root: path.root() };
         if !self.verified.contains(&root) {
             self.check(now, root, proof.signature, protect)?;
         }
         self.trees.truncate(limits::ORIGIN_TREES_MAX - 1);
-        self.trees.push_front(Grown { of, tree: Known::new(&mut way) });
+        self.trees.push_front(Grown { of, tree: Known::new(&mut path) });
         Ok(proof.frames)
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rand_core::Rng;
 use sealcast_wire::{Change, Dropped, EpochId, Flush, Monotonic, Now, Roster, Slot, View, limits};
 
-use super::attempt::{Agreed, Attempt, Formation, Refused, Stage, Step, bits};
+use super::attempt::{Agreed, Attempt, AttemptState, Formation, Refused, Step, bits};
 use super::message::{Base, InstanceId, Kind, Message, ShortId, Status, first8, next_counter};
 use super::people::Person;
 use super::proposal::Proposal;
@@ -46,7 +46,7 @@ impl Contributory {
         if let Some(mut before) = self.attempt.replace(attempt) {
             let again = *before.proposal.proposer() == proposer;
             if before.is_confirming() {
-                before.stage = Stage::Failed;
+                before.state = AttemptState::Failed;
                 self.passed = Some(before);
             } else if base.is_some_and(|base| before.ended_without_us(base)) {
                 self.overtake(now, Some(before));
@@ -86,7 +86,9 @@ impl Contributory {
 
     /// Enters the attempt's rings once all cards are here and all know the same statements.
     pub(super) fn try_form(&mut self, now: Now) {
-        let Some(attempt) = self.attempt.as_ref().filter(|a| matches!(a.stage, Stage::Gathering)) else { return };
+        let Some(attempt) = self.attempt.as_ref().filter(|a| matches!(a.state, AttemptState::Gathering)) else {
+            return;
+        };
         let proposal = attempt.proposal.clone();
         let people: Vec<Arc<Person>> =
             proposal.content.seats.iter().filter_map(|s| self.people.get(s).cloned()).collect();
@@ -131,7 +133,7 @@ impl Contributory {
     fn refuse_version(&mut self, now: Now) {
         if let Some(mut attempt) = self.attempt.take() {
             attempt.culprits.push((0, Misbehaviour::Version));
-            attempt.stage = Stage::Failed;
+            attempt.state = AttemptState::Failed;
             self.failed(now, attempt);
         }
     }
@@ -177,7 +179,7 @@ impl Contributory {
                     messages.iter().for_each(|message| _ = self.send(message));
                 }
                 Some(Step::Keyed) => {
-                    let Stage::Confirming(confirming) = &attempt.stage else {
+                    let AttemptState::Confirming(confirming) = &attempt.state else {
                         unreachable!("a key is to be confirmed")
                     };
                     let agreed = confirming.agreed.clone();
@@ -225,9 +227,9 @@ impl Contributory {
     /// The same as [`Contributory::advance`] with one that was overtaken: all that it can still come to is its key.
     fn advance_overtaken(&mut self, now: Now) {
         let Some(mut attempt) = self.overtaken.take() else { return };
-        match (attempt.step(now.monotonic, &mut self.env()), &attempt.stage) {
+        match (attempt.step(now.monotonic, &mut self.env()), &attempt.state) {
             (None, _) => self.overtaken = Some(attempt),
-            (Some(Step::Keyed), Stage::Confirming(confirming)) => self.keyed(now, &confirming.agreed, true),
+            (Some(Step::Keyed), AttemptState::Confirming(confirming)) => self.keyed(now, &confirming.agreed, true),
             _ => {}
         }
     }
@@ -547,13 +549,13 @@ impl Contributory {
 
     /// A proposal that was not followed since its author proposes too often is followed all the same once another member
     /// does: members must not part over when exactly somebody may propose again.
-    fn follow_after_all(&mut self, now: Now, id: InstanceId, author: ShortId, veiled: &[u8]) -> bool {
+    fn follow_after_all(&mut self, now: Now, id: InstanceId, author: ShortId, bootstrap_sealed: &[u8]) -> bool {
         let follows = |p: &Proposal| p.id() == id && *p.proposer() != author && p.seat_of(&author).is_some();
         if !self.is_in_view(&author) {
             return false;
         }
         let Some(proposal) = self.rated.take_if(|p| follows(p)) else { return false };
-        self.keep(Lacks::Instance(id), veiled);
+        self.keep(Lacks::Instance(id), bootstrap_sealed);
         self.come_back_to(now, proposal);
         true
     }
@@ -618,7 +620,7 @@ impl Contributory {
     }
 
     /// A message of a round.
-    pub(super) fn on_round(&mut self, now: Now, message: Message, veiled: &[u8]) -> Result<(), HandleError> {
+    pub(super) fn on_round(&mut self, now: Now, message: Message, bootstrap_sealed: &[u8]) -> Result<(), HandleError> {
         let (author, id) = match &message {
             Message::R1(m) => (m.author, InstanceId(first8(&m.instance))),
             Message::R2(m) => (m.author, m.instance),
@@ -639,7 +641,7 @@ impl Contributory {
         } else if of(&self.overtaken) {
             return self.on_overtaken(now, message);
         } else {
-            return self.unknown_instance(now, id, author, veiled);
+            return self.unknown_instance(now, id, author, bootstrap_sealed);
         };
         let Some(mut attempt) = place.take() else { return Err(Dropped::Stale.into()) };
         let running = attempt.is_running();
@@ -665,11 +667,11 @@ impl Contributory {
                 Ok(())
             }
             Err(Refused::Early) => {
-                self.keep(Lacks::Instance(id), veiled);
+                self.keep(Lacks::Instance(id), bootstrap_sealed);
                 Ok(())
             }
             Err(Refused::Known) => Err(Dropped::Stale.into()),
-            Err(Refused::Stranger) => Err(Dropped::Policy.into()),
+            Err(Refused::Unknown) => Err(Dropped::Policy.into()),
             Err(Refused::Auth) => Err(Dropped::Auth.into()),
             Err(Refused::Disagrees) => {
                 self.people.hear(&author, now.monotonic);
@@ -680,7 +682,7 @@ impl Contributory {
             Err(Refused::Misbehaved(_, why)) => {
                 if why == Misbehaviour::WrongValue {
                     // Somebody else may hold a right one, and wait for us.
-                    self.send_veiled_again(veiled);
+                    self.resend_bootstrap(bootstrap_sealed);
                 }
                 let cert = self.people.get(&author).map(|p| p.id.cert).unwrap_or_default();
                 let known = self.people.get(&author).is_some_and(|p| self.is_banned(now.monotonic, p));
@@ -723,10 +725,10 @@ impl Contributory {
         now: Now,
         id: InstanceId,
         author: ShortId,
-        veiled: &[u8],
+        bootstrap_sealed: &[u8],
     ) -> Result<(), HandleError> {
         if self.later.as_ref().is_some_and(|later| later.id() == id) {
-            self.keep(Lacks::Instance(id), veiled);
+            self.keep(Lacks::Instance(id), bootstrap_sealed);
             let awaited =
                 |a: &Attempt| a.proposal.seat_of(&author).is_some_and(|seat| a.waiting_for() >> seat & 1 == 1);
             if self.attempt.as_ref().is_some_and(|a| a.is_confirming() && awaited(a))
@@ -737,7 +739,7 @@ impl Contributory {
             }
             return Ok(());
         }
-        if self.follow_after_all(now, id, author, veiled) {
+        if self.follow_after_all(now, id, author, bootstrap_sealed) {
             return Ok(());
         }
         if self.is_judged(&id) {
@@ -751,10 +753,10 @@ impl Contributory {
             // Its author may not have heard of the better proposal.
             let named = self.attempt.as_mut().filter(|a| a.proposal.seat_of(&author).is_some());
             let again = named.and_then(|a| a.remind(now.monotonic, timing::RTO));
-            again.iter().for_each(|(message, veiled)| self.send_veiled(message, veiled.clone()));
+            again.iter().for_each(|(message, bootstrap_sealed)| self.send_bootstrap(message, bootstrap_sealed.clone()));
             return Err(Dropped::Stale.into());
         }
-        self.keep(Lacks::Instance(id), veiled);
+        self.keep(Lacks::Instance(id), bootstrap_sealed);
         // Its proposal may be here, and wait for its author's card.
         if !self.early.iter().any(|(lacks, _)| matches!(lacks, Lacks::Proposer(_, held) if *held == id)) {
             // A newcomer is hardly named by whom it does not know, and will be told soon that there is a group.
@@ -765,7 +767,7 @@ impl Contributory {
     }
 
     /// Somebody says what it holds, and so what it lacks.
-    pub(super) fn on_status(&mut self, now: Now, m: &Status, veiled: &[u8]) -> Result<(), HandleError> {
+    pub(super) fn on_status(&mut self, now: Now, m: &Status, bootstrap_sealed: &[u8]) -> Result<(), HandleError> {
         if m.author == self.me.short {
             return Err(Dropped::Stale.into());
         }
@@ -775,7 +777,7 @@ impl Contributory {
             if self.is_judged(&m.instance) && self.is_in_view(&m.author) {
                 self.answer_with_beacon(now);
             }
-            return self.unknown_instance(now, m.instance, m.author, veiled);
+            return self.unknown_instance(now, m.instance, m.author, bootstrap_sealed);
         }
         let over = self.installed.as_ref().is_some_and(|i| now.monotonic.since(i.at) > LAST_ANSWERS);
         if !of_running && over {
@@ -805,7 +807,7 @@ impl Contributory {
                 answer.iter().for_each(|message| _ = self.send(message));
                 Ok(())
             }
-            Err(Refused::Stranger) => Err(Dropped::Policy.into()),
+            Err(Refused::Unknown) => Err(Dropped::Policy.into()),
             Err(_) => Err(Dropped::Auth.into()),
         }
     }
@@ -858,20 +860,19 @@ impl Contributory {
             }
         }
         let Some(attempt) = self.attempt.as_ref() else { return };
-        let gathering = matches!(attempt.stage, Stage::Gathering);
+        let gathering = matches!(attempt.state, AttemptState::Gathering);
         let seats = &attempt.proposal.content.seats;
         let waiting: Vec<usize> = match gathering {
             true => (0..seats.len()).filter(|seat| !self.people.knows(&seats[*seat])).collect(),
             false => bits(attempt.waiting_for()).collect(),
         };
-        let patience =
+        let timeout =
             if attempt.waits_for_joiners() { timing::SILENT_JOINER } else { timing::silent(self.config.detect) };
         let idle = now.monotonic.since(attempt.progress);
         let stuck = idle >= timing::stuck(self.config.detect);
         // What is not of this attempt shows no life: an outsider may have sent it again. Who asks and never
         // answers is left out in the end as well, unless nobody answers, and so the fault may be ours.
-        let lacks =
-            |seat: &usize| attempt.quiet_for(*seat, now.monotonic) >= patience || stuck && attempt.has_company();
+        let lacks = |seat: &usize| attempt.quiet_for(*seat, now.monotonic) >= timeout || stuck && attempt.has_others();
         let silent: Vec<ShortId> = waiting.iter().filter(|seat| lacks(seat)).map(|seat| seats[*seat]).collect();
         let left = |s: &ShortId| self.removing.get(s) == Some(&Change::Left) && !self.is_in_view(s);
         if seats.iter().any(left) && idle >= timing::RTO * 2 {
@@ -879,10 +880,10 @@ impl Contributory {
             self.let_go(now);
             return self.plan(now);
         }
-        let gave_up = !silent.is_empty() && idle >= patience / 2;
+        let gave_up = !silent.is_empty() && idle >= timeout / 2;
         if gave_up || stuck {
             let Some(mut attempt) = self.attempt.take() else { return };
-            attempt.stage = Stage::Failed;
+            attempt.state = AttemptState::Failed;
             // Those who know that there is no epoch which it follows on are right to be silent. Whoever is in a group has
             // something better to follow meanwhile.
             let proven = attempt.is_proven();

@@ -16,7 +16,7 @@ use std::time::Duration;
 use rand_chacha::ChaCha20Rng;
 use sealcast_crypto::aead::Suite;
 use sealcast_crypto::dutta_barua::{
-    self, Context, Contribution, Following, Key, Ring, Round1, Round2, SEED_SEAT, Share, Shares, join_ring,
+    self, Context, Contribution, Following, Key, Ring, Round1, Round2, SEED_SLOT, Share, Shares, join_ring,
 };
 use sealcast_crypto::hash::Transcript;
 use sealcast_crypto::hpke;
@@ -45,9 +45,9 @@ pub(super) struct Attempt {
     pub(super) formation: Option<Formation>,
     /// Two signed messages of one author for one place, if we hold such: what proves whom to leave out.
     pub(super) proof: Vec<Message>,
-    pub(super) stage: Stage,
+    pub(super) state: AttemptState,
     /// Messages held, by round and seat.
-    held: [Vec<Option<Held>>; 3],
+    held: [Vec<Option<ReceivedMessage>>; 3],
     /// When each seat last said something of this attempt: its other messages may be old ones, sent again.
     spoken: Vec<Monotonic>,
     /// Whether somebody else asked for what we lack.
@@ -78,7 +78,7 @@ pub(super) struct Attempt {
 }
 
 /// Where an attempt stands; what one stage needs lives in it alone.
-pub(super) enum Stage {
+pub(super) enum AttemptState {
     /// Cards are missing, or our knowledge of statements differs from the proposer's.
     Gathering,
     /// Our exponents are drawn.
@@ -149,7 +149,7 @@ struct Plan {
     readers: Slots,
 }
 
-struct Held {
+struct ReceivedMessage {
     message: Message,
     /// What its signature is over.
     digest: [u8; 32],
@@ -188,7 +188,7 @@ pub(super) enum Step {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refused {
     /// Its author is not in the attempt.
-    Stranger,
+    Unknown,
     /// It cannot be verified yet.
     Early,
     /// Held already.
@@ -212,7 +212,7 @@ impl Attempt {
             progress: now,
             formation: None,
             proof: Vec::new(),
-            stage: Stage::Gathering,
+            state: AttemptState::Gathering,
             held: [empty(), empty(), empty()],
             spoken: vec![now; n],
             covered: false,
@@ -231,13 +231,12 @@ impl Attempt {
     }
 
     pub(super) fn is_running(&self) -> bool {
-        !matches!(self.stage, Stage::Done | Stage::Failed)
+        !matches!(self.state, AttemptState::Done | AttemptState::Failed)
     }
 
     /// Seats of those who signed that they are in the epoch that the proposal follows on.
     pub(super) fn vouchers(&self) -> u64 {
-        let vouches =
-            |held: &Option<Held>| matches!(held.as_ref().map(|h| &h.message), Some(Message::R1(m)) if m.of_base);
+        let vouches = |held: &Option<ReceivedMessage>| matches!(held.as_ref().map(|h| &h.message), Some(Message::R1(m)) if m.of_base);
         let seats = self.held[0].iter().enumerate().filter(|(seat, held)| *seat != self.me && vouches(held));
         seats.fold(0, |all, (seat, _)| all | 1 << seat)
     }
@@ -267,23 +266,23 @@ impl Attempt {
     /// Whether all X are here and our Y is not sent.
     pub(super) fn is_at_first_round(&self) -> bool {
         let complete = self.active_seats() & !self.held(0) == 0;
-        complete && matches!(self.stage, Stage::Round1 { sent: true, .. })
+        complete && matches!(self.state, AttemptState::Round1 { sent: true, .. })
     }
 
     /// Whether nobody can end it yet, since our Y is not sent.
     pub(super) fn lacks_our_share(&self) -> bool {
-        matches!(self.stage, Stage::Round1 { .. }) && self.active_seats() >> self.me & 1 == 1
+        matches!(self.state, AttemptState::Round1 { .. }) && self.active_seats() >> self.me & 1 == 1
     }
 
     /// Whether all that is missing is what others say: they may have ended it without a word of ours.
     pub(super) fn only_listens(&self) -> bool {
-        let underway = matches!(self.stage, Stage::Round1 { .. } | Stage::Round2 { .. });
+        let underway = matches!(self.state, AttemptState::Round1 { .. } | AttemptState::Round2 { .. });
         underway && self.active_seats() >> self.me & 1 == 0
     }
 
     /// Whether our confirmation is out, and not all others' are here.
     pub(super) fn is_confirming(&self) -> bool {
-        matches!(self.stage, Stage::Confirming(_))
+        matches!(self.state, AttemptState::Confirming(_))
     }
 
     pub(super) fn seats(&self) -> usize {
@@ -299,9 +298,9 @@ impl Attempt {
             let joins = || formation.seed_input();
             // tcrypto 4.2: ring U_1 (fresh), U_2 (exponent from the seed), U_n (fresh), J_1 … J_m
             let (part, contribution) = match (place, self.proposal.content.kind) {
-                (Some(SEED_SEAT), Kind::Join(_)) => {
+                (Some(SEED_SLOT), Kind::Join(_)) => {
                     let seed = seed.expect("the second of the base knows the base's key").seed(&plan.ring, &joins());
-                    let (r, c) = Round1::start_from_seed(&plan.ring, SEED_SEAT, &seed, env.rng);
+                    let (r, c) = Round1::start_from_seed(&plan.ring, SEED_SLOT, &seed, env.rng);
                     (Mine::Active(r), Some(c))
                 }
                 (Some(place), _) => {
@@ -310,7 +309,7 @@ impl Attempt {
                 }
                 (None, _) => {
                     let seed = seed.expect("only the base's members are passive").seed(&plan.ring, &joins());
-                    (Mine::Passive(Following::start(&plan.ring, SEED_SEAT, &seed)), None)
+                    (Mine::Passive(Following::start(&plan.ring, SEED_SLOT, &seed)), None)
                 }
             };
             contributions.extend(contribution.map(|c| c.encode()));
@@ -331,7 +330,7 @@ impl Attempt {
             r1
         });
         self.formation = Some(formation);
-        self.stage = Stage::Round1 { mine, message, sent: false };
+        self.state = AttemptState::Round1 { mine, message, sent: false };
     }
 
     /// Takes in a message of round 1, 2 or 3 (confirmation).
@@ -340,9 +339,9 @@ impl Attempt {
             Message::R1(m) => (0, m.author),
             Message::R2(m) => (1, m.author),
             Message::Kc(m) => (2, m.author),
-            _ => return Err(Refused::Stranger),
+            _ => return Err(Refused::Unknown),
         };
-        let seat = self.proposal.seat_of(&author).ok_or(Refused::Stranger)?;
+        let seat = self.proposal.seat_of(&author).ok_or(Refused::Unknown)?;
         let Some(formation) = &self.formation else { return Err(Refused::Early) };
         let body = message.body();
         let slot = formation.slot_of_seat[seat];
@@ -361,7 +360,7 @@ impl Attempt {
             return Err(Refused::Auth);
         }
         if matches!(&message, Message::R1(m) if m.instance != self.proposal.instance) {
-            return Err(Refused::Stranger); // of another attempt, whose hash begins alike
+            return Err(Refused::Unknown); // of another attempt, whose hash begins alike
         }
         if self.held[round][seat].is_some() {
             // Two signed messages for one place.
@@ -391,7 +390,7 @@ impl Attempt {
             }
             _ => Vec::new(),
         };
-        self.held[round][seat] = Some(Held { message, digest, contributions, sent: now });
+        self.held[round][seat] = Some(ReceivedMessage { message, digest, contributions, sent: now });
         self.spoken[seat] = now;
         self.progress = now;
         Ok(())
@@ -400,15 +399,15 @@ impl Attempt {
     /// Does the next thing that can be done; to be called until `None`.
     pub(super) fn step(&mut self, now: Monotonic, env: &mut Env<'_>) -> Option<Step> {
         if !self.culprits.is_empty() && self.is_running() {
-            self.stage = Stage::Failed;
+            self.state = AttemptState::Failed;
             return Some(Step::Failed);
         }
         let formation = self.formation.as_ref()?;
         let me = formation.slot_of_seat[self.me];
-        match &mut self.stage {
-            Stage::Gathering | Stage::Done | Stage::Failed => None,
+        match &mut self.state {
+            AttemptState::Gathering | AttemptState::Done | AttemptState::Failed => None,
             // R1: M = (U_i, 1, X_i, d_i), joiners first
-            Stage::Round1 { message, sent: sent @ false, .. } => {
+            AttemptState::Round1 { message, sent: sent @ false, .. } => {
                 let here = |slot: usize| self.held[0][formation.seat_of_slot[slot]].is_some();
                 if !bits(formation.awaited).all(here) {
                     return None;
@@ -417,11 +416,11 @@ impl Attempt {
                 // Who follows says nothing, and may hold all that comes next already.
                 let Some(message) = message.take() else { return self.step(now, env) };
                 let message = Message::R1(message);
-                self.hold_own(now, 0, message.clone(), env);
+                self.keep_own(now, 0, message.clone(), env);
                 Some(Step::Send(Box::new(message)))
             }
             // R2: with all X: K_i^L, K_i^R, Y_i = K_i^R − K_i^L
-            Stage::Round1 { mine, sent: true, .. } => {
+            AttemptState::Round1 { mine, sent: true, .. } => {
                 let complete = formation.active().all(|slot| self.held[0][formation.seat_of_slot[slot]].is_some());
                 let flushes = self.of_base && env.cut.is_none() && formation.active().any(|slot| slot == me);
                 if !complete || self.held_until.is_some() || flushes {
@@ -430,13 +429,13 @@ impl Attempt {
                 let mine = std::mem::take(mine);
                 if !self.is_proven() {
                     self.unproven = true;
-                    self.stage = Stage::Failed;
+                    self.state = AttemptState::Failed;
                     return Some(Step::Failed);
                 }
                 self.round2(now, mine, env)
             }
             // Key: with all Y: the walk round the ring, checked against K_i^L
-            Stage::Round2 { rounds, heard } => {
+            AttemptState::Round2 { rounds, heard } => {
                 let of = |slot: usize| self.held[1][formation.seat_of_slot[slot]].as_ref();
                 if !formation.active().all(|slot| of(slot).is_some()) {
                     return None;
@@ -450,13 +449,13 @@ impl Attempt {
                 // Those of one view have flushed it alike, or do so once more.
                 let Some(cut) = self.cut() else {
                     self.excused = true;
-                    self.stage = Stage::Failed;
+                    self.state = AttemptState::Failed;
                     return Some(Step::Failed);
                 };
                 self.confirm(now, rounds, (heard, cut), env)
             }
             // Installed once every active member has confirmed the same key (A9, A13)
-            Stage::Confirming(confirming) => {
+            AttemptState::Confirming(confirming) => {
                 let slots: Vec<usize> = formation.active().filter(|slot| *slot != me).collect();
                 let kc = |slot: usize| match &self.held[2][formation.seat_of_slot[slot]].as_ref()?.message {
                     Message::Kc(m) => Some(m),
@@ -491,7 +490,7 @@ impl Attempt {
                 let honest: Vec<usize> = slots.iter().filter(honest).copied().collect();
                 if honest.iter().any(|slot| kc(*slot).is_some_and(|m| !formation.confirms(m, *slot, confirming, true)))
                 {
-                    self.stage = Stage::Failed;
+                    self.state = AttemptState::Failed;
                     return Some(Step::Failed);
                 }
                 let mut agreed = confirming.agreed.clone();
@@ -501,7 +500,7 @@ impl Attempt {
                 let keys = std::mem::take(&mut confirming.keys);
                 self.liars.extend(minority);
                 agreed.ring_key = keys.into_iter().find(|(i, _)| *i == 0).map(|(_, key)| Arc::new(key));
-                self.stage = Stage::Done;
+                self.state = AttemptState::Done;
                 Some(Step::Done(Box::new(agreed)))
             }
         }
@@ -543,7 +542,7 @@ impl Attempt {
             let culprits: Vec<usize> = seats.collect();
             self.culprits.extend(culprits.into_iter().map(|seat| (seat, Misbehaviour::WrongValue)));
         }
-        self.stage = Stage::Failed;
+        self.state = AttemptState::Failed;
         Some(Step::Failed)
     }
 
@@ -577,10 +576,10 @@ impl Attempt {
             r2.signature = env.key.sign(&formation.digest(LABELS[1], env.group, &self.proposal, &body));
             Message::R2(r2)
         });
-        self.stage = Stage::Round2 { rounds, heard };
+        self.state = AttemptState::Round2 { rounds, heard };
         match message {
             Some(message) => {
-                self.hold_own(now, 1, message.clone(), env);
+                self.keep_own(now, 1, message.clone(), env);
                 Some(Step::Send(Box::new(message)))
             }
             None => self.step(now, env),
@@ -637,9 +636,9 @@ impl Attempt {
             kc.signature = env.key.sign(&formation.digest(LABELS[2], env.group, &self.proposal, &body));
             Message::Kc(kc)
         });
-        self.stage = Stage::Confirming(Box::new(Confirming { keys, agreed }));
+        self.state = AttemptState::Confirming(Box::new(Confirming { keys, agreed }));
         if let Some(message) = message {
-            self.hold_own(now, 2, message, env);
+            self.keep_own(now, 2, message, env);
         }
         Some(Step::Keyed)
     }
@@ -656,7 +655,7 @@ impl Attempt {
         cuts.all(|other| other == cut).then_some(cut)
     }
 
-    fn hold_own(&mut self, now: Monotonic, round: usize, message: Message, env: &Env<'_>) {
+    fn keep_own(&mut self, now: Monotonic, round: usize, message: Message, env: &Env<'_>) {
         let formation = self.formation.as_ref().expect("we speak after the formation");
         let slot = formation.slot_of_seat[self.me];
         let body = message.body();
@@ -670,7 +669,7 @@ impl Attempt {
             }
             _ => Vec::new(),
         };
-        self.held[round][self.me] = Some(Held { message, digest, contributions, sent: now });
+        self.held[round][self.me] = Some(ReceivedMessage { message, digest, contributions, sent: now });
     }
 
     fn blame(&mut self, seat: usize, why: Misbehaviour) -> Refused {
@@ -686,7 +685,7 @@ impl Attempt {
         let seats = places.iter().map(|place| formation.seat_of_slot[formation.rings[ring].places[*place]]);
         let culprits: Vec<usize> = seats.filter(|seat| *seat != self.me).collect();
         self.culprits.extend(culprits.into_iter().map(|seat| (seat, Misbehaviour::WrongValue)));
-        self.stage = Stage::Failed;
+        self.state = AttemptState::Failed;
         Step::Failed
     }
 
@@ -722,7 +721,7 @@ impl Attempt {
 
     /// Whether our own first word is still held back, until the joiners' are here.
     pub(super) fn waits_for_joiners(&self) -> bool {
-        matches!(self.stage, Stage::Round1 { sent: false, .. })
+        matches!(self.state, AttemptState::Round1 { sent: false, .. })
     }
 
     /// Whether we wait for joiners, and no other member is seen to have gone on.
@@ -732,12 +731,12 @@ impl Attempt {
 
     /// Seats for whose message we wait at this stage.
     pub(super) fn waiting_for(&self) -> u64 {
-        match &self.stage {
-            Stage::Gathering | Stage::Done | Stage::Failed => 0,
-            Stage::Round1 { sent: false, .. } => self.awaited_seats() & !self.held(0),
-            Stage::Round1 { sent: true, .. } => self.active_seats() & !self.held(0),
-            Stage::Round2 { .. } => self.active_seats() & !self.held(1),
-            Stage::Confirming(_) => self.active_seats() & !self.held(2),
+        match &self.state {
+            AttemptState::Gathering | AttemptState::Done | AttemptState::Failed => 0,
+            AttemptState::Round1 { sent: false, .. } => self.awaited_seats() & !self.held(0),
+            AttemptState::Round1 { sent: true, .. } => self.active_seats() & !self.held(0),
+            AttemptState::Round2 { .. } => self.active_seats() & !self.held(1),
+            AttemptState::Confirming(_) => self.active_seats() & !self.held(2),
         }
     }
 
@@ -764,7 +763,7 @@ impl Attempt {
             return None;
         }
         self.proposal.sent = now;
-        Some((Message::Propose(self.proposal.content.clone()), self.proposal.veiled.clone()))
+        Some((Message::Propose(self.proposal.content.clone()), self.proposal.bootstrap_sealed.clone()))
     }
 
     /// Somebody lacks all that we lack, and said so: the answer comes to us too.
@@ -798,7 +797,7 @@ impl Attempt {
     }
 
     /// Whether anybody but us has said anything in its rounds.
-    pub(super) fn has_company(&self) -> bool {
+    pub(super) fn has_others(&self) -> bool {
         (0..3).any(|round| self.held(round) & !(1 << self.me) != 0)
     }
 
@@ -814,7 +813,7 @@ impl Attempt {
 
     /// Whether a status is of who it says.
     pub(super) fn verify_status(&self, status: &Status, author: &Person, env: &Env<'_>) -> Result<(), Refused> {
-        self.proposal.seat_of(&status.author).ok_or(Refused::Stranger)?;
+        self.proposal.seat_of(&status.author).ok_or(Refused::Unknown)?;
         let body = Message::Status(status.clone()).body();
         let digest = signed(STATUS_LABEL, env.group, &[&self.proposal.instance], &body);
         if env.verifier.signature(&author.key, &digest, &status.signature) { Ok(()) } else { Err(Refused::Auth) }
@@ -980,7 +979,7 @@ impl Formation {
     }
 
     /// Hash of all X, as we hold them.
-    fn heard(&self, r1: &[Option<Held>]) -> [u8; 32] {
+    fn heard(&self, r1: &[Option<ReceivedMessage>]) -> [u8; 32] {
         let t = Transcript::new("sealcast/v1/heard").add(&self.roster);
         let digests = self.active().filter_map(|slot| r1[self.seat_of_slot[slot]].as_ref());
         digests.fold(t, |t, held| t.add(&held.digest)).finish()
@@ -995,7 +994,7 @@ impl Formation {
         &self,
         proposal: &Proposal,
         me: usize,
-        (held, cut): (&[Vec<Option<Held>>; 3], &[u8; 32]),
+        (held, cut): (&[Vec<Option<ReceivedMessage>>; 3], &[u8; 32]),
         keys: &[(usize, Key)],
         env: &mut Env<'_>,
     ) -> Agreed {

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use sealcast_crypto::hash::Transcript;
 use sealcast_crypto::identity::pattern::Pattern;
 use sealcast_crypto::identity::rights::Rights;
-use sealcast_crypto::identity::statement::Compartment as Line;
+use sealcast_crypto::identity::statement::Compartment as Listed;
 use sealcast_wire::limits::COMPARTMENTS_MAX;
 use sealcast_wire::{Access, Domain, Slot};
 
@@ -39,7 +39,7 @@ pub(super) struct Table {
 
 #[derive(Clone)]
 struct Compartment {
-    line: Line,
+    line: Listed,
     readers: Slots,
     /// Of those who may write some of it but do not read it (A1).
     writers_only: Slots,
@@ -49,8 +49,8 @@ struct Compartment {
 
 impl Table {
     /// The table of a roster, whose rights come by slot.
-    pub(super) fn new(group: Arc<str>, rights: Vec<Arc<Rights>>, policy: Option<&[Line]>) -> Table {
-        let lines = policy.map_or_else(|| derive(&group, &rights), <[Line]>::to_vec);
+    pub(super) fn new(group: Arc<str>, rights: Vec<Arc<Rights>>, policy: Option<&[Listed]>) -> Table {
+        let lines = policy.map_or_else(|| derive(&group, &rights), <[Listed]>::to_vec);
         let everybody: Slots = if rights.len() == 64 { Slots::MAX } else { (1 << rights.len()) - 1 };
         let mut rings = vec![everybody];
         let mut compartments = Vec::new();
@@ -161,12 +161,12 @@ impl Access for Table {
 }
 
 /// The compartments of a roster without a policy.
-fn derive(group: &str, rights: &[Arc<Rights>]) -> Vec<Line> {
+fn derive(group: &str, rights: &[Arc<Rights>]) -> Vec<Listed> {
     let mut patterns: BTreeSet<Pattern> = rights.iter().flat_map(|r| r.subscribes(group).cloned()).collect();
     let all = Pattern::all();
     patterns.remove(&all);
     let lines = patterns.into_iter().take(COMPARTMENTS_MAX - 1).chain([all]);
-    lines.map(|p| Line { name: p.to_string(), patterns: vec![p] }).collect()
+    lines.map(|p| Listed { name: p.to_string(), patterns: vec![p] }).collect()
 }
 
 fn slots(rights: &[Arc<Rights>], has: impl Fn(&Rights) -> bool) -> Slots {
@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn rule_a8_a_policy_of_the_authority_rules_the_table() {
-        let line = |name: &str, p: &str| Line { name: name.into(), patterns: vec![p.parse().unwrap()] };
+        let line = |name: &str, p: &str| Listed { name: name.into(), patterns: vec![p.parse().unwrap()] };
         let members = vec![rights(&[(Act::Both, "#")]), rights(&[(Act::Both, "pose/#")])];
         let t = Table::new("g".into(), members, Some(&[line("motion", "pose/#"), line("rest", "#")]));
         assert_eq!((t.domain("pose/9/raw"), t.domain("x")), (Some(Domain(1)), Some(Domain(2))));

@@ -120,7 +120,7 @@ impl Contributory {
         if now.monotonic > self.hold_until + HOLD_ANEW {
             self.held_since = now.monotonic;
         }
-        let until = (now.monotonic + wait).min(self.held_since + HOLD_MAX);
+        let until = (now.monotonic + wait).min(self.held_since + PAUSE_MAX);
         self.hold_until = self.hold_until.max(until);
     }
 
@@ -435,15 +435,15 @@ impl Contributory {
         let instance = Proposal::instance(&self.group, &nonce, &content);
         content.signature = self.key.sign(&instance);
         let message = Message::Propose(content.clone());
-        let veiled = self.veil.seal(nonce, &message.encode());
+        let bootstrap_sealed = self.bootstrap_key.seal(nonce, &message.encode());
         // Who came after our card was last sent cannot verify what we propose without it.
         if wish.joiners.iter().filter_map(|s| self.wanting.get(s)).any(|w| w.since > self.card_sent) {
             self.give_own_card(now);
         }
         if content.seats.len() > 1 {
-            self.send_veiled(&message, veiled.clone());
+            self.send_bootstrap(&message, bootstrap_sealed.clone());
         }
-        let proposal = Proposal { content, instance, veiled, sent: now.monotonic };
+        let proposal = Proposal { content, instance, bootstrap_sealed, sent: now.monotonic };
         self.adopt(now, proposal);
     }
 
@@ -500,10 +500,15 @@ impl Contributory {
     }
 
     /// Somebody proposes an epoch.
-    pub(super) fn on_propose(&mut self, now: Now, content: Propose, veiled: &[u8]) -> Result<(), HandleError> {
-        let nonce: &[u8; 12] = veiled.get(8..20).and_then(|n| n.try_into().ok()).ok_or(Dropped::Malformed)?;
+    pub(super) fn on_propose(
+        &mut self,
+        now: Now,
+        content: Propose,
+        bootstrap_sealed: &[u8],
+    ) -> Result<(), HandleError> {
+        let nonce: &[u8; 12] = bootstrap_sealed.get(8..20).and_then(|n| n.try_into().ok()).ok_or(Dropped::Malformed)?;
         let instance = Proposal::instance(&self.group, nonce, &content);
-        let proposal = Proposal { content, instance, veiled: veiled.to_vec(), sent: now.monotonic };
+        let proposal = Proposal { content, instance, bootstrap_sealed: bootstrap_sealed.to_vec(), sent: now.monotonic };
         self.wanted_proposals.remove(&proposal.id());
         if let Some(running) = self.attempt.as_mut().filter(|a| a.proposal.instance == instance) {
             running.proposal.sent = now.monotonic;
@@ -514,7 +519,7 @@ impl Contributory {
         }
         let proposer = *proposal.proposer();
         let Some(person) = self.people.get(&proposer).cloned() else {
-            self.keep(Lacks::Proposer(proposer, proposal.id()), veiled);
+            self.keep(Lacks::Proposer(proposer, proposal.id()), bootstrap_sealed);
             self.want_card(now, proposer);
             if self.installed.is_none() && self.attempt.is_none() {
                 // Who came before us proposes: what it is shows as soon as its card is here.
@@ -783,12 +788,12 @@ impl Contributory {
         }
     }
 
-    pub(super) fn on_beacon(&mut self, now: Now, m: &Beacon, veiled: &[u8]) -> Result<(), HandleError> {
+    pub(super) fn on_beacon(&mut self, now: Now, m: &Beacon, bootstrap_sealed: &[u8]) -> Result<(), HandleError> {
         if m.author == self.me.short {
             return Err(Dropped::Stale.into());
         }
         let Some(person) = self.people.get(&m.author).cloned() else {
-            self.keep(Lacks::Card(m.author), veiled);
+            self.keep(Lacks::Card(m.author), bootstrap_sealed);
             self.want_card(now, m.author);
             return Ok(());
         };
@@ -1066,7 +1071,7 @@ const CARD_WAIT: Duration = Duration::from_millis(20);
 /// Beacons for newcomers: an outsider can send old JOINs again (G8).
 const GREETINGS_PER_SECOND: u32 = 10;
 /// How long we let others agree, one proposal after the other.
-const HOLD_MAX: Duration = Duration::from_secs(1);
+const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// After so long without, a proposal of others holds us up anew.
 const HOLD_ANEW: Duration = Duration::from_secs(1);
 /// Shortest time between two JOINs of ours.

@@ -107,7 +107,7 @@ impl Contributory {
             let of = |a: &&mut super::Attempt| a.proposal.id() == id;
             let found = self.attempt.as_mut().filter(of).or(self.last.as_mut().filter(of));
             let again = found.and_then(|a| a.remind(now.monotonic, timing::RTO / 4));
-            again.iter().for_each(|(message, veiled)| self.send_veiled(message, veiled.clone()));
+            again.iter().for_each(|(message, bootstrap_sealed)| self.send_bootstrap(message, bootstrap_sealed.clone()));
         }
         Ok(())
     }
@@ -219,7 +219,7 @@ impl Contributory {
         for cert in self.excluded().iter().filter(|c| !excluded.contains(c)) {
             self.note_eviction(*cert);
         }
-        self.exclude_if_told();
+        self.exclude_if_reported();
         if self.phase == Phase::Out {
             return Ok(true);
         }
@@ -235,7 +235,7 @@ impl Contributory {
     }
 
     /// We are out if a statement says so.
-    pub(super) fn exclude_if_told(&mut self) {
+    pub(super) fn exclude_if_reported(&mut self) {
         if self.statements.excludes(&self.me.cert) {
             let why = match self.statements.eviction_of(&self.me.cert) {
                 Some(e) => Exclusion::Evicted { reason: e.eviction().reason.clone() },
@@ -261,7 +261,7 @@ impl Contributory {
     /// Says a statement to the group, and a few times more, since any of them may be lost.
     pub(super) fn tell(&mut self, now: Now, bytes: &[u8]) {
         self.give_statement(bytes);
-        if self.telling.len() >= limits::STATEMENTS_TOLD_MAX {
+        if self.telling.len() >= limits::STATEMENTS_SENT_MAX {
             self.telling.pop_front(); // who lacks it hears so when summaries are compared
         }
         self.telling.push_back((bytes.to_vec(), 1));
@@ -334,8 +334,8 @@ impl Contributory {
         }
         if self.removing.len() >= limits::REMEMBERED_PEOPLE_MAX {
             // Runs that were never in a view are soon forgotten anyway; members are not.
-            let stranger = self.removing.keys().find(|s| !self.is_in_view(s)).copied();
-            stranger.map(|s| self.removing.remove(&s));
+            let departed = self.removing.keys().find(|s| !self.is_in_view(s)).copied();
+            departed.map(|s| self.removing.remove(&s));
         }
         self.removing.insert(m.author, Change::Left);
         self.wanting.remove(&m.author);
@@ -408,7 +408,8 @@ impl Contributory {
         if let Some(utc) = now.utc {
             let left = self.me.cert.not_after.0 - utc.0;
             let cert = self.me.id.cert;
-            if left < EXPIRES_SOON_SECONDS && self.last_told.is_none_or(|at| now.monotonic.since(at) >= EXPIRES_TOLD) {
+            if left < EXPIRES_SOON_SECONDS && self.last_told.is_none_or(|at| now.monotonic.since(at) >= EXPIRY_WARNING)
+            {
                 self.last_told = Some(now.monotonic);
                 self.notice(Notice::Expires { cert, seconds: left });
             }
@@ -451,4 +452,4 @@ const OWN_KEY_TRIES: u32 = 6;
 /// An end so near is told.
 const EXPIRES_SOON_SECONDS: i64 = 7 * 86_400;
 /// And told again after so long.
-const EXPIRES_TOLD: std::time::Duration = std::time::Duration::from_secs(86_400);
+const EXPIRY_WARNING: std::time::Duration = std::time::Duration::from_secs(86_400);

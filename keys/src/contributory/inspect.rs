@@ -45,7 +45,7 @@ pub struct Status {
     pub drops: Drops,
 }
 
-/// Number of messages and their bytes, veil included.
+/// Number of messages and their bytes, bootstrap encryption included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Messages sent.

@@ -463,7 +463,7 @@ impl Message {
         }
     }
 
-    /// All bytes that go under the veil.
+    /// All bytes that go under the bootstrap key.
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut bytes = self.body();
         if let Some(signature) = self.signature() {
@@ -642,8 +642,8 @@ pub(super) fn first8(hash: &[u8; 32]) -> [u8; 8] {
     *hash.first_chunk().expect("32 bytes have a first 8")
 }
 
-/// Of an object in a message, less the veil, the message's type, and the object's type and length.
-const OBJECT_BYTES_MAX: usize = OPEN_BYTES_MAX - sealcast_crypto::veil::OVERHEAD - 4;
+/// Of an object in a message, less the bootstrap key, the message's type, and the object's type and length.
+const OBJECT_BYTES_MAX: usize = OPEN_BYTES_MAX - sealcast_crypto::bootstrap::OVERHEAD - 4;
 
 /// Of all messages but proposals; version 0 had none.
 const FORMAT: u8 = 1 << 4;
@@ -777,8 +777,11 @@ pub(super) mod tests {
                 let seats = (0..n).map(|i| ShortId([i; 8])).collect();
                 let m =
                     Propose { counter: 1, attempt: 1, version: 1, kind, base, hint: [0; 4], seats, signature: [0; 64] };
-                let veil_and_frame = 36 + 2;
-                assert!(Message::Propose(m).encode().len() + veil_and_frame <= 64 * usize::from(n), "{n} {kind:?}");
+                let bootstrap_and_frame = 36 + 2;
+                assert!(
+                    Message::Propose(m).encode().len() + bootstrap_and_frame <= 64 * usize::from(n),
+                    "{n} {kind:?}"
+                );
             }
         }
     }

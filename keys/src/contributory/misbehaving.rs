@@ -15,9 +15,9 @@ use super::message::{Base, Card, Kind, Message, Object, Propose, ShortId, signed
 use super::proposal::Proposal;
 use super::version::Versions;
 
-/// What a message under the veil is, as far as it matters to who misbehaves.
+/// What a message under the bootstrap key is, as far as it matters to who misbehaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Word {
+pub enum MessageKind {
     /// Somebody wants in, with this certificate.
     Join(CertHash),
     /// A card or a statement is handed on.
@@ -98,13 +98,13 @@ pub(super) fn collides(cert: &CertHash) -> Option<ShortId> {
 }
 
 impl Contributory {
-    /// What a message says; `None` if it is not under our veil.
-    pub fn read(&self, veiled: &[u8]) -> Option<Word> {
-        Some(match self.unveil(veiled)? {
-            Message::Join(m) => Word::Join(m.card.cert),
-            Message::Give(_) => Word::Give,
-            Message::R1(_) | Message::R2(_) | Message::Kc(_) => Word::Round,
-            _ => Word::Other,
+    /// What a message says; `None` if it is not under our bootstrap key.
+    pub fn read(&self, bootstrap_sealed: &[u8]) -> Option<MessageKind> {
+        Some(match self.bootstrap_open(bootstrap_sealed)? {
+            Message::Join(m) => MessageKind::Join(m.card.cert),
+            Message::Give(_) => MessageKind::Give,
+            Message::R1(_) | Message::R2(_) | Message::Kc(_) => MessageKind::Round,
+            _ => MessageKind::Other,
         })
     }
 
@@ -140,14 +140,14 @@ impl Contributory {
         let instance = Proposal::instance(&self.group, &nonce, &content);
         content.signature = self.key.sign(&instance);
         let message = Message::Propose(content.clone());
-        let veiled = self.veil.seal(nonce, &message.encode());
-        self.send_veiled(&message, veiled.clone());
-        self.adopt(now, Proposal { content, instance, veiled, sent: now.monotonic });
+        let bootstrap_sealed = self.bootstrap_key.seal(nonce, &message.encode());
+        self.send_bootstrap(&message, bootstrap_sealed.clone());
+        self.adopt(now, Proposal { content, instance, bootstrap_sealed, sent: now.monotonic });
     }
 
     /// A message of ours with this lie in it, signed anew; `None` if there is no place for it.
-    pub fn retell(&mut self, veiled: &[u8], lie: Lie) -> Option<Vec<u8>> {
-        let mut message = self.unveil(veiled)?;
+    pub fn retell(&mut self, bootstrap_sealed: &[u8], lie: Lie) -> Option<Vec<u8>> {
+        let mut message = self.bootstrap_open(bootstrap_sealed)?;
         match (&mut message, lie) {
             (Message::Join(m), Lie::From(counter)) => {
                 (m.epoch, m.size) = (EpochId { counter, hash: 5 }, 1);
@@ -183,7 +183,7 @@ impl Contributory {
             _ => return None,
         }
         let nonce = self.nonce();
-        Some(self.veil.seal(nonce, &message.encode()))
+        Some(self.bootstrap_key.seal(nonce, &message.encode()))
     }
 
     /// A proposal of ours of the epoch that follows on ours, for all of its members, that is said to be of this version of the
@@ -206,13 +206,13 @@ impl Contributory {
         };
         let nonce = self.nonce();
         content.signature = self.key.sign(&Proposal::instance(&self.group, &nonce, &content));
-        Some(self.veil.seal(nonce, &Message::Propose(content).encode()))
+        Some(self.bootstrap_key.seal(nonce, &Message::Propose(content).encode()))
     }
 
-    /// What somebody on the road who knows the veil makes of a JOIN or BEACON: it names the first version alone. `None` if it
+    /// What somebody on the road who knows the bootstrap key makes of a JOIN or BEACON: it names the first version alone. `None` if it
     /// names no other one.
-    pub fn strip_versions(&mut self, veiled: &[u8]) -> Option<Vec<u8>> {
-        let mut message = self.unveil(veiled)?;
+    pub fn strip_versions(&mut self, bootstrap_sealed: &[u8]) -> Option<Vec<u8>> {
+        let mut message = self.bootstrap_open(bootstrap_sealed)?;
         let versions = match &mut message {
             Message::Join(m) => &mut m.card.versions,
             Message::Beacon(m) => &mut m.versions,
@@ -222,7 +222,7 @@ impl Contributory {
             return None;
         }
         let nonce = self.nonce();
-        Some(self.veil.seal(nonce, &message.encode()))
+        Some(self.bootstrap_key.seal(nonce, &message.encode()))
     }
 
     /// Another card of our certificate, handed on. With a [`Collision`] it has our short id.
@@ -231,7 +231,7 @@ impl Contributory {
         card.incarnation.0[0] ^= 1;
         card.signature = self.config.identity.key().sign(&card.signed(&self.group));
         let nonce = self.nonce();
-        self.veil.seal(nonce, &Message::Give(vec![Object::Card(Box::new(card))]).encode())
+        self.bootstrap_key.seal(nonce, &Message::Give(vec![Object::Card(Box::new(card))]).encode())
     }
 
     /// Whether a planted fault leaves this rule out.
@@ -239,8 +239,8 @@ impl Contributory {
         self.config.without.contains(&rule)
     }
 
-    fn unveil(&self, veiled: &[u8]) -> Option<Message> {
-        Message::decode(&self.veil.open(veiled).ok()?).ok()
+    fn bootstrap_open(&self, bootstrap_sealed: &[u8]) -> Option<Message> {
+        Message::decode(&self.bootstrap_key.open(bootstrap_sealed).ok()?).ok()
     }
 
     fn nonce(&mut self) -> [u8; 12] {

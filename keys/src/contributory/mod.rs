@@ -19,7 +19,7 @@
 //! member sets are compared by content and proposals totally ordered (W13); nothing unverified changes
 //! state, and a failed attempt leaves the installed epoch alone (W4, W5, W14); the silent are left out
 //! of the next attempt (W6); JOINs during an attempt wait for the next one; retries back off (W9);
-//! clocks are monotonic and never compared (W12); every message under the group's veil, so that topic
+//! clocks are monotonic and never compared (W12); every message under the group's bootstrap key, so that topic
 //! names in certificates stay hidden.
 //!
 //! | file | what |
@@ -69,11 +69,11 @@ use std::time::Duration;
 use rand_chacha::ChaCha20Rng;
 use rand_core::{Rng, SeedableRng};
 use sealcast_crypto::aead::Suite;
+use sealcast_crypto::bootstrap::{BootstrapError, BootstrapKey};
 use sealcast_crypto::dutta_barua::Key;
 use sealcast_crypto::identity::holder::Identity;
 use sealcast_crypto::secret::Secret;
 use sealcast_crypto::signature::OriginKey;
-use sealcast_crypto::veil::{Veil, VeilError};
 use sealcast_wire::{
     CertHash, Change, Dropped, Drops, EpochId, Guarantee, Incarnation, Lane, Monotonic, Now, Roster, Slot, Source, To,
     Utc, limits,
@@ -102,7 +102,7 @@ use crate::{
 pub struct Config {
     /// The group's name, as certificates have it.
     pub group: String,
-    /// Our certificate and keys, whom we trust, and the group's veil.
+    /// Our certificate and keys, whom we trust, and the group's bootstrap key.
     pub identity: Arc<Identity>,
     /// How datagrams are sealed; the same for all members, since it is part of the transcript.
     pub suite: Suite,
@@ -160,7 +160,7 @@ pub struct Contributory {
     me: Arc<Person>,
     /// The incarnation's key.
     key: Arc<OriginKey>,
-    veil: Veil,
+    bootstrap_key: BootstrapKey,
     rng: ChaCha20Rng,
     verifier: Verifier,
     statements: Statements,
@@ -260,7 +260,7 @@ pub struct Contributory {
     leave_tries: u32,
     key_tries: u32,
 
-    /// Messages that cannot be verified yet, under the veil, oldest first.
+    /// Messages that cannot be verified yet, under the bootstrap key, oldest first.
     early: VecDeque<(Lacks, Vec<u8>)>,
     wanted_cards: BTreeMap<ShortId, WantedCard>,
     wanted_proposals: BTreeMap<InstanceId, u32>,
@@ -404,7 +404,7 @@ impl Contributory {
             _ = statements.learn(bytes); // what does not verify is skipped: it would not be believed later either
         }
         let mut member = Contributory {
-            veil: config.identity.veil(&group),
+            bootstrap_key: config.identity.bootstrap_key(&group),
             verifier: Verifier(config.memo.clone()),
             config,
             group,
@@ -488,7 +488,7 @@ impl Contributory {
             member.rekeys = Allowances::new(u32::MAX, Duration::ZERO);
         }
         member.begin(now);
-        member.exclude_if_told();
+        member.exclude_if_reported();
         member
     }
 
@@ -514,17 +514,17 @@ impl Contributory {
         }
     }
 
-    /// Sends a message to the group, under the veil; returns its bytes.
+    /// Sends a message to the group, under the bootstrap key; returns its bytes.
     fn send(&mut self, message: &Message) -> Vec<u8> {
         let mut nonce = [0; 12];
         self.rng.fill_bytes(&mut nonce);
-        let veiled = self.veil.seal(nonce, &message.encode());
-        self.send_veiled(message, veiled.clone());
-        veiled
+        let bootstrap_sealed = self.bootstrap_key.seal(nonce, &message.encode());
+        self.send_bootstrap(message, bootstrap_sealed.clone());
+        bootstrap_sealed
     }
 
-    fn send_veiled(&mut self, message: &Message, veiled: Vec<u8>) {
-        self.counters.of(message).sent(veiled.len());
+    fn send_bootstrap(&mut self, message: &Message, bootstrap_sealed: Vec<u8>) {
+        self.counters.of(message).sent(bootstrap_sealed.len());
         self.token += 1;
         let token = Token(self.token);
         self.outputs.push_back(Output::Send {
@@ -533,25 +533,25 @@ impl Contributory {
             needs: Guarantee::BestEffort,
             to: To::Group,
             after: None,
-            bytes: veiled,
+            bytes: bootstrap_sealed,
         });
     }
 
     /// Sends what somebody else said once more, as it came.
-    fn send_veiled_again(&mut self, veiled: &[u8]) {
-        let message = self.veil.open(veiled).ok().and_then(|bytes| Message::decode(&bytes).ok());
+    fn resend_bootstrap(&mut self, bootstrap_sealed: &[u8]) {
+        let message = self.bootstrap_key.open(bootstrap_sealed).ok().and_then(|bytes| Message::decode(&bytes).ok());
         if let Some(message) = message {
-            self.send_veiled(&message, veiled.to_vec());
+            self.send_bootstrap(&message, bootstrap_sealed.to_vec());
         }
     }
 
     /// Keeps a message until what it lacks is here.
-    fn keep(&mut self, lacks: Lacks, veiled: &[u8]) {
+    fn keep(&mut self, lacks: Lacks, bootstrap_sealed: &[u8]) {
         if self.early.len() >= limits::EARLY_MESSAGES_MAX {
             self.early.pop_front();
             self.drops.count(Dropped::Queue);
         }
-        self.early.push_back((lacks, veiled.to_vec()));
+        self.early.push_back((lacks, bootstrap_sealed.to_vec()));
     }
 
     /// Takes kept messages up again whose time has come.
@@ -559,32 +559,32 @@ impl Contributory {
         let (ready, rest) = std::mem::take(&mut self.early).into_iter().partition(|(lacks, _)| is_here(lacks));
         self.early = rest;
         let ready: VecDeque<(Lacks, Vec<u8>)> = ready;
-        for (_, veiled) in ready {
-            if let Err(HandleError::Dropped(why)) = self.open_and_take(now, &veiled) {
+        for (_, bootstrap_sealed) in ready {
+            if let Err(HandleError::Dropped(why)) = self.open_and_take(now, &bootstrap_sealed) {
                 self.drops.count(why);
             }
         }
     }
 
-    fn open_and_take(&mut self, now: Now, veiled: &[u8]) -> Result<(), HandleError> {
-        let bytes = self.veil.open(veiled).map_err(|why| match why {
-            VeilError::Foreign => Dropped::Foreign,
-            VeilError::Auth => Dropped::Auth,
+    fn open_and_take(&mut self, now: Now, bootstrap_sealed: &[u8]) -> Result<(), HandleError> {
+        let bytes = self.bootstrap_key.open(bootstrap_sealed).map_err(|why| match why {
+            BootstrapError::Foreign => Dropped::Foreign,
+            BootstrapError::Auth => Dropped::Auth,
         })?;
         let message = Message::decode(&bytes)?;
-        self.take(now, message, veiled)
+        self.take(now, message, bootstrap_sealed)
     }
 
-    /// One message, whose bytes are well-formed and come from somebody who knows the veil.
-    fn take(&mut self, now: Now, message: Message, veiled: &[u8]) -> Result<(), HandleError> {
-        // Whoever knows the veil can sign falsely in anybody's name: so often it costs us a check (G8).
+    /// One message, whose bytes are well-formed and come from somebody who knows the bootstrap key.
+    fn take(&mut self, now: Now, message: Message, bootstrap_sealed: &[u8]) -> Result<(), HandleError> {
+        // Whoever knows the bootstrap key can sign falsely in anybody's name: so often it costs us a check (G8).
         let author = message.author();
         let since = |at: Monotonic| now.monotonic.since(at) < Duration::from_secs(1);
         let forged = author.and_then(|a| self.forged.get(&a)).filter(|(at, _)| since(*at));
         if forged.is_some_and(|(_, n)| *n >= FALSE_SIGNATURES_PER_SECOND) {
             return Err(Dropped::Rate.into());
         }
-        let result = self.dispatch(now, message, veiled);
+        let result = self.dispatch(now, message, bootstrap_sealed);
         if let (Some(author), Err(HandleError::Dropped(Dropped::Auth))) = (author, &result) {
             if self.forged.len() > limits::REMEMBERED_PEOPLE_MAX {
                 self.forged.retain(|_, (at, _)| since(*at));
@@ -595,15 +595,15 @@ impl Contributory {
         result
     }
 
-    fn dispatch(&mut self, now: Now, message: Message, veiled: &[u8]) -> Result<(), HandleError> {
+    fn dispatch(&mut self, now: Now, message: Message, bootstrap_sealed: &[u8]) -> Result<(), HandleError> {
         match message {
             Message::Join(m) => self.on_join(now, &m),
-            Message::Propose(m) => self.on_propose(now, m, veiled),
-            m @ (Message::R1(_) | Message::R2(_) | Message::Kc(_)) => self.on_round(now, m, veiled),
-            Message::Status(m) => self.on_status(now, &m, veiled),
+            Message::Propose(m) => self.on_propose(now, m, bootstrap_sealed),
+            m @ (Message::R1(_) | Message::R2(_) | Message::Kc(_)) => self.on_round(now, m, bootstrap_sealed),
+            Message::Status(m) => self.on_status(now, &m, bootstrap_sealed),
             Message::Fetch(m) => self.on_fetch(now, &m),
             Message::Give(objects) => self.on_give(now, &objects),
-            Message::Beacon(m) => self.on_beacon(now, &m, veiled),
+            Message::Beacon(m) => self.on_beacon(now, &m, bootstrap_sealed),
             Message::Leave(m) => self.on_leave(now, &m),
             Message::SenderKey(m) => self.on_sender_key(now, &m),
             Message::State(m) => self.on_state(now, &m),
@@ -708,7 +708,7 @@ impl Keys for Contributory {
     }
 
     /// It opens no whole messages.
-    fn has_room(&self, _bytes: usize) -> bool {
+    fn has_capacity(&self, _bytes: usize) -> bool {
         true
     }
 
@@ -794,17 +794,17 @@ impl Contributory {
         }
     }
 
-    fn receive(&mut self, now: Now, veiled: &[u8]) -> Result<(), HandleError> {
-        let bytes = self.veil.open(veiled).map_err(|why| match why {
-            VeilError::Foreign => Dropped::Foreign,
-            VeilError::Auth => Dropped::Auth,
+    fn receive(&mut self, now: Now, bootstrap_sealed: &[u8]) -> Result<(), HandleError> {
+        let bytes = self.bootstrap_key.open(bootstrap_sealed).map_err(|why| match why {
+            BootstrapError::Foreign => Dropped::Foreign,
+            BootstrapError::Auth => Dropped::Auth,
         })?;
         if let Some(old) = Old::read(&bytes) {
             return self.on_old(now, &old);
         }
         let message = Message::decode(&bytes)?;
-        self.counters.of(&message).received(veiled.len());
-        self.take(now, message, veiled)
+        self.counters.of(&message).received(bootstrap_sealed.len());
+        self.take(now, message, bootstrap_sealed)
     }
 }
 

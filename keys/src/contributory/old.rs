@@ -33,7 +33,7 @@ pub(super) struct Join<'a> {
 }
 
 impl Old<'_> {
-    /// Reads what lay under the veil; `None` if it is of a later version, or of no use.
+    /// Reads what lay under the bootstrap key; `None` if it is of a later version, or of no use.
     pub(super) fn read(bytes: &[u8]) -> Option<Old<'_>> {
         match *bytes.first()? {
             JOIN => Join::read(bytes).ok().map(|join| Old::Join(Box::new(join))),
@@ -94,7 +94,7 @@ impl Contributory {
             return;
         }
         if self.versions_told.len() >= limits::REMEMBERED_PEOPLE_MAX {
-            self.versions_told.retain(|_, at| now.monotonic.since(*at) < TOLD_AGAIN);
+            self.versions_told.retain(|_, at| now.monotonic.since(*at) < RESEND_AFTER);
         }
         if self.versions_told.len() < limits::REMEMBERED_PEOPLE_MAX {
             self.versions_told.insert(cert, now.monotonic);
@@ -105,7 +105,7 @@ impl Contributory {
     }
 
     fn is_told_of_version(&self, now: Monotonic, cert: Option<CertHash>) -> bool {
-        self.versions_told.get(&cert).is_some_and(|at| now.since(*at) < TOLD_AGAIN)
+        self.versions_told.get(&cert).is_some_and(|at| now.since(*at) < RESEND_AFTER)
     }
 }
 
@@ -115,4 +115,4 @@ const BEACON: u8 = 11;
 const REST_OF_JOIN: usize = 24 + 12 + 2 + 12;
 const BEACON_BYTES: usize = 1 + 8 + 12 + 2 + 24 + 64;
 /// After so long somebody of another version is reported again.
-const TOLD_AGAIN: std::time::Duration = std::time::Duration::from_secs(60);
+const RESEND_AFTER: std::time::Duration = std::time::Duration::from_secs(60);

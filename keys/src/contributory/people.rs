@@ -7,7 +7,7 @@ use std::time::Duration;
 use sealcast_crypto::identity::anchor::{TrustAnchor, Verified};
 use sealcast_crypto::identity::rights::Rights;
 use sealcast_crypto::signature::{Algorithm, PublicKey};
-use sealcast_wire::limits::STRANGER_CHECKS_PER_SECOND;
+use sealcast_wire::limits::UNKNOWN_CERTIFICATE_CHECKS_PER_SECOND;
 use sealcast_wire::{CertHash, Dropped, EpochId, Member, MemberId, Monotonic, Now, Utc, limits};
 
 use super::memo::Verifier;
@@ -157,7 +157,7 @@ impl People {
                 cert.clone()
             }
             None => {
-                if !self.budget.take(now.monotonic, STRANGER_CHECKS_PER_SECOND) {
+                if !self.budget.take(now.monotonic, UNKNOWN_CERTIFICATE_CHECKS_PER_SECOND) {
                     return Err(Dropped::Rate);
                 }
                 let cert = verifier.certificate(anchor, der, now.utc, floor).map_err(|_| Dropped::Policy)?;
@@ -181,7 +181,7 @@ impl People {
 
     /// Whether something else that strangers say, and that costs about as much, may be checked (G1).
     pub(super) fn may_check(&mut self, now: Monotonic) -> bool {
-        self.budget.take(now, STRANGER_CHECKS_PER_SECOND)
+        self.budget.take(now, UNKNOWN_CERTIFICATE_CHECKS_PER_SECOND)
     }
 
     /// Takes in somebody without checks: ourselves.
@@ -318,11 +318,11 @@ mod tests {
     fn rule_g1_strangers_are_checked_so_many_times_a_second() {
         let mut budget = Budget::default();
         let taken = |budget: &mut Budget, at: u64| {
-            (0..1000).filter(|_| budget.take(Monotonic(at), STRANGER_CHECKS_PER_SECOND)).count()
+            (0..1000).filter(|_| budget.take(Monotonic(at), UNKNOWN_CERTIFICATE_CHECKS_PER_SECOND)).count()
         };
-        assert_eq!(taken(&mut budget, 0), STRANGER_CHECKS_PER_SECOND as usize);
-        assert_eq!(taken(&mut budget, 500_000), STRANGER_CHECKS_PER_SECOND as usize / 2);
+        assert_eq!(taken(&mut budget, 0), UNKNOWN_CERTIFICATE_CHECKS_PER_SECOND as usize);
+        assert_eq!(taken(&mut budget, 500_000), UNKNOWN_CERTIFICATE_CHECKS_PER_SECOND as usize / 2);
         assert_eq!(taken(&mut budget, 500_000), 0);
-        assert_eq!(taken(&mut budget, 60_000_000), STRANGER_CHECKS_PER_SECOND as usize);
+        assert_eq!(taken(&mut budget, 60_000_000), UNKNOWN_CERTIFICATE_CHECKS_PER_SECOND as usize);
     }
 }

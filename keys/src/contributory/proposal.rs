@@ -11,14 +11,14 @@ pub(super) struct Proposal {
     pub(super) content: Propose,
     /// Binds all that the attempt does: SHA-256 over group, nonce and content.
     pub(super) instance: [u8; 32],
-    /// As it came or went, under the veil: for those who missed it.
-    pub(super) veiled: Vec<u8>,
+    /// As it came or went, under the bootstrap key: for those who missed it.
+    pub(super) bootstrap_sealed: Vec<u8>,
     /// When we last sent it or saw it sent.
     pub(super) sent: Monotonic,
 }
 
 impl Proposal {
-    /// The hash that names an attempt; the veil's nonce is the proposal's.
+    /// The hash that names an attempt; the bootstrap key's nonce is the proposal's.
     pub(super) fn instance(group: &str, nonce: &[u8; 12], content: &Propose) -> [u8; 32] {
         let t = Transcript::new("sealcast/v1/proposal").add(group.as_bytes()).add(nonce);
         t.add(&Message::Propose(content.clone()).body()).finish()

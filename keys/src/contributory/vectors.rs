@@ -24,7 +24,7 @@ use sealcast_wire::frame::{FLAG_SIGNED, HEADER_LEN, KIND_OPEN, MAGIC, TAG_LEN};
 use sealcast_wire::{Address, Domain, Dropped, EpochId, Monotonic, Now, Protect, Source, Utc};
 use serde_json::{Value, json};
 
-use super::attempt::{Agreed, Attempt, Formation, Stage, Step};
+use super::attempt::{Agreed, Attempt, AttemptState, Formation, Step};
 use super::memo::Verifier;
 use super::message::{Base, Fetch, InstanceId, Kind, Message, Object, Propose};
 use super::people::Person;
@@ -100,7 +100,7 @@ fn rule_g9_members_take_the_messages_of_the_vectors() {
                 let Some(what) = step["message"].as_str() else { continue };
                 let datagram = unhex(&step["datagram"]);
                 assert_eq!(datagram[..2], [MAGIC, KIND_OPEN]);
-                let plain = listener.node.veil.open(&datagram[2..]).unwrap();
+                let plain = listener.node.bootstrap_key.open(&datagram[2..]).unwrap();
                 assert_eq!(Message::decode(&plain).unwrap().encode(), plain, "{what}");
                 // R2 and KC fit the exponents that made them; everybody's `Attempt` takes those in the other test.
                 let apart = ["R2", "KC"].contains(&what) || agreed && !["GIVE", "BEACON", "LEAVE"].contains(&what);
@@ -231,8 +231,10 @@ impl Story {
             let secret = MemberSecret::import(of["secret"].as_str().unwrap()).unwrap();
             let anchor = TrustAnchor::new(&unhex(&given["authority"])).unwrap();
             let certificate = Certificate::parse(&unhex(&of["certificate"])).unwrap();
-            let veil = Secret::try_from(&unhex(&given["veil"])[..]).unwrap();
-            let identity = Arc::new(Identity::new(&certificate, &secret, anchor).unwrap().with_veil(GROUP, veil));
+            let bootstrap_key = Secret::try_from(&unhex(&given["veil"])[..]).unwrap();
+            let identity = Arc::new(
+                Identity::new(&certificate, &secret, anchor).unwrap().with_bootstrap_key(GROUP, bootstrap_key),
+            );
             let config = Config { statements: statements.clone(), ..Config::new(GROUP, identity) };
             let seed: [u8; 32] = unhex(&of["seed"]).try_into().unwrap();
             let node = Contributory::new(config, seed, NOW);
@@ -254,19 +256,19 @@ impl Story {
         let bytes: Vec<Vec<u8>> =
             sent.filter_map(|o| if let Output::Send { bytes, .. } = o { Some(bytes) } else { None }).collect();
         assert!(!bytes.is_empty(), "{what} was not sent");
-        bytes.into_iter().for_each(|veiled| self.open(i, what, &veiled));
+        bytes.into_iter().for_each(|bootstrap_sealed| self.open(i, what, &bootstrap_sealed));
     }
 
-    fn open(&mut self, i: usize, what: &str, veiled: &[u8]) {
-        let datagram = [&[MAGIC, KIND_OPEN][..], veiled].concat();
+    fn open(&mut self, i: usize, what: &str, bootstrap_sealed: &[u8]) {
+        let datagram = [&[MAGIC, KIND_OPEN][..], bootstrap_sealed].concat();
         self.steps.push(json!({ "from": self.members[i].name, "message": what, "datagram": hex(&datagram) }));
     }
 
     fn send(&mut self, i: usize, what: &str, message: &Message) {
         let mut nonce = [0; 12];
         self.nonces.fill_bytes(&mut nonce);
-        let veil = self.members[i].node.config.identity.veil(GROUP);
-        self.open(i, what, &veil.seal(nonce, &message.encode()));
+        let bootstrap_key = self.members[i].node.config.identity.bootstrap_key(GROUP);
+        self.open(i, what, &bootstrap_key.seal(nonce, &message.encode()));
     }
 
     fn join(&mut self, i: usize) {
@@ -328,9 +330,9 @@ impl Story {
         self.nonces.fill_bytes(&mut nonce);
         let instance = Proposal::instance(GROUP, &nonce, &content);
         content.signature = node.key.sign(&instance);
-        let veiled = node.veil.seal(nonce, &Message::Propose(content.clone()).encode());
-        let proposal = Proposal { content, instance, veiled: veiled.clone(), sent: NOW.monotonic };
-        self.open(proposer, "PROPOSE", &veiled);
+        let bootstrap_sealed = node.bootstrap_key.seal(nonce, &Message::Propose(content.clone()).encode());
+        let proposal = Proposal { content, instance, bootstrap_sealed: bootstrap_sealed.clone(), sent: NOW.monotonic };
+        self.open(proposer, "PROPOSE", &bootstrap_sealed);
         (proposal, seats)
     }
 
@@ -383,7 +385,9 @@ impl Story {
                         continue;
                     }
                     if let Message::Kc(kc) = &message {
-                        let Stage::Confirming(confirming) = &attempts[seat].stage else { panic!("a key is confirmed") };
+                        let AttemptState::Confirming(confirming) = &attempts[seat].state else {
+                            panic!("a key is confirmed")
+                        };
                         agreed = Some((confirming.agreed.epoch, kc.rings[0].1));
                     }
                     self.send(seats[seat], what, &message);
@@ -398,7 +402,7 @@ impl Story {
         let ((epoch, commitment), theirs) = (agreed.expect("a key"), theirs.expect("another key"));
         self.steps.push(json!({
             "agreed": { "seats": names, "uniform": uniform, "epoch": hex(&epoch.to_bytes()), "commitment": hex(&commitment) },
-            "datagram": hex(&[&[MAGIC, KIND_OPEN][..], &proposal.veiled].concat()),
+            "datagram": hex(&[&[MAGIC, KIND_OPEN][..], &proposal.bootstrap_sealed].concat()),
         }));
         self.send(odd, "KC", &theirs);
         for seat in (0..seats.len()).filter(|seat| seats[*seat] != odd) {
@@ -480,7 +484,7 @@ impl Story {
             "agreed": {
                 "seats": names, "uniform": uniform, "epoch": hex(&first.epoch.to_bytes()), "commitment": hex(&commitment),
             },
-            "datagram": hex(&[&[MAGIC, KIND_OPEN][..], &proposal.veiled].concat()),
+            "datagram": hex(&[&[MAGIC, KIND_OPEN][..], &proposal.bootstrap_sealed].concat()),
         }));
         Agreement { agreed, seats, proposal }
     }
@@ -679,7 +683,7 @@ fn inputs() -> Value {
     json!({
         "group": GROUP,
         "suite": 1,
-        "veil": hex(authority.veil(GROUP).expose()),
+        "veil": hex(authority.bootstrap_key(GROUP).expose()),
         "authority": hex(authority.certificate().der()),
         "members": members,
         "statements": [hex(&eviction), hex(&crl), hex(&policy)],

@@ -8,11 +8,11 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use sealcast_crypto::group::{Group, Ristretto255};
+use sealcast_crypto::group::{PrimeGroup, Ristretto255};
 use sealcast_crypto::secret::Secret;
 use sealcast_wire::{Dropped, Fetch, FetchId, Fetched, Incarnation, Monotonic, Now};
 
-use super::{Config, PROPERTIES, Standing, Threshold, pin};
+use super::{Config, PROPERTIES, RequiredVersions, Threshold, pin};
 use crate::{CommandError, HandleError, Input, Keys, Output, Properties, Seal, SealError, Sealed};
 
 /// What a client knows before it has the key.
@@ -32,26 +32,26 @@ pub struct Setup {
 }
 
 /// See the module.
-pub struct Client<G: Group = Ristretto255>(State<G>);
+pub struct Client<G: PrimeGroup = Ristretto255>(State<G>);
 
-enum State<G: Group> {
+enum State<G: PrimeGroup> {
     Fetching(Box<Fetching>),
     Running(Box<Threshold<G>>),
 }
 
 struct Fetching {
     setup: Setup,
-    versions: Standing,
+    versions: RequiredVersions,
     /// When to ask for the key next.
     ask_at: Option<Monotonic>,
     asked: u64,
     outputs: VecDeque<Output>,
 }
 
-impl<G: Group> Client<G> {
+impl<G: PrimeGroup> Client<G> {
     /// A client that asks for the key once its transport is up.
     pub fn new(setup: Setup) -> Client<G> {
-        let versions = Standing { epoch: 0, policy: 0 };
+        let versions = RequiredVersions { epoch: 0, policy: 0 };
         let fetching = Fetching { setup, versions, ask_at: None, asked: 0, outputs: VecDeque::new() };
         Client(State::Fetching(Box::new(fetching)))
     }
@@ -65,7 +65,7 @@ impl Fetching {
     }
 
     /// Takes in what happened; the machine under the key, once that came.
-    fn handle<G: Group>(&mut self, now: Now, input: Input<'_>) -> Result<Option<Threshold<G>>, HandleError> {
+    fn handle<G: PrimeGroup>(&mut self, now: Now, input: Input<'_>) -> Result<Option<Threshold<G>>, HandleError> {
         match input {
             Input::Up => self.ask(),
             Input::InForce(versions) => self.versions = versions.into(),
@@ -76,7 +76,7 @@ impl Fetching {
                     let Setup { name, incarnation, seed, .. } = &self.setup;
                     return Ok(Some(Threshold::new(name, *incarnation, config, self.versions, seed)));
                 }
-                self.ask_at = Some(now.monotonic + ASK_AGAIN);
+                self.ask_at = Some(now.monotonic + REQUEST_AGAIN_AFTER);
                 if matches!(result, Fetched::Bytes(_)) {
                     return Err(Dropped::Malformed.into());
                 }
@@ -94,13 +94,13 @@ impl Fetching {
         Ok(None)
     }
 
-    fn config<G: Group>(&self, key: &[u8]) -> Option<Config<G>> {
+    fn config<G: PrimeGroup>(&self, key: &[u8]) -> Option<Config<G>> {
         let Setup { client, cluster, brokers, .. } = &self.setup;
         Config::new(*client, *cluster, brokers, key, &pin(cluster, key)).ok()
     }
 }
 
-impl<G: Group> Keys for Client<G> {
+impl<G: PrimeGroup> Keys for Client<G> {
     fn properties(&self) -> Properties {
         PROPERTIES
     }
@@ -125,10 +125,10 @@ impl<G: Group> Keys for Client<G> {
     }
 
     /// What comes before the key waits for it.
-    fn has_room(&self, bytes: usize) -> bool {
+    fn has_capacity(&self, bytes: usize) -> bool {
         match &self.0 {
             State::Fetching(_) => false,
-            State::Running(machine) => machine.has_room(bytes),
+            State::Running(machine) => machine.has_capacity(bytes),
         }
     }
 
@@ -156,7 +156,7 @@ impl<G: Group> Keys for Client<G> {
 }
 
 /// How often brokers that had no key are asked whether they have one now.
-const ASK_AGAIN: Duration = Duration::from_millis(200);
+const REQUEST_AGAIN_AFTER: Duration = Duration::from_millis(200);
 
 #[cfg(test)]
 mod tests {
@@ -194,7 +194,7 @@ mod tests {
         client.handle(now(0), Input::Up).expect("taken");
         let first = asked(&mut client).expect("it asks");
         client.handle(now(0), Input::Fetched(first, Fetched::Missing)).expect("taken");
-        assert!(asked(&mut client).is_none() && !client.has_room(1), "what comes sealed waits");
+        assert!(asked(&mut client).is_none() && !client.has_capacity(1), "what comes sealed waits");
         let again = client.timeout().expect("it asks again");
         client.handle_timeout(Now { monotonic: again, utc: None });
         let second = asked(&mut client).expect("it asks again");
@@ -210,7 +210,7 @@ mod tests {
         assert!(asked(&mut client).is_none(), "an old question is over");
         client.handle(now(1000), Input::Fetched(third, Fetched::Bytes(key.encode()))).expect("it is the key");
         let Some(Output::Epoch { view, .. }) = client.poll() else { panic!("no epoch") };
-        assert_eq!((view.epoch, client.has_room(1)), (EpochId { counter: 3, hash: 5 }, true));
+        assert_eq!((view.epoch, client.has_capacity(1)), (EpochId { counter: 3, hash: 5 }, true));
         let envelope = Envelope::of_topic("t");
         let sealed = client.seal(&Seal { id: 1_u128.to_be_bytes(), envelope: &envelope, bodies: &[b"x"] });
         assert_eq!(sealed.map(|it| it.epoch), Ok(EpochId { counter: 3, hash: 5 }));

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use rand_core::CryptoRng;
-use sealcast_crypto::group::Group;
-use sealcast_crypto::tdh2::{Combiner, Labelled, Outcome, Share, Verified};
+use sealcast_crypto::group::PrimeGroup;
+use sealcast_crypto::tdh2::{Combined, Combiner, Labelled, Share, Verified};
 use sealcast_wire::{Dropped, Monotonic};
 use zeroize::Zeroizing;
 
@@ -13,7 +13,7 @@ use super::config::Config;
 use super::sealed::{Attachment, SignedShare, What, statement};
 
 /// Shares of one ciphertext: at most one of each broker, and one proof.
-pub(super) struct Collecting<G: Group> {
+pub(super) struct Collecting<G: PrimeGroup> {
     pub(super) it: Labelled<G>,
     pub(super) header: Vec<u8>,
     /// Bytes of what was delivered.
@@ -36,7 +36,7 @@ pub(super) struct Collecting<G: Group> {
 }
 
 /// How far shares are believed.
-enum Trust<G: Group> {
+enum Trust<G: PrimeGroup> {
     /// Until t of them combine to something wrong.
     Optimistic,
     /// Only with proof; these have one. Of the convicted nothing more is taken.
@@ -44,7 +44,7 @@ enum Trust<G: Group> {
 }
 
 /// What has become of a ciphertext.
-pub(super) enum Verdict<G: Group> {
+pub(super) enum Verdict<G: PrimeGroup> {
     /// More is needed.
     Wait,
     /// t shares combine to something wrong: proofs are needed.
@@ -59,13 +59,13 @@ pub(super) enum Verdict<G: Group> {
     NotOrdered,
 }
 
-impl<G: Group> Collecting<G> {
+impl<G: PrimeGroup> Collecting<G> {
     pub(super) fn new(
         it: Labelled<G>,
         header: &[u8],
         size: usize,
         since: Monotonic,
-        patience: Duration,
+        timeout: Duration,
     ) -> Collecting<G> {
         Collecting {
             it,
@@ -78,7 +78,7 @@ impl<G: Group> Collecting<G> {
             denied: BTreeSet::new(),
             elsewhere: BTreeSet::new(),
             since,
-            ask_at: since + patience,
+            ask_at: since + timeout,
             asks: 0,
         }
     }
@@ -162,8 +162,8 @@ impl<G: Group> Collecting<G> {
                 return Verdict::Wait;
             }
             match combiner.combine(&self.it, &believed).expect("t shares of different holders, of this key") {
-                Outcome::Opened(plaintext) => return Verdict::Opened(plaintext, Vec::new()),
-                Outcome::NeedProofs | Outcome::Bottom(_) => {}
+                Combined::Opened(plaintext) => return Verdict::Opened(plaintext, Vec::new()),
+                Combined::NeedProofs | Combined::Bottom(_) => {}
             }
             // Brokers order no ciphertext whose proof fails (S12): then it is not the one, and what others read is.
             if config.key.check(self.it.clone()).is_err() {
@@ -179,7 +179,7 @@ impl<G: Group> Collecting<G> {
         }
         let right: Vec<Verified<G>> = verified.values().map(|(right, _)| *right).collect();
         match combiner.combine_verified(&self.it, &right).expect("verified for this ciphertext and key") {
-            Outcome::Opened(plaintext) => {
+            Combined::Opened(plaintext) => {
                 let sent = |broker: &u16, (right, _): &(Verified<G>, SignedShare<G>)| {
                     self.shares.get(broker) == Some(right.proved().share())
                 };
@@ -194,11 +194,11 @@ impl<G: Group> Collecting<G> {
                 }
                 Verdict::Opened(plaintext, lied)
             }
-            Outcome::Bottom(shares) => {
+            Combined::Bottom(shares) => {
                 let signed = |share: &Verified<G>| verified.values().find(|(right, _)| right == share).map(|it| it.1);
                 Verdict::Bottom(shares.iter().filter_map(signed).collect())
             }
-            Outcome::NeedProofs => unreachable!("proved shares need no proofs"),
+            Combined::NeedProofs => unreachable!("proved shares need no proofs"),
         }
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use sealcast_crypto::ed25519;
-use sealcast_crypto::group::Group;
+use sealcast_crypto::group::PrimeGroup;
 use sealcast_crypto::hash::Transcript;
 use sealcast_crypto::signature::Signature;
 use sealcast_crypto::tdh2::{KeyError, PublicKey, vouching};
@@ -13,7 +13,7 @@ use sealcast_wire::EpochId;
 
 /// What a client needs to know before it starts; all of it from a cluster file that it has verified.
 #[derive(Clone)]
-pub struct Config<G: Group> {
+pub struct Config<G: PrimeGroup> {
     /// Our own Ed25519 key: whom the labels of our publications name.
     pub(super) client: [u8; 32],
     /// Names the cluster in everything that is signed for it.
@@ -28,14 +28,14 @@ pub struct Config<G: Group> {
 
 /// The versions that publications must name (E6).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Standing {
+pub struct RequiredVersions {
     /// The key's epoch.
     pub epoch: u32,
     /// The number of the global policy.
     pub policy: u64,
 }
 
-impl<G: Group> Config<G> {
+impl<G: PrimeGroup> Config<G> {
     /// Of a cluster file: its id, its brokers' keys by number, the encoded threshold key, and the [`pin`] of that.
     ///
     /// # Errors
@@ -118,22 +118,22 @@ pub fn pin(cluster: &[u8; 32], key: &[u8]) -> [u8; 32] {
     Transcript::new("sealcast/v1/threshold key").add(cluster).add(key).finish()
 }
 
-impl Standing {
+impl RequiredVersions {
     /// The later of each.
-    pub(super) fn max(self, other: Standing) -> Standing {
-        Standing { epoch: self.epoch.max(other.epoch), policy: self.policy.max(other.policy) }
+    pub(super) fn max(self, other: RequiredVersions) -> RequiredVersions {
+        RequiredVersions { epoch: self.epoch.max(other.epoch), policy: self.policy.max(other.policy) }
     }
 }
 
-impl From<Standing> for EpochId {
-    fn from(it: Standing) -> EpochId {
+impl From<RequiredVersions> for EpochId {
+    fn from(it: RequiredVersions) -> EpochId {
         EpochId { counter: it.epoch, hash: it.policy }
     }
 }
 
-impl From<EpochId> for Standing {
-    fn from(it: EpochId) -> Standing {
-        Standing { epoch: it.counter, policy: it.hash }
+impl From<EpochId> for RequiredVersions {
+    fn from(it: EpochId) -> RequiredVersions {
+        RequiredVersions { epoch: it.counter, policy: it.hash }
     }
 }
 

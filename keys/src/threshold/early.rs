@@ -2,17 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use sealcast_crypto::group::Group;
+use sealcast_crypto::group::PrimeGroup;
 use sealcast_wire::limits;
 
 use super::sealed::Attachment;
 
 /// By broker, by place: the first that came.
-pub(super) struct Early<G: Group> {
+pub(super) struct Early<G: PrimeGroup> {
     of: BTreeMap<u16, BTreeMap<u64, Attachment<G>>>,
 }
 
-impl<G: Group> Early<G> {
+impl<G: PrimeGroup> Early<G> {
     pub(super) fn new() -> Early<G> {
         Early { of: BTreeMap::new() }
     }

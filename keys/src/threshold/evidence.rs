@@ -18,9 +18,9 @@ use std::sync::Arc;
 
 use rand_core::CryptoRng;
 use sealcast_crypto::ed25519;
-use sealcast_crypto::group::Group;
+use sealcast_crypto::group::PrimeGroup;
 use sealcast_crypto::signature::SIGNATURE_LEN;
-use sealcast_crypto::tdh2::{Ciphertext, Combiner, Labelled, Outcome, ProvedShare, PublicKey, Sharing};
+use sealcast_crypto::tdh2::{Ciphertext, Combined, Combiner, Labelled, ProvedShare, PublicKey, Sharing};
 use sealcast_wire::{Culprit, Malformed, Reader, SealedHeader, Writer, limits};
 
 use super::config::Config;
@@ -36,7 +36,12 @@ pub struct Against<'a> {
 }
 
 /// The record that convicts a broker.
-pub(super) fn false_share<G: Group>(header: &[u8], it: &Labelled<G>, broker: u16, signed: &SignedShare<G>) -> Vec<u8> {
+pub(super) fn false_share<G: PrimeGroup>(
+    header: &[u8],
+    it: &Labelled<G>,
+    broker: u16,
+    signed: &SignedShare<G>,
+) -> Vec<u8> {
     let mut w = Writer::new();
     match &signed.sharing {
         Sharing::First => w.u8(BROKER),
@@ -48,7 +53,7 @@ pub(super) fn false_share<G: Group>(header: &[u8], it: &Labelled<G>, broker: u16
 }
 
 /// The record that convicts a publisher, by shares of one sharing.
-pub(super) fn faulty<G: Group>(
+pub(super) fn faulty<G: PrimeGroup>(
     sharing: &Sharing,
     header: &[u8],
     it: &Labelled<G>,
@@ -68,7 +73,7 @@ pub(super) fn faulty<G: Group>(
 }
 
 /// Whom a record convicts; `None` if it convicts nobody, or is about another sharing of the key than the configuration's.
-pub fn judge<G: Group>(config: &Config<G>, record: &[u8], rng: &mut impl CryptoRng) -> Option<Culprit> {
+pub fn judge<G: PrimeGroup>(config: &Config<G>, record: &[u8], rng: &mut impl CryptoRng) -> Option<Culprit> {
     let mut r = Reader::new(record);
     let form = r.u8().ok()?;
     let sharing = match form {
@@ -104,7 +109,7 @@ pub fn judge<G: Group>(config: &Config<G>, record: &[u8], rng: &mut impl CryptoR
 /// Whether these shares prove that a ciphertext opens to nothing: they are of this sharing and of t different holders, each
 /// is right for this ciphertext and signed by its broker, and what they combine to fails the reader's check. The
 /// ciphertext itself must be well-formed: of another one nobody makes shares (S12).
-pub fn opens_to_nothing<G: Group>(
+pub fn opens_to_nothing<G: PrimeGroup>(
     key: &Arc<PublicKey<G>>,
     cluster: &[u8; 32],
     brokers: &[ed25519::Key],
@@ -136,17 +141,20 @@ pub fn opens_to_nothing<G: Group>(
         let batch: Vec<_> = signed.iter().map(signed_by_broker).collect::<Option<_>>()?;
         let verified: Vec<_> = key.verify_shares(&batch, rng).into_iter().collect::<Result<_, _>>().ok()?;
         let outcome = Combiner::new(key.clone()).combine_verified(&checked, &verified).ok()?;
-        matches!(outcome, Outcome::Bottom(_)).then_some(())
+        matches!(outcome, Combined::Bottom(_)).then_some(())
     };
     convicts().is_some()
 }
 
-fn message<G: Group>(w: &mut Writer, header: &[u8], it: &Labelled<G>) {
+fn message<G: PrimeGroup>(w: &mut Writer, header: &[u8], it: &Labelled<G>) {
     let ciphertext = it.ciphertext().encode();
     w.bytes16(header).u32(ciphertext.len() as u32).raw(&ciphertext);
 }
 
-fn read_message<G: Group>(config: &Config<G>, r: &mut Reader<'_>) -> Result<(SealedHeader, Labelled<G>), Malformed> {
+fn read_message<G: PrimeGroup>(
+    config: &Config<G>,
+    r: &mut Reader<'_>,
+) -> Result<(SealedHeader, Labelled<G>), Malformed> {
     let header = SealedHeader::from_bytes(r.bytes16(usize::from(u16::MAX))?)?;
     let length = usize::try_from(r.u32()?).map_err(|_| Malformed)?;
     let ciphertext = Ciphertext::decode(r.take(length)?).map_err(|_| Malformed)?;

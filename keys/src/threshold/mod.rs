@@ -46,7 +46,7 @@ use std::time::Duration;
 
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
-use sealcast_crypto::group::{Group, Ristretto255};
+use sealcast_crypto::group::{PrimeGroup, Ristretto255};
 use sealcast_crypto::hash::sha256;
 use sealcast_crypto::secret::Secret;
 use sealcast_crypto::tdh2::{Ciphertext, Combiner};
@@ -56,7 +56,7 @@ use sealcast_wire::{
 };
 
 pub use client::{Client, Setup};
-pub use config::{Config, ConfigError, Standing, pin};
+pub use config::{Config, ConfigError, RequiredVersions, pin};
 
 use self::collecting::{Collecting, Verdict};
 use self::early::Early;
@@ -76,12 +76,12 @@ pub const PROPERTIES: Properties = Properties {
 };
 
 /// The machine of `keys=threshold`: a client that publishes, reads, or both.
-pub struct Threshold<G: Group = Ristretto255> {
+pub struct Threshold<G: PrimeGroup = Ristretto255> {
     config: Config<G>,
     combiner: Combiner<G>,
     rng: ChaCha20Rng,
     me: Member,
-    standing: Standing,
+    required: RequiredVersions,
     collecting: BTreeMap<u64, Collecting<G>>,
     /// Of [`Threshold::collecting`].
     bytes: usize,
@@ -104,13 +104,13 @@ pub struct Threshold<G: Group = Ristretto255> {
     outputs: VecDeque<Output>,
 }
 
-impl<G: Group> Threshold<G> {
+impl<G: PrimeGroup> Threshold<G> {
     /// A client that knows of these versions; the seed is drawn once for each process and never used again.
     pub fn new(
         name: &str,
         incarnation: Incarnation,
         config: Config<G>,
-        standing: Standing,
+        required: RequiredVersions,
         seed: &Secret<32>,
     ) -> Threshold<G> {
         let me = Member { id: MemberId { cert: CertHash(sha256(&config.client)), incarnation }, name: name.into() };
@@ -119,7 +119,7 @@ impl<G: Group> Threshold<G> {
             config,
             rng: ChaCha20Rng::from_seed(*seed.expose()),
             me,
-            standing,
+            required,
             collecting: BTreeMap::new(),
             bytes: 0,
             early: Early::new(),
@@ -139,8 +139,8 @@ impl<G: Group> Threshold<G> {
     }
 
     /// The versions that we seal for.
-    pub fn standing(&self) -> Standing {
-        self.standing
+    pub fn required_versions(&self) -> RequiredVersions {
+        self.required
     }
 
     /// Brokers that are believed with proof only.
@@ -148,12 +148,12 @@ impl<G: Group> Threshold<G> {
         &self.liars
     }
 
-    /// The first publication that has waited for shares for `patience` in which no other came to anything either, or four
+    /// The first publication that has waited for shares for `timeout` in which no other came to anything either, or four
     /// times as long.
-    pub fn shortage(&self, now: Monotonic, patience: Duration) -> Option<Shortage> {
-        let is_quiet = self.settled.is_none_or(|(_, at)| now.since(at) >= patience);
-        let patience = if is_quiet { patience } else { 4 * patience };
-        let late = |(_, it): &(&u64, &Collecting<G>)| now.since(it.since) >= patience;
+    pub fn shortage(&self, now: Monotonic, timeout: Duration) -> Option<Shortage> {
+        let is_quiet = self.settled.is_none_or(|(_, at)| now.since(at) >= timeout);
+        let timeout = if is_quiet { timeout } else { 4 * timeout };
+        let late = |(_, it): &(&u64, &Collecting<G>)| now.since(it.since) >= timeout;
         let (index, _) = self.collecting.iter().find(late)?;
         self.shortage_of(*index)
     }
@@ -171,7 +171,7 @@ impl<G: Group> Threshold<G> {
     }
 
     fn install(&mut self, change: Change) {
-        let view = View::new(None, self.standing.into(), [self.me.clone()].into_iter().collect(), Slot(0), change);
+        let view = View::new(None, self.required.into(), [self.me.clone()].into_iter().collect(), Slot(0), change);
         self.outputs.push_back(Output::Epoch { view, protect: None, access: Arc::new(Everything) });
     }
 
@@ -181,13 +181,13 @@ impl<G: Group> Threshold<G> {
             return Ok(());
         }
         let size = header.len() + body.len();
-        if !self.has_room(size) {
+        if !self.has_capacity(size) {
             return Err(Dropped::Queue);
         }
         let label = sealed::label(&SealedHeader::from_bytes(header)?);
         let ciphertext = Ciphertext::decode(body).map_err(|_| Malformed)?;
         let it = self.config.key.bind(ciphertext, &label);
-        let mut collecting = Collecting::new(it, header, size, now.monotonic, self.patience());
+        let mut collecting = Collecting::new(it, header, size, now.monotonic, self.request_timeout());
         for (broker, said) in self.early.take(index) {
             if let Err(why) = collecting.take(&self.config, broker, said) {
                 self.drops.count(why);
@@ -267,18 +267,18 @@ impl<G: Group> Threshold<G> {
         }
     }
 
-    /// Until when a place waits though its patience is over: brokers release in order, so while places before it still come
+    /// Until when a place waits though its timeout is over: brokers release in order, so while places before it still come
     /// to something its turn has not come. To ask then would only give busy brokers more to do. Whoever releases one now and
     /// then gains no more than [`TURN_MAX`] by it.
     fn turn(&self, index: u64) -> Option<Monotonic> {
         let it = self.collecting.get(&index).filter(|it| it.asks == 0)?;
         let (_, at) = self.settled.filter(|(highest, _)| *highest < index)?;
-        Some((at + self.patience()).min(it.since + TURN_MAX))
+        Some((at + self.request_timeout()).min(it.since + TURN_MAX))
     }
 
     /// How long shares may take before the brokers are asked, at first: well over what they took lately.
-    fn patience(&self) -> Duration {
-        self.took.patience(PATIENCE_MIN, PATIENCE_MAX)
+    fn request_timeout(&self) -> Duration {
+        self.took.timeout(TIMEOUT_MIN, TIMEOUT_MAX)
     }
 
     /// Asks the brokers for shares, and sets the time for the next asking, later each time.
@@ -287,7 +287,7 @@ impl<G: Group> Threshold<G> {
             self.timers.remove(&(collecting.ask_at, index));
             let doublings = collecting.asks.min(limits::SHARES_ASKED_DOUBLINGS_MAX);
             collecting.asks += 1;
-            collecting.ask_at = collecting.ask_at + PATIENCE_MIN * (1 << doublings);
+            collecting.ask_at = collecting.ask_at + TIMEOUT_MIN * (1 << doublings);
             self.timers.insert((collecting.ask_at, index));
         }
         if !self.fetch(index) {
@@ -316,13 +316,13 @@ impl<G: Group> Threshold<G> {
         if let Some(collecting) = self.collecting.get_mut(&index) {
             self.timers.remove(&(collecting.ask_at, index));
             collecting.asks = collecting.asks.saturating_sub(1);
-            collecting.ask_at = now.monotonic + PATIENCE_MIN;
+            collecting.ask_at = now.monotonic + TIMEOUT_MIN;
             self.timers.insert((collecting.ask_at, index));
         }
     }
 }
 
-impl<G: Group> Threshold<G> {
+impl<G: PrimeGroup> Threshold<G> {
     fn open(&mut self, now: Now, message: Delivered<'_>) {
         let index = message.index;
         if let Some(body) = message.body
@@ -339,10 +339,10 @@ impl<G: Group> Threshold<G> {
     }
 
     /// What is in force at the brokers, so that it is sealed for (E6). Versions never go back (E11).
-    fn in_force(&mut self, versions: Standing) {
-        let standing = self.standing.max(versions);
-        if standing != self.standing {
-            self.standing = standing;
+    fn in_force(&mut self, versions: RequiredVersions) {
+        let required = self.required.max(versions);
+        if required != self.required {
+            self.required = required;
             self.install(Change::Rekeyed);
         }
     }
@@ -357,8 +357,8 @@ impl<G: Group> Threshold<G> {
     }
 }
 
-impl<G: Group> Keys for Threshold<G> {
-    fn has_room(&self, bytes: usize) -> bool {
+impl<G: PrimeGroup> Keys for Threshold<G> {
+    fn has_capacity(&self, bytes: usize) -> bool {
         self.collecting.len() < limits::SEALED_WAITING_MAX && self.bytes + bytes <= limits::SEALED_WAITING_BYTES_MAX
     }
 
@@ -381,7 +381,7 @@ impl<G: Group> Keys for Threshold<G> {
             Input::Message { .. } => return Err(Dropped::Foreign.into()),
             Input::Describe => {
                 let missing = self.collecting.keys().filter_map(|index| self.shortage_of(*index)).collect();
-                let late = self.shortage(now.monotonic, SHARES_PATIENCE);
+                let late = self.shortage(now.monotonic, SHARES_TIMEOUT);
                 self.outputs.push_back(Output::Described(Box::new(Status { missing, late, ..Status::default() })));
             }
             // No message is sent, nobody is known who could be silent, and there is one view.
@@ -394,7 +394,7 @@ impl<G: Group> Keys for Threshold<G> {
     /// first eight are zero. Each number is sealed once; a client that sends again sends the same bytes.
     fn seal(&mut self, message: &Seal<'_>) -> Result<Sealed, SealError> {
         let number = u64::try_from(u128::from_be_bytes(message.id)).map_err(|_| SealError::Number)?;
-        let Standing { epoch, policy } = self.standing;
+        let RequiredVersions { epoch, policy } = self.required;
         let envelope = Envelope { epoch, policy, ..message.envelope.clone() };
         if !envelope.is_sound() {
             return Err(SealError::Policy);
@@ -402,7 +402,7 @@ impl<G: Group> Keys for Threshold<G> {
         let plaintext = sealed::together(message.bodies, Ciphertext::<G>::OVERHEAD).ok_or(SealError::TooLarge)?;
         let header = SealedHeader { client: self.config.client, number, envelope };
         let ciphertext = self.config.key.encrypt(&sealed::label(&header), &plaintext, &mut self.rng);
-        Ok(Sealed { header: header.to_bytes(), body: ciphertext.encode(), epoch: self.standing.into() })
+        Ok(Sealed { header: header.to_bytes(), body: ciphertext.encode(), epoch: self.required.into() })
     }
 
     fn timeout(&self) -> Option<Monotonic> {
@@ -440,10 +440,10 @@ fn notice(against: Culprit, record: Vec<u8>, at: u64) -> Output {
 }
 
 /// How long shares may take before the brokers are asked, at first: at least,
-const PATIENCE_MIN: Duration = Duration::from_millis(150);
+const TIMEOUT_MIN: Duration = Duration::from_millis(150);
 /// and at most.
-const PATIENCE_MAX: Duration = Duration::from_secs(2);
+const TIMEOUT_MAX: Duration = Duration::from_secs(2);
 /// How long a place that is behind others waits before the brokers are asked, at most.
 const TURN_MAX: Duration = Duration::from_secs(4);
 /// How long shares may take before it is told that they are missing.
-const SHARES_PATIENCE: Duration = Duration::from_secs(5);
+const SHARES_TIMEOUT: Duration = Duration::from_secs(5);

@@ -10,7 +10,7 @@
 //! A proved share is signed, so that a false proof convicts its broker (E4). Form 2 is of the key's first sharing, form 4 of a
 //! later one, which [`statement`] then names.
 
-use sealcast_crypto::group::Group;
+use sealcast_crypto::group::PrimeGroup;
 use sealcast_crypto::hash::Transcript;
 use sealcast_crypto::signature::{SIGNATURE_LEN, Signature};
 use sealcast_crypto::tdh2::{Label, ProvedShare, Share, Sharing};
@@ -59,7 +59,7 @@ pub(super) fn apart(plaintext: &[u8]) -> Result<Vec<Vec<u8>>, Malformed> {
 
 /// What a broker attaches to a ciphertext for one reader.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Attachment<G: Group> {
+pub struct Attachment<G: PrimeGroup> {
     /// ctid of the ciphertext that it is for.
     pub ciphertext: [u8; 32],
     /// What.
@@ -68,7 +68,7 @@ pub struct Attachment<G: Group> {
 
 /// What a broker says of a ciphertext.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum What<G: Group> {
+pub enum What<G: PrimeGroup> {
     /// Its share.
     Share(Share<G>),
     /// Its share with proof, on complaint.
@@ -79,7 +79,7 @@ pub enum What<G: Group> {
 
 /// A proved share under its broker's signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SignedShare<G: Group> {
+pub struct SignedShare<G: PrimeGroup> {
     /// Under which sharing of the key its broker made it.
     pub sharing: Sharing,
     /// The share.
@@ -88,7 +88,7 @@ pub struct SignedShare<G: Group> {
     pub signature: Signature,
 }
 
-impl<G: Group> Attachment<G> {
+impl<G: PrimeGroup> Attachment<G> {
     /// Its bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut w = Writer::new();
@@ -128,7 +128,7 @@ impl<G: Group> Attachment<G> {
     }
 }
 
-impl<G: Group> SignedShare<G> {
+impl<G: PrimeGroup> SignedShare<G> {
     /// `proved share ‖ signature`.
     pub(super) fn decode(r: &mut Reader<'_>, sharing: Sharing) -> Result<SignedShare<G>, Malformed> {
         let proved = ProvedShare::decode(r.take(ProvedShare::<G>::LEN)?).map_err(|_| Malformed)?;

@@ -63,7 +63,7 @@ impl World {
 
     fn client(&self) -> Threshold<G> {
         let seed = Secret::from_bytes([9; 32]);
-        Threshold::new("reader", Incarnation::default(), self.config.clone(), Standing::default(), &seed)
+        Threshold::new("reader", Incarnation::default(), self.config.clone(), RequiredVersions::default(), &seed)
     }
 
     fn publish(&self, number: u64, payload: &[u8]) -> Sealed {
@@ -262,7 +262,7 @@ fn rule_g7_a_question_that_found_no_room_comes_again_soon_and_is_for_shares_befo
         assert!(!proved, "too few came, and nothing is doubted");
         reader.fetched(now(at), id, Fetched::NotAsked);
         let next = reader.timeout().expect("it asks again").since(now(at).monotonic);
-        assert!(next <= PATIENCE_MIN, "{next:?}");
+        assert!(next <= TIMEOUT_MIN, "{next:?}");
         at += 5000;
     }
     let (id, proved) = asked(&mut reader, now(at));
@@ -395,12 +395,12 @@ fn what_waits_for_shares_says_whose_have_come_once_it_has_waited_long() {
     let mut world = World::new(3, 4);
     let (first, second) = (world.publish(5, b"payload"), world.publish(6, b"payload"));
     let mut reader = world.client();
-    let (patience, long) = (Duration::from_secs(5), now(5000).monotonic);
+    let (timeout, long) = (Duration::from_secs(5), now(5000).monotonic);
     give(&mut reader, 3, &first, &[world.share(0, &first), world.share(1, &first)]);
-    assert_eq!(reader.shortage(now(4999).monotonic, patience), None, "it has not waited long");
+    assert_eq!(reader.shortage(now(4999).monotonic, timeout), None, "it has not waited long");
     let missing =
         |index: u64, holders: &[u16]| Some(Shortage { index, needed: 3, holders: holders.iter().copied().collect() });
-    assert_eq!(reader.shortage(long, patience), missing(3, &[0, 1]));
+    assert_eq!(reader.shortage(long, timeout), missing(3, &[0, 1]));
     // The trait tells the same.
     let described = |reader: &mut Threshold, at: u64| {
         reader.handle(now(at), Input::Describe).expect("nobody is refused an answer");
@@ -415,12 +415,12 @@ fn what_waits_for_shares_says_whose_have_come_once_it_has_waited_long() {
     attach(&mut reader, 3, &[world.wrong(2, &first)]);
     let proofs = [world.proof(0, &first), world.proof(1, &first)];
     attach(&mut reader, 3, &proofs);
-    assert_eq!(reader.shortage(long, patience), missing(3, &[0, 1]));
+    assert_eq!(reader.shortage(long, timeout), missing(3, &[0, 1]));
     // While others open it may only be behind them; not for ever.
     give(&mut reader, 4, &second, &[world.proof(0, &second), world.proof(1, &second), world.proof(3, &second)]);
     assert_eq!(reader.shortage_of(4), None);
     assert_eq!(attach(&mut reader, 3, &[world.proof(3, &first)]), opened(3, b"payload"));
-    assert_eq!((reader.shortage(now(60_000).monotonic, patience), reader.shortage_of(3)), (None, None));
+    assert_eq!((reader.shortage(now(60_000).monotonic, timeout), reader.shortage_of(3)), (None, None));
 }
 
 #[test]

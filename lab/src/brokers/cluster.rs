@@ -122,8 +122,8 @@ impl Cluster {
     fn open(&self, identity: &Identity, frame_operations: usize) -> Result<Brokers, Failure> {
         let (cluster, key) = (self.file.clone(), ClientKey::fresh()?);
         let registrations = registration(&cluster, identity, &key.client(), false).into_iter().collect();
-        let (keys, patience) = (Scheme::Plain, CALL_PATIENCE);
-        Ok(Brokers::open(Opening { cluster, key, registrations, keys, patience, frame_operations, accuse: false })?)
+        let (keys, timeout) = (Scheme::Plain, CALL_TIMEOUT);
+        Ok(Brokers::open(Opening { cluster, key, registrations, keys, timeout, frame_operations, accuse: false })?)
     }
 
     /// Kills brokers with SIGKILL, all in one instant, as a crash of their machines does.
@@ -190,8 +190,8 @@ impl Cluster {
     /// Waits until every broker stands at most `LAG` blocks behind the first; how long that took.
     ///
     /// # Errors
-    /// Where they stand, if it takes longer than `patience`.
-    pub(crate) fn caught_up(&mut self, patience: Duration) -> Result<Duration, Failure> {
+    /// Where they stand, if it takes longer than `timeout`.
+    pub(crate) fn caught_up(&mut self, timeout: Duration) -> Result<Duration, Failure> {
         let begun = Instant::now();
         loop {
             let stands = self.stands();
@@ -201,8 +201,8 @@ impl Cluster {
                 return Ok(begun.elapsed());
             }
             self.check()?;
-            if begun.elapsed() > patience {
-                return Err(format!("not caught up after {patience:?}: blocks {heights:?}").into());
+            if begun.elapsed() > timeout {
+                return Err(format!("not caught up after {timeout:?}: blocks {heights:?}").into());
             }
             std::thread::sleep(LOOK);
         }
@@ -212,7 +212,7 @@ impl Cluster {
     ///
     /// # Errors
     /// They differ, or never stand together.
-    pub(crate) fn agree(&mut self, patience: Duration) -> Result<u64, Failure> {
+    pub(crate) fn agree(&mut self, timeout: Duration) -> Result<u64, Failure> {
         let begun = Instant::now();
         let mut seen: Vec<std::collections::BTreeMap<u64, [u8; 32]>> = vec![Default::default(); self.len()];
         loop {
@@ -227,8 +227,8 @@ impl Cluster {
                 return if alike { Ok(height) } else { Err(format!("two states after block {height}").into()) };
             }
             self.check()?;
-            if begun.elapsed() > patience {
-                return Err(format!("the brokers never stood at one block in {patience:?}").into());
+            if begun.elapsed() > timeout {
+                return Err(format!("the brokers never stood at one block in {timeout:?}").into());
             }
             std::thread::sleep(LOOK);
         }
@@ -267,4 +267,4 @@ fn sealcast(home: &Path, arguments: &[&str]) -> Result<(), Failure> {
 const LAG: u64 = 8;
 const LOOK: Duration = Duration::from_millis(20);
 /// How long a call to the brokers may take: all of them may be down.
-const CALL_PATIENCE: Duration = Duration::from_secs(60);
+const CALL_TIMEOUT: Duration = Duration::from_secs(60);

@@ -121,7 +121,7 @@ impl Kills {
 
     fn kill(&self, cluster: &mut Cluster, seen: &mut Seen, end: &AtomicBool) -> Result<Outcomes, Failure> {
         let mut rng = ChaCha8Rng::seed_from_u64(self.seed);
-        cluster.caught_up(PATIENCE)?;
+        cluster.caught_up(TIMEOUT)?;
         let load = Load::start(cluster, Rate { per_second: self.rate, bytes: 256, frame: 32 })?;
         let bar = progress(u64::from(self.kills), self.no_progress || self.json);
         while seen.kills < self.kills {
@@ -139,7 +139,7 @@ impl Kills {
             for victim in &victims {
                 cluster.restart(*victim)?;
             }
-            seen.caught_up = seen.caught_up.max(cluster.caught_up(PATIENCE)?);
+            seen.caught_up = seen.caught_up.max(cluster.caught_up(TIMEOUT)?);
             one_more(&load, end)?;
             let gap = load.longest_gap();
             match all {
@@ -155,7 +155,7 @@ impl Kills {
         }
         bar.finish_and_clear();
         let outcomes = load.end()?;
-        cluster.agree(PATIENCE)?;
+        cluster.agree(TIMEOUT)?;
         Ok(outcomes)
     }
 }
@@ -175,8 +175,8 @@ fn one_more(load: &Load, end: &AtomicBool) -> Result<(), Failure> {
         if end.load(Ordering::Acquire) {
             return Err("interrupted".into());
         }
-        if begun.elapsed() > PATIENCE {
-            return Err(format!("nothing was delivered for {PATIENCE:?}").into());
+        if begun.elapsed() > TIMEOUT {
+            return Err(format!("nothing was delivered for {TIMEOUT:?}").into());
         }
         std::thread::sleep(Duration::from_millis(5));
     }
@@ -203,4 +203,4 @@ fn pause(rng: &mut ChaCha8Rng, most_ms: u64) {
 const UP_MS: u64 = 600;
 const DOWN_MS: u64 = 1200;
 /// Beyond this something is wrong.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use sealcast::brokers::{Brokers, Content, Item, Outgoing, Subscription};
 use sealcast_broker::operation::{Execute, Header};
-use sealcast_client::Outcome;
+use sealcast_client::OperationOutcome;
 
 use super::cluster::Cluster;
 use crate::Failure;
@@ -236,7 +236,9 @@ impl Publisher {
     fn settle(&mut self, sent: &mut Sent) -> Result<(), String> {
         let token = self.under_way.pop_front().expect("callers look");
         match self.client.outcome(token).map_err(|e| format!("publisher {}: {e}", self.number))? {
-            Outcome::Executed { height, number, outcome } if outcome.code == sealcast_broker::state::Code::Done => {
+            OperationOutcome::Executed { height, number, outcome }
+                if outcome.code == sealcast_broker::state::Code::Done =>
+            {
                 self.last = Some((height, number));
                 sent.acknowledged += 1;
                 Ok(())

@@ -87,7 +87,7 @@ impl Soak {
         let within = self.within.clone().unwrap_or_else(std::env::temp_dir);
         let starting = Instant::now();
         let mut cluster = Cluster::start_with(4, &within, Some(self.files))?;
-        cluster.caught_up(PATIENCE)?;
+        cluster.caught_up(TIMEOUT)?;
         let start = starting.elapsed();
         let load = Load::start(&cluster, Rate { per_second: 20.0, bytes: 256, frame: 1 })?;
         let bar = progress(time.as_secs(), self.no_progress || self.json);
@@ -101,7 +101,7 @@ impl Soak {
         }
         bar.finish_and_clear();
         let outcomes = load.end()?;
-        cluster.agree(PATIENCE)?;
+        cluster.agree(TIMEOUT)?;
         let age = Age { looks, start, acknowledged: outcomes.acknowledged, delivered: outcomes.delivered };
         let (first, last) = (age.at_a_quarter(), age.at_the_end());
         let (files, grown) = (age.files(), age.memory_grown());
@@ -223,7 +223,7 @@ const START_MAX: Duration = Duration::from_secs(10);
 /// Between two looks.
 const EVERY: Duration = Duration::from_secs(5);
 /// Beyond this something is wrong.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
 mod tests {

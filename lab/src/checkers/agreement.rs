@@ -10,7 +10,7 @@ use sealcast::group::Epoch;
 use sealcast_wire::frame::{HEADER_LEN, TAG_LEN};
 use sealcast_wire::{Domain, Dropped, EpochId, Monotonic, Protect, View, limits};
 
-use super::{Cast, Checker, Event, Verdict};
+use super::{Checker, Event, Roles, Verdict};
 
 /// See the module.
 #[derive(Default)]
@@ -24,12 +24,12 @@ struct First {
     keys: Option<Arc<Epoch>>,
 }
 
-impl Checker<Cast, Event> for Agreement {
+impl Checker<Roles, Event> for Agreement {
     fn name(&self) -> &'static str {
         "agreement"
     }
 
-    fn event(&mut self, _at: Monotonic, node: usize, event: &Event, _cast: &Cast) -> Verdict {
+    fn event(&mut self, _at: Monotonic, node: usize, event: &Event, _roles: &Roles) -> Verdict {
         let Event::Installed(view, keys) = event else { return Ok(()) };
         let Some(first) = self.epochs.get(&view.epoch) else {
             self.epochs.insert(view.epoch, First { node, view: view.clone(), keys: keys.clone() });

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use sealcast_wire::Monotonic;
 
-use super::{Body, Cast, Checker, Event, Verdict, member_of};
+use super::{Body, Checker, Event, Roles, Verdict, member_of};
 
 /// See the module.
 #[derive(Default)]
@@ -23,12 +23,12 @@ impl Authentic {
     }
 }
 
-impl Checker<Cast, Event> for Authentic {
+impl Checker<Roles, Event> for Authentic {
     fn name(&self) -> &'static str {
         "authentic"
     }
 
-    fn event(&mut self, _at: Monotonic, node: usize, event: &Event, cast: &Cast) -> Verdict {
+    fn event(&mut self, _at: Monotonic, node: usize, event: &Event, roles: &Roles) -> Verdict {
         match event {
             Event::Published { topic, body } => {
                 if let Some(read) = Body::read(body) {
@@ -47,7 +47,7 @@ impl Checker<Cast, Event> for Authentic {
                     return Err(format!("node {node} accepted {read:?} changed, or on another topic"));
                 }
                 match member_of(origin) {
-                    Some(member) if cast.node(&member.cert) == Some(*author) => Ok(()),
+                    Some(member) if roles.node(&member.cert) == Some(*author) => Ok(()),
                     None if self.anonymous => Ok(()),
                     other => Err(format!("node {node} takes {other:?} for the author of {read:?}")),
                 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use sealcast_keys::Misbehaviour;
 use sealcast_wire::Monotonic;
 
-use super::{Cast, Checker, Event, Verdict};
+use super::{Checker, Event, Roles, Verdict};
 
 /// See the module.
 #[derive(Default)]
@@ -13,16 +13,16 @@ pub struct Blame {
     changed: BTreeSet<usize>,
 }
 
-impl Checker<Cast, Event> for Blame {
+impl Checker<Roles, Event> for Blame {
     fn name(&self) -> &'static str {
         "blame"
     }
 
-    fn event(&mut self, _at: Monotonic, node: usize, event: &Event, cast: &Cast) -> Verdict {
+    fn event(&mut self, _at: Monotonic, node: usize, event: &Event, roles: &Roles) -> Verdict {
         match event {
             Event::Changed => _ = self.changed.insert(node),
             Event::LeftOut(cert, why) if *why != Misbehaviour::Silent && !self.changed.contains(&node) => {
-                let whom = cast.node(cert);
+                let whom = roles.node(cert);
                 if whom.is_none_or(|whom| !self.changed.contains(&whom)) {
                     return Err(format!("node {node} leaves out {whom:?}, which behaves: {why:?}"));
                 }

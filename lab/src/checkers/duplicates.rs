@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use sealcast_wire::Monotonic;
 
-use super::{Body, Cast, Checker, Event, Verdict};
+use super::{Body, Checker, Event, Roles, Verdict};
 
 /// See the module.
 #[derive(Default)]
@@ -12,12 +12,12 @@ pub struct Duplicates {
     delivered: BTreeMap<usize, BTreeSet<Body>>,
 }
 
-impl Checker<Cast, Event> for Duplicates {
+impl Checker<Roles, Event> for Duplicates {
     fn name(&self) -> &'static str {
         "no duplicate"
     }
 
-    fn event(&mut self, _at: Monotonic, node: usize, event: &Event, _cast: &Cast) -> Verdict {
+    fn event(&mut self, _at: Monotonic, node: usize, event: &Event, _roles: &Roles) -> Verdict {
         match event {
             Event::Started => {
                 self.delivered.remove(&node);

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use sealcast_wire::{Change, EpochId, Monotonic, View};
 
-use super::{Body, Cast, Checker, Event, Verdict, member_of};
+use super::{Body, Checker, Event, Roles, Verdict, member_of};
 
 /// See the module.
 #[derive(Default)]
 pub struct Exclusions {
-    nodes: BTreeMap<usize, Standing>,
+    nodes: BTreeMap<usize, Membership>,
     rosters: BTreeMap<EpochId, BTreeSet<usize>>,
     /// Who was shut out at its publisher when a message was published, and where that stood.
     shut_out: BTreeMap<Body, (BTreeSet<usize>, u32)>,
@@ -18,7 +18,7 @@ pub struct Exclusions {
 
 /// How a node sees its group.
 #[derive(Default)]
-struct Standing {
+struct Membership {
     view: Option<Arc<View>>,
     /// The epochs of this and former views.
     installed: BTreeSet<EpochId>,
@@ -32,53 +32,53 @@ struct Standing {
     meanwhile: Vec<Body>,
 }
 
-impl Checker<Cast, Event> for Exclusions {
+impl Checker<Roles, Event> for Exclusions {
     fn name(&self) -> &'static str {
         "exclusion"
     }
 
-    fn event(&mut self, _at: Monotonic, node: usize, event: &Event, cast: &Cast) -> Verdict {
-        let standing = self.nodes.entry(node).or_default();
+    fn event(&mut self, _at: Monotonic, node: usize, event: &Event, roles: &Roles) -> Verdict {
+        let membership = self.nodes.entry(node).or_default();
         match event {
-            Event::Started => *standing = Standing::default(),
+            Event::Started => *membership = Membership::default(),
             Event::Prepared(next) => {
-                let stays: BTreeSet<usize> = cast.nodes_of(next).into_iter().collect();
+                let stays: BTreeSet<usize> = roles.nodes_of(next).into_iter().collect();
                 let was: BTreeSet<usize> =
-                    standing.view.iter().flat_map(|v| cast.nodes_of(v)).filter(|n| !stays.contains(n)).collect();
+                    membership.view.iter().flat_map(|v| roles.nodes_of(v)).filter(|n| !stays.contains(n)).collect();
                 if next.change == Change::Evicted {
-                    standing.gone.extend(&was);
+                    membership.gone.extend(&was);
                 }
-                standing.prepared = was;
+                membership.prepared = was;
             }
             Event::Keyed(epoch) => {
-                standing.agreed.insert(*epoch);
+                membership.agreed.insert(*epoch);
             }
             Event::Abandoned => {
-                standing.prepared.clear();
-                standing.meanwhile.drain(..).for_each(|body| drop(self.shut_out.remove(&body)));
+                membership.prepared.clear();
+                membership.meanwhile.drain(..).for_each(|body| drop(self.shut_out.remove(&body)));
             }
             Event::Installed(view, _) => {
-                let members: BTreeSet<usize> = cast.nodes_of(view).into_iter().collect();
-                let was = standing.view.iter().flat_map(|v| cast.nodes_of(v));
-                standing.gone.extend(was);
-                standing.gone.retain(|n| !members.contains(n));
-                standing.prepared.clear();
+                let members: BTreeSet<usize> = roles.nodes_of(view).into_iter().collect();
+                let was = membership.view.iter().flat_map(|v| roles.nodes_of(v));
+                membership.gone.extend(was);
+                membership.gone.retain(|n| !members.contains(n));
+                membership.prepared.clear();
                 // Whoever is in the new view after all may read what waited for it.
-                for body in standing.meanwhile.drain(..) {
+                for body in membership.meanwhile.drain(..) {
                     if let Some((out, _)) = self.shut_out.get_mut(&body) {
                         out.retain(|n| !members.contains(n));
                     }
                 }
-                standing.installed.insert(view.epoch);
-                standing.agreed.clear();
-                standing.view = Some(view.clone());
+                membership.installed.insert(view.epoch);
+                membership.agreed.clear();
+                membership.view = Some(view.clone());
                 self.rosters.insert(view.epoch, members);
             }
             Event::Published { body, .. } => {
-                if let (Some(body), Some(view)) = (Body::read(body), &standing.view) {
-                    let out: BTreeSet<usize> = standing.gone.union(&standing.prepared).copied().collect();
-                    if !standing.prepared.is_subset(&standing.gone) {
-                        standing.meanwhile.push(body);
+                if let (Some(body), Some(view)) = (Body::read(body), &membership.view) {
+                    let out: BTreeSet<usize> = membership.gone.union(&membership.prepared).copied().collect();
+                    if !membership.prepared.is_subset(&membership.gone) {
+                        membership.meanwhile.push(body);
                     }
                     if !out.is_empty() {
                         self.shut_out.insert(body, (out, view.epoch.counter));
@@ -87,14 +87,14 @@ impl Checker<Cast, Event> for Exclusions {
             }
             Event::Read(body, epoch) => return self.may_read(node, *body, Some(*epoch)),
             Event::Delivered { body, origin, epoch, .. } => {
-                let heard = member_of(origin).and_then(|m| cast.node(&m.cert));
-                if let (Some(author), Some(view)) = (heard, &standing.view)
-                    && !cast.nodes_of(view).contains(&author)
+                let heard = member_of(origin).and_then(|m| roles.node(&m.cert));
+                if let (Some(author), Some(view)) = (heard, &membership.view)
+                    && !roles.nodes_of(view).contains(&author)
                     // A key that is agreed opens before its view is installed; one that was passed over never again. The
                     // number does not tell them apart where the node was alone: it goes to any group's epoch.
                     && epoch.is_none_or(|e| {
-                        let passed = e.counter < view.epoch.counter && !standing.agreed.contains(&e);
-                        standing.installed.contains(&e) || passed
+                        let passed = e.counter < view.epoch.counter && !membership.agreed.contains(&e);
+                        membership.installed.contains(&e) || passed
                     })
                 {
                     return Err(format!(

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use sealcast_wire::{EpochId, Monotonic};
 
-use super::{Cast, Checker, Event, Verdict};
+use super::{Checker, Event, Roles, Verdict};
 
 /// See the module.
 #[derive(Default)]
@@ -14,12 +14,12 @@ pub struct Forward {
     out: BTreeSet<usize>,
 }
 
-impl Checker<Cast, Event> for Forward {
+impl Checker<Roles, Event> for Forward {
     fn name(&self) -> &'static str {
         "forward"
     }
 
-    fn event(&mut self, _at: Monotonic, node: usize, event: &Event, _cast: &Cast) -> Verdict {
+    fn event(&mut self, _at: Monotonic, node: usize, event: &Event, _roles: &Roles) -> Verdict {
         match event {
             Event::Started => {
                 self.at.remove(&node);

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 
 use sealcast_wire::Monotonic;
 
-use super::{Body, Cast, Checker, Event, Verdict};
+use super::{Body, Checker, Event, Roles, Verdict};
 
 /// See the module.
 #[derive(Default)]
@@ -46,15 +46,15 @@ impl Loss {
     }
 }
 
-impl Checker<Cast, Event> for Loss {
+impl Checker<Roles, Event> for Loss {
     fn name(&self) -> &'static str {
         "no loss"
     }
 
-    fn event(&mut self, _at: Monotonic, node: usize, event: &Event, cast: &Cast) -> Verdict {
+    fn event(&mut self, _at: Monotonic, node: usize, event: &Event, roles: &Roles) -> Verdict {
         match event {
             Event::Installed(view, _) => {
-                self.views.insert(node, cast.nodes_of(view).into_iter().collect());
+                self.views.insert(node, roles.nodes_of(view).into_iter().collect());
             }
             Event::Stopped | Event::Excluded => {
                 self.views.remove(&node);

@@ -82,21 +82,21 @@ pub enum Event {
 }
 
 /// The checkers of a run, and what they found.
-pub type Panel = sealcast_sim::checker::Panel<Cast, Event>;
+pub type Panel = sealcast_sim::checker::Panel<Roles, Event>;
 
 /// A property of a run of members.
-pub type Property = dyn Checker<Cast, Event>;
+pub type Property = dyn Checker<Roles, Event>;
 
 /// Who plays whom: certificates by node.
 #[derive(Clone, Debug, Default)]
-pub struct Cast {
+pub struct Roles {
     nodes: BTreeMap<CertHash, usize>,
 }
 
-impl Cast {
+impl Roles {
     /// The certificates of nodes 0, 1, ….
-    pub fn new(certs: impl IntoIterator<Item = CertHash>) -> Cast {
-        Cast { nodes: certs.into_iter().enumerate().map(|(node, cert)| (cert, node)).collect() }
+    pub fn new(certs: impl IntoIterator<Item = CertHash>) -> Roles {
+        Roles { nodes: certs.into_iter().enumerate().map(|(node, cert)| (cert, node)).collect() }
     }
 
     /// The node of a certificate.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use sealcast_wire::{Monotonic, limits};
 
-use super::{Cast, Checker, Event, Verdict};
+use super::{Checker, Event, Roles, Verdict};
 
 /// See the module.
 #[derive(Default)]
@@ -12,12 +12,12 @@ pub struct Numbers {
     installed: BTreeSet<u32>,
 }
 
-impl Checker<Cast, Event> for Numbers {
+impl Checker<Roles, Event> for Numbers {
     fn name(&self) -> &'static str {
         "numbers"
     }
 
-    fn event(&mut self, _at: Monotonic, node: usize, event: &Event, _cast: &Cast) -> Verdict {
+    fn event(&mut self, _at: Monotonic, node: usize, event: &Event, _roles: &Roles) -> Verdict {
         let Event::Installed(view, _) = event else { return Ok(()) };
         let counter = view.epoch.counter;
         let before = counter.checked_sub(1).unwrap_or(u32::MAX);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use sealcast_wire::Monotonic;
 
-use super::{Cast, Checker, Event, Verdict};
+use super::{Checker, Event, Roles, Verdict};
 
 /// See the module.
 #[derive(Default)]
@@ -22,12 +22,12 @@ impl OneOrder {
     }
 }
 
-impl Checker<Cast, Event> for OneOrder {
+impl Checker<Roles, Event> for OneOrder {
     fn name(&self) -> &'static str {
         "one order"
     }
 
-    fn event(&mut self, _at: Monotonic, node: usize, event: &Event, _cast: &Cast) -> Verdict {
+    fn event(&mut self, _at: Monotonic, node: usize, event: &Event, _roles: &Roles) -> Verdict {
         match event {
             Event::Started => self.last.retain(|(n, _), _| *n != node),
             Event::Delivered { sequence, topic, body, .. } if self.topics.contains(topic) => {

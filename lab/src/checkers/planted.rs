@@ -18,8 +18,8 @@ fn member(node: usize) -> Member {
     Member { id, name: format!("n{node}").into() }
 }
 
-fn cast() -> Cast {
-    Cast::new((0..4).map(|node| member(node).id.cert))
+fn roles() -> Roles {
+    Roles::new((0..4).map(|node| member(node).id.cert))
 }
 
 fn view(counter: u32, members: &[usize], me: usize, change: Change) -> View {
@@ -55,8 +55,8 @@ fn delivered(body: &Arc<[u8]>, from: usize, counter: u32) -> Event {
 }
 
 /// What a panel of one checker says to this story.
-fn told(checker: impl Checker<Cast, Event> + 'static, story: &[(usize, Event)]) -> Vec<String> {
-    let mut panel = Panel::new(cast(), vec![Box::new(checker)]);
+fn told(checker: impl Checker<Roles, Event> + 'static, story: &[(usize, Event)]) -> Vec<String> {
+    let mut panel = Panel::new(roles(), vec![Box::new(checker)]);
     for (node, event) in story {
         panel.event(AT, *node, event);
     }
@@ -85,7 +85,7 @@ fn a_clean_run_is_not_reported() {
         Box::new(loss),
         Box::new(Secrecy::new(vec![b"topic".to_vec()])),
     ];
-    let mut panel = Panel::new(cast(), all);
+    let mut panel = Panel::new(roles(), all);
     for (node, event) in &story {
         panel.event(AT, *node, event);
         panel.sent(AT, *node, b"ciphertext");
@@ -244,7 +244,7 @@ fn loss_reports_a_message_that_did_not_come() {
 #[test]
 fn secrecy_reports_payload_and_topic_on_the_wire() {
     for shown in [&body(0, 1)[..], b"..secret/topic.."] {
-        let mut panel = Panel::new(cast(), vec![Box::new(Secrecy::new(vec![b"secret/topic".to_vec()]))]);
+        let mut panel = Panel::new(roles(), vec![Box::new(Secrecy::new(vec![b"secret/topic".to_vec()]))]);
         panel.sent(AT, 3, shown);
         assert_eq!(panel.violations().len(), 1);
     }

@@ -3,7 +3,7 @@
 use sealcast_wire::Monotonic;
 
 use super::body::MARKER;
-use super::{Cast, Checker, Event, Verdict};
+use super::{Checker, Event, Roles, Verdict};
 
 /// See the module.
 pub struct Secrecy {
@@ -18,7 +18,7 @@ impl Secrecy {
     }
 }
 
-impl Checker<Cast, Event> for Secrecy {
+impl Checker<Roles, Event> for Secrecy {
     fn name(&self) -> &'static str {
         "secrecy"
     }
@@ -30,7 +30,7 @@ impl Checker<Cast, Event> for Secrecy {
         }
     }
 
-    fn event(&mut self, _at: Monotonic, _node: usize, _event: &Event, _cast: &Cast) -> Verdict {
+    fn event(&mut self, _at: Monotonic, _node: usize, _event: &Event, _roles: &Roles) -> Verdict {
         Ok(())
     }
 }

@@ -66,7 +66,7 @@ pub(crate) fn identities(members: usize, compartments: usize, seed: u64) -> Resu
             let request = Request { name: format!("robot{i}"), keys: secret.public(), rights, attributes: vec![] };
             let certificate = authority.issue(&request, DATE, YEAR_SECONDS)?;
             let identity = Identity::new(&certificate, &secret, authority.anchor().clone())?;
-            Ok(Arc::new(identity.with_veil(GROUP, authority.veil(GROUP))))
+            Ok(Arc::new(identity.with_bootstrap_key(GROUP, authority.bootstrap_key(GROUP))))
         })
         .collect()
 }

@@ -16,7 +16,7 @@ use crate::peers::side::{Path, Side, command};
 use crate::peers::{Field, Player};
 use crate::scenarios::Scenario;
 use crate::scenarios::script::Knobs;
-use crate::scenarios::stage::Keep;
+use crate::scenarios::simulation::Keep;
 
 pub(super) const SOCKETS: &[&str] = &["formation-sockets", "formation-time"];
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rand_chacha::ChaCha20Rng;
 use rand_core::{CryptoRng, SeedableRng};
-use sealcast_crypto::group::{Group, Parameters, Ristretto255, SecretScalar};
+use sealcast_crypto::group::{Parameters, PrimeGroup, Ristretto255, SecretScalar};
 use sealcast_crypto::tdh2::{
     Checked, Ciphertext, Combiner, KeyShare, Label, Labelled, ProvedShare, PublicKey, Share, deal,
 };
@@ -57,8 +57,8 @@ pub(super) fn measure(bench: &Bench) -> Result<Vec<Row>, Failure> {
 
 /// One variable-base multiplication, without encoding: x P.
 struct Unit {
-    x: <G as Group>::Scalar,
-    p: <G as Group>::Point,
+    x: <G as PrimeGroup>::Scalar,
+    p: <G as PrimeGroup>::Point,
 }
 
 impl Unit {
@@ -70,7 +70,7 @@ impl Unit {
         Unit { x: scalar(rng), p: G::mul_base(&scalar(rng)) }
     }
 
-    fn run(&self) -> <G as Group>::Point {
+    fn run(&self) -> <G as PrimeGroup>::Point {
         G::mul(black_box(&self.p), black_box(&self.x))
     }
 }

@@ -132,35 +132,36 @@ const ONE: Path = Path::OnePacket;
 const GSO: Path = Path::Segmented;
 const EACH: Path = Path::OneEach;
 
-/// A way to send: side, path, receivers.
-type Way = (Side, Path, usize);
+/// A setup: side, path, receivers.
+type Setup = (Side, Path, usize);
 
 pub(super) fn measure(bench: &Bench) -> Result<Vec<Row>, Failure> {
     let blocks = bench.pick(2, 5);
     let window = bench.window();
-    let mut found: BTreeMap<(Way, usize), Vec<f64>> = BTreeMap::new();
+    let mut found: BTreeMap<(Setup, usize), Vec<f64>> = BTreeMap::new();
     let have_liblcm = liblcm().is_ok();
     let wanted: Vec<&Ratio> = RATIOS.iter().filter(|ratio| bench.wants(ratio.id)).collect();
-    let ways_at = |size: usize, receivers: usize| -> BTreeSet<Way> {
+    let setups_at = |size: usize, receivers: usize| -> BTreeSet<Setup> {
         let of = wanted.iter().filter(|ratio| ratio.size == size && ratio.receivers == receivers);
         let sealed = (size == SMALL && receivers == 1 && bench.wants(SEALED)).then_some((Side::Sealed, GSO));
-        let ways = of.flat_map(|ratio| [ratio.above, ratio.below]).chain(sealed);
-        ways.filter(|(side, _)| have_liblcm || *side != Side::Liblcm)
+        let setups = of.flat_map(|ratio| [ratio.above, ratio.below]).chain(sealed);
+        setups
+            .filter(|(side, _)| have_liblcm || *side != Side::Liblcm)
             .map(|(side, path)| (side, path, receivers))
             .collect()
     };
     for receivers in [1, 4] {
-        let ways: BTreeSet<Way> = [SMALL, LARGE].into_iter().flat_map(|size| ways_at(size, receivers)).collect();
-        let mut flows = ways
+        let setups: BTreeSet<Setup> = [SMALL, LARGE].into_iter().flat_map(|size| setups_at(size, receivers)).collect();
+        let mut flows = setups
             .iter()
             .map(|&(side, path, n)| Ok(((side, path, n), Flow::start(&bench.field, side, path, n)?)))
-            .collect::<Result<BTreeMap<Way, Flow>, Failure>>()?;
+            .collect::<Result<BTreeMap<Setup, Flow>, Failure>>()?;
         for size in [SMALL, LARGE] {
             for _ in 0..blocks {
-                for way in ways_at(size, receivers) {
+                for setup in setups_at(size, receivers) {
                     bench.bar.tick();
-                    let flow = flows.get_mut(&way).expect("every way was started");
-                    let known = found.entry((way, size)).or_default();
+                    let flow = flows.get_mut(&setup).expect("every setup was started");
+                    let known = found.entry((setup, size)).or_default();
                     // Later blocks begin near what the first one found.
                     let from = known.last().map_or(START[usize::from(size == LARGE)], |best| (best / 4.0).max(500.0));
                     known.push(flow.lossless(size, from, window)?);
@@ -176,7 +177,7 @@ pub(super) fn measure(bench: &Bench) -> Result<Vec<Row>, Failure> {
     let mut rows = Vec::new();
     for Ratio { id, what, goal, above, below, receivers, size } in wanted {
         let row = Row::new("lan", id, *what, "ratio", Goal::AtLeast(*goal));
-        let value = |way: &(Side, Path)| rate(way.0, way.1, *receivers, *size);
+        let value = |setup: &(Side, Path)| rate(setup.0, setup.1, *receivers, *size);
         rows.push(match (value(above), value(below)) {
             (Some(a), Some(b)) => row
                 .part(format!("{} msg/s", above.0.name()), a)

@@ -138,7 +138,7 @@ impl Campaign {
     fn add(&mut self, chunk: Chunk) {
         self.resealed += chunk.resealed;
         self.findings.extend(chunk.findings);
-        self.findings.truncate(FINDINGS_MAX);
+        self.findings.truncate(FINDINGS_KEPT_MAX);
         for (kind, of) in chunk.coverage {
             let mine = self.coverage.entry(kind).or_default();
             of.into_iter().for_each(|(outcome, n)| *mine.entry(outcome).or_default() += n);
@@ -276,7 +276,7 @@ const CHUNK: u64 = 4_000;
 /// Chunks between two saves.
 const ROUND: u64 = 50;
 /// Findings kept.
-const FINDINGS_MAX: usize = 100;
+const FINDINGS_KEPT_MAX: usize = 100;
 /// What the allocator may keep for itself.
 const GROWTH_BYTES_MAX: u64 = 64 << 20;
 

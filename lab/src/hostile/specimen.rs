@@ -29,7 +29,7 @@ pub(super) struct Specimen {
 enum Inside {
     /// The record that a member sealed.
     Record { domain: Domain, flags: u8, plaintext: Vec<u8> },
-    /// The message under the veil.
+    /// The message under the bootstrap key.
     Open { message: Vec<u8> },
     /// Nothing: LCM's.
     Nothing,
@@ -81,7 +81,7 @@ impl Specimen {
                 other.unlike(&mut message, other.inside(), rng);
                 let mut nonce = [0; 12];
                 rng.fill_bytes(&mut nonce);
-                [&[MAGIC, KIND_OPEN][..], &people.veil.seal(nonce, &message)].concat()
+                [&[MAGIC, KIND_OPEN][..], &people.bootstrap_key.seal(nonce, &message)].concat()
             }
             Inside::Nothing => self.mutated(mutation, other, rng),
         }
@@ -119,8 +119,8 @@ pub(super) fn record(people: &People, seed: u64) -> Result<Vec<Specimen>, Failur
                     Err(_) => ("next epoch's".to_string(), Inside::Nothing),
                 }
             }
-            [MAGIC, KIND_OPEN, ref veiled @ ..] => {
-                let message = people.veil.open(veiled)?;
+            [MAGIC, KIND_OPEN, ref sealed_message @ ..] => {
+                let message = people.bootstrap_key.open(sealed_message)?;
                 (open_kind(&message), Inside::Open { message })
             }
             _ => continue,

@@ -7,9 +7,9 @@ use rand_chacha::ChaCha20Rng;
 use rand_core::{Rng as _, SeedableRng as _};
 use sealcast::group::{Group, Output, Publication};
 use sealcast::url::OriginMode;
+use sealcast_crypto::bootstrap::BootstrapKey;
 use sealcast_crypto::identity::{Act, Authority, Identity, MemberSecret, Request, Right, Rights};
 use sealcast_crypto::signature::Algorithm;
-use sealcast_crypto::veil::Veil;
 use sealcast_delivery::Batch;
 use sealcast_delivery::multicast::{self, Multicast};
 use sealcast_keys::contributory::{Config, Contributory};
@@ -37,7 +37,7 @@ pub(super) struct World {
 /// Certificates are slow to make and the same in every world.
 pub(super) struct People {
     pub(super) identities: Vec<Arc<Identity>>,
-    pub(super) veil: Veil,
+    pub(super) bootstrap_key: BootstrapKey,
 }
 
 impl People {
@@ -60,10 +60,10 @@ impl People {
                 let request = Request { name: format!("robot{i}"), keys: secret.public(), rights, attributes: vec![] };
                 let certificate = authority.issue(&request, DATE, YEAR_SECONDS)?;
                 let identity = Identity::new(&certificate, &secret, authority.anchor().clone())?;
-                Ok(Arc::new(identity.with_veil(GROUP, authority.veil(GROUP))))
+                Ok(Arc::new(identity.with_bootstrap_key(GROUP, authority.bootstrap_key(GROUP))))
             })
             .collect::<Result<Vec<_>, Failure>>()?;
-        Ok(People { identities, veil: Veil::new(&authority.veil(GROUP)) })
+        Ok(People { identities, bootstrap_key: BootstrapKey::new(&authority.bootstrap_key(GROUP)) })
     }
 }
 
@@ -99,8 +99,8 @@ impl World {
             let mut own = [0; 32];
             rng.fill_bytes(&mut own);
             let keys = Contributory::new(Config::new(GROUP, Arc::clone(identity)), own, world.now);
-            let way = Multicast::new(multicast::Config::default());
-            world.members.push(Group::new(keys, way, OriginMode::Auto)?);
+            let delivery = Multicast::new(multicast::Config::default());
+            world.members.push(Group::new(keys, delivery, OriginMode::Auto)?);
         }
         let n = world.members.len();
         world.lossy = Some(rng);

@@ -6,12 +6,12 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use sealcast::group::Epoch;
-use sealcast_keys::contributory::misbehaving::{Claim, Word};
+use sealcast_keys::contributory::misbehaving::{Claim, MessageKind};
 use sealcast_sim::{Effect, Node, Reach};
 use sealcast_wire::{Address, CertHash, Monotonic, Now};
 
 use super::{evicted, open_message};
-use crate::member::{Ask, Told};
+use crate::member::{MemberCommand, MemberEvent};
 use crate::scenarios::contributory::Robot;
 
 /// See the module.
@@ -22,7 +22,7 @@ pub(super) struct Captor {
     /// Where the target's messages come from, once it was heard.
     source: Option<Address>,
     keys: Vec<Arc<Epoch>>,
-    effects: VecDeque<Effect<Told>>,
+    effects: VecDeque<Effect<MemberEvent>>,
 }
 
 impl Captor {
@@ -38,9 +38,9 @@ impl Captor {
                     let to = self.target.map_or(Reach::All, |(node, _)| Reach::One(node));
                     self.effects.push_back(Effect::Send { to, datagram });
                 }
-                Effect::Tell(Told::Keyed { epoch, passed }) => {
+                Effect::Tell(MemberEvent::Keyed { epoch, passed }) => {
                     self.keys.push(epoch.clone());
-                    self.effects.push_back(Effect::Tell(Told::Keyed { epoch, passed }));
+                    self.effects.push_back(Effect::Tell(MemberEvent::Keyed { epoch, passed }));
                 }
                 Effect::Tell(_) | Effect::Store { .. } => {}
             }
@@ -49,15 +49,16 @@ impl Captor {
 }
 
 impl Node for Captor {
-    type Told = Told;
-    type Command = Ask;
+    type Event = MemberEvent;
+    type Command = MemberCommand;
 
     fn handle(&mut self, now: Now, from: Address, datagram: &mut [u8]) {
         let read = evicted::read(&self.keys, datagram);
         self.effects.extend(read.into_iter().map(Effect::Tell));
-        let word = open_message(datagram).and_then(|veiled| self.robot.group().keys().inner().read(veiled));
+        let word =
+            open_message(datagram).and_then(|sealed_message| self.robot.group().keys().inner().read(sealed_message));
         let whom = self.target.map(|(_, cert)| cert);
-        let joins = matches!(word, Some(Word::Join(cert)) if whom.is_none_or(|whom| cert == whom));
+        let joins = matches!(word, Some(MessageKind::Join(cert)) if whom.is_none_or(|whom| cert == whom));
         if joins && self.target.is_some() {
             self.source = Some(from);
         }
@@ -71,8 +72,8 @@ impl Node for Captor {
         self.drain();
     }
 
-    fn command(&mut self, now: Now, ask: Ask) {
-        self.robot.command(now, ask);
+    fn command(&mut self, now: Now, command: MemberCommand) {
+        self.robot.command(now, command);
         self.drain();
     }
 
@@ -90,7 +91,7 @@ impl Node for Captor {
         self.drain();
     }
 
-    fn poll(&mut self) -> Option<Effect<Told>> {
+    fn poll(&mut self) -> Option<Effect<MemberEvent>> {
         if self.effects.is_empty() {
             self.drain();
         }

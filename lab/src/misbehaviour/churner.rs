@@ -11,7 +11,7 @@ use sealcast_sim::{Effect, Node};
 use sealcast_wire::{Address, Monotonic, Now};
 
 use super::{Make, as_open, open_message};
-use crate::member::{Ask, Told};
+use crate::member::{MemberCommand, MemberEvent};
 use crate::scenarios::contributory::Robot;
 
 /// See the module.
@@ -25,7 +25,7 @@ pub(super) struct Churner {
     in_group: bool,
     out: bool,
     next: Monotonic,
-    effects: VecDeque<Effect<Told>>,
+    effects: VecDeque<Effect<MemberEvent>>,
 }
 
 impl Churner {
@@ -42,19 +42,21 @@ impl Churner {
                     let datagram = self.claim(now, &datagram).unwrap_or(datagram);
                     self.effects.push_back(Effect::Send { to, datagram });
                 }
-                Effect::Tell(Told::Installed(epoch)) => {
+                Effect::Tell(MemberEvent::Installed(epoch)) => {
                     self.in_group = epoch.view.members.len() > 1;
                     self.counter = epoch.view.epoch.counter;
                 }
-                Effect::Tell(Told::Excluded(_)) => self.out = true,
+                Effect::Tell(MemberEvent::Excluded(_)) => self.out = true,
                 Effect::Tell(_) | Effect::Store { .. } => {}
             }
         }
     }
 
     fn claim(&mut self, now: Now, datagram: &[u8]) -> Option<Vec<u8>> {
-        let (veiled, claim) = (open_message(datagram)?, Lie::From(self.counter.saturating_add(self.ahead?)));
-        self.robot.with_keys(now, |keys| keys.retell(veiled, claim)).map(|veiled| as_open(&veiled))
+        let (sealed_message, claim) = (open_message(datagram)?, Lie::From(self.counter.saturating_add(self.ahead?)));
+        self.robot
+            .with_keys(now, |keys| keys.retell(sealed_message, claim))
+            .map(|sealed_message| as_open(&sealed_message))
     }
 
     fn act(&mut self, now: Now) {
@@ -64,21 +66,21 @@ impl Churner {
             (self.in_group, self.out) = (false, false);
         } else if self.in_group {
             let command = if self.dice.below(3) == 0 { Command::Leave } else { Command::Rotate };
-            self.robot.command(now, Ask::Command(command));
+            self.robot.command(now, MemberCommand::Command(command));
         }
     }
 }
 
 impl Node for Churner {
-    type Told = Told;
-    type Command = Ask;
+    type Event = MemberEvent;
+    type Command = MemberCommand;
 
     fn handle(&mut self, now: Now, from: Address, datagram: &mut [u8]) {
         self.robot.handle(now, from, datagram);
         self.drain(now);
     }
 
-    fn command(&mut self, _now: Now, _ask: Ask) {}
+    fn command(&mut self, _now: Now, _command: MemberCommand) {}
 
     fn timeout(&self) -> Option<Monotonic> {
         Some(self.robot.timeout().map_or(self.next, |at| at.min(self.next)))
@@ -98,7 +100,7 @@ impl Node for Churner {
         self.drain(now);
     }
 
-    fn poll(&mut self) -> Option<Effect<Told>> {
+    fn poll(&mut self) -> Option<Effect<MemberEvent>> {
         self.effects.pop_front()
     }
 }

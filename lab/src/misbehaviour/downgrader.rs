@@ -8,14 +8,14 @@ use sealcast_sim::{Effect, Node, Reach};
 use sealcast_wire::{Address, Monotonic, Now};
 
 use super::{as_open, open_message};
-use crate::member::{Ask, Told};
+use crate::member::{MemberCommand, MemberEvent};
 use crate::scenarios::contributory::Robot;
 
 /// See the module.
 pub(super) struct Downgrader {
     robot: Robot,
     next: Monotonic,
-    effects: VecDeque<Effect<Told>>,
+    effects: VecDeque<Effect<MemberEvent>>,
 }
 
 impl Downgrader {
@@ -23,8 +23,8 @@ impl Downgrader {
         Downgrader { robot, next: now.monotonic + EVERY, effects: VecDeque::new() }
     }
 
-    fn say(&mut self, veiled: &[u8]) {
-        self.effects.push_back(Effect::Send { to: Reach::All, datagram: as_open(veiled) });
+    fn say(&mut self, sealed_message: &[u8]) {
+        self.effects.push_back(Effect::Send { to: Reach::All, datagram: as_open(sealed_message) });
     }
 
     fn drain(&mut self) {
@@ -38,12 +38,12 @@ impl Downgrader {
 }
 
 impl Node for Downgrader {
-    type Told = Told;
-    type Command = Ask;
+    type Event = MemberEvent;
+    type Command = MemberCommand;
 
     fn handle(&mut self, now: Now, from: Address, datagram: &mut [u8]) {
-        let veiled = open_message(datagram).map(<[u8]>::to_vec);
-        let stripped = veiled.and_then(|it| self.robot.with_keys(now, |keys| keys.strip_versions(&it)));
+        let sealed_message = open_message(datagram).map(<[u8]>::to_vec);
+        let stripped = sealed_message.and_then(|it| self.robot.with_keys(now, |keys| keys.strip_versions(&it)));
         if let Some(stripped) = stripped {
             self.say(&stripped);
         }
@@ -51,8 +51,8 @@ impl Node for Downgrader {
         self.drain();
     }
 
-    fn command(&mut self, now: Now, ask: Ask) {
-        self.robot.command(now, ask);
+    fn command(&mut self, now: Now, command: MemberCommand) {
+        self.robot.command(now, command);
         self.drain();
     }
 
@@ -78,7 +78,7 @@ impl Node for Downgrader {
         self.drain();
     }
 
-    fn poll(&mut self) -> Option<Effect<Told>> {
+    fn poll(&mut self) -> Option<Effect<MemberEvent>> {
         self.effects.pop_front()
     }
 }

@@ -8,13 +8,13 @@ use std::collections::VecDeque;
 use sealcast_sim::{Effect, Node, Reach};
 use sealcast_wire::{Address, Monotonic, Now};
 
-use crate::member::{Ask, Told};
+use crate::member::{MemberCommand, MemberEvent};
 use crate::scenarios::contributory::Robot;
 
 /// See the module.
 pub(super) struct Equivocator {
     faces: [Robot; 2],
-    effects: VecDeque<Effect<Told>>,
+    effects: VecDeque<Effect<MemberEvent>>,
     heard: u32,
 }
 
@@ -41,8 +41,8 @@ impl Equivocator {
 }
 
 impl Node for Equivocator {
-    type Told = Told;
-    type Command = Ask;
+    type Event = MemberEvent;
+    type Command = MemberCommand;
 
     fn handle(&mut self, now: Now, from: Address, datagram: &mut [u8]) {
         self.heard += 1;
@@ -54,9 +54,9 @@ impl Node for Equivocator {
         self.drain();
     }
 
-    fn command(&mut self, now: Now, ask: Ask) {
+    fn command(&mut self, now: Now, command: MemberCommand) {
         for robot in &mut self.faces {
-            robot.command(now, ask.clone());
+            robot.command(now, command.clone());
         }
         self.drain();
     }
@@ -81,7 +81,7 @@ impl Node for Equivocator {
         self.drain();
     }
 
-    fn poll(&mut self) -> Option<Effect<Told>> {
+    fn poll(&mut self) -> Option<Effect<MemberEvent>> {
         let effect = self.effects.pop_front();
         if effect.is_none() {
             self.drain();

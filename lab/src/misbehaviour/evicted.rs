@@ -12,9 +12,9 @@ use sealcast_sim::{Effect, Node, Reach};
 use sealcast_wire::{Address, Domain, Guarantee, Monotonic, Now, To};
 
 use crate::checkers::Body;
-use crate::member::{Ask, Told};
-use crate::scenarios::company::TOPIC;
+use crate::member::{MemberCommand, MemberEvent};
 use crate::scenarios::contributory::Robot;
+use crate::scenarios::fixture::TOPIC;
 
 /// See the module.
 pub(super) struct Insider {
@@ -24,7 +24,7 @@ pub(super) struct Insider {
     out: bool,
     next: Option<Monotonic>,
     sent: u64,
-    effects: VecDeque<Effect<Told>>,
+    effects: VecDeque<Effect<MemberEvent>>,
 }
 
 impl Insider {
@@ -35,8 +35,10 @@ impl Insider {
     fn drain(&mut self, now: Now) {
         while let Some(effect) = self.robot.poll() {
             match &effect {
-                Effect::Tell(Told::Installed(epoch) | Told::Keyed { epoch, .. }) => self.keys.push(epoch.clone()),
-                Effect::Tell(Told::Excluded(_)) => {
+                Effect::Tell(MemberEvent::Installed(epoch) | MemberEvent::Keyed { epoch, .. }) => {
+                    self.keys.push(epoch.clone())
+                }
+                Effect::Tell(MemberEvent::Excluded(_)) => {
                     self.out = true;
                     self.next = Some(now.monotonic + EVERY);
                 }
@@ -53,13 +55,13 @@ impl Insider {
         self.sent += 1;
         // Told as published: whoever does not know of the eviction yet may take it.
         let body = Body { author: self.member as u32, life: 1, number: FORGED + self.sent }.bytes(100);
-        self.effects.push_back(Effect::Tell(Told::Published(TOPIC.into(), body.clone())));
+        self.effects.push_back(Effect::Tell(MemberEvent::Published(TOPIC.into(), body.clone())));
         let what = What::Data { topic: TOPIC, domain: Domain(1), signed: false, sent_micros: None, body: &body };
         let outgoing = Outgoing { what, guarantee: Guarantee::BestEffort, to: To::Group };
-        let mut way = Multicast::new(multicast::Config::default());
+        let mut delivery = Multicast::new(multicast::Config::default());
         let mut batch = Batch::default();
-        if way.send(now, Some(protect), outgoing).is_ok() {
-            while let Some(output) = way.poll(&mut batch) {
+        if delivery.send(now, Some(protect), outgoing).is_ok() {
+            while let Some(output) = delivery.poll(&mut batch) {
                 if let Output::Transmit(_) = output {
                     for datagram in batch.iter() {
                         let datagram = datagram.to_vec();
@@ -73,11 +75,11 @@ impl Insider {
 }
 
 /// What these keys open of a datagram.
-pub(super) fn read(keys: &[Arc<Epoch>], datagram: &[u8]) -> Option<Told> {
+pub(super) fn read(keys: &[Arc<Epoch>], datagram: &[u8]) -> Option<MemberEvent> {
     keys.iter().find_map(|epoch| {
         let mut datagram = datagram.to_vec();
         let (_, _, plaintext) = epoch.protect.as_ref()?.open(&mut datagram).ok()?;
-        Some(Told::Read(find(plaintext)?, epoch.view.epoch))
+        Some(MemberEvent::Read(find(plaintext)?, epoch.view.epoch))
     })
 }
 
@@ -87,8 +89,8 @@ fn find(plaintext: &[u8]) -> Option<Body> {
 }
 
 impl Node for Insider {
-    type Told = Told;
-    type Command = Ask;
+    type Event = MemberEvent;
+    type Command = MemberCommand;
 
     fn handle(&mut self, now: Now, from: Address, datagram: &mut [u8]) {
         if self.out {
@@ -98,8 +100,8 @@ impl Node for Insider {
         self.drain(now);
     }
 
-    fn command(&mut self, now: Now, ask: Ask) {
-        self.robot.command(now, ask);
+    fn command(&mut self, now: Now, command: MemberCommand) {
+        self.robot.command(now, command);
         self.drain(now);
     }
 
@@ -121,7 +123,7 @@ impl Node for Insider {
         self.drain(now);
     }
 
-    fn poll(&mut self) -> Option<Effect<Told>> {
+    fn poll(&mut self) -> Option<Effect<MemberEvent>> {
         self.effects.pop_front().or_else(|| self.robot.poll())
     }
 }

@@ -9,7 +9,7 @@ use sealcast_sim::{Effect, Node, Reach};
 use sealcast_wire::frame::{KIND_OPEN, MAGIC};
 use sealcast_wire::{Address, Monotonic, Now};
 
-use crate::member::{Ask, Told};
+use crate::member::{MemberCommand, MemberEvent};
 use crate::scenarios::contributory::{GROUP, Robot, identity};
 
 /// The outsider.
@@ -17,7 +17,7 @@ pub(super) struct Flooder {
     dice: Dice,
     heard: Vec<Vec<u8>>,
     next: Monotonic,
-    effects: VecDeque<Effect<Told>>,
+    effects: VecDeque<Effect<MemberEvent>>,
 }
 
 impl Flooder {
@@ -27,8 +27,8 @@ impl Flooder {
 }
 
 impl Node for Flooder {
-    type Told = Told;
-    type Command = Ask;
+    type Event = MemberEvent;
+    type Command = MemberCommand;
 
     fn handle(&mut self, _now: Now, _from: Address, datagram: &mut [u8]) {
         if self.heard.len() < HEARD_MAX {
@@ -36,7 +36,7 @@ impl Node for Flooder {
         }
     }
 
-    fn command(&mut self, _now: Now, _ask: Ask) {}
+    fn command(&mut self, _now: Now, _command: MemberCommand) {}
 
     fn timeout(&self) -> Option<Monotonic> {
         Some(self.next)
@@ -55,7 +55,7 @@ impl Node for Flooder {
         }
     }
 
-    fn poll(&mut self) -> Option<Effect<Told>> {
+    fn poll(&mut self) -> Option<Effect<MemberEvent>> {
         self.effects.pop_front()
     }
 }
@@ -64,7 +64,7 @@ impl Node for Flooder {
 pub(super) struct Inside {
     robot: Robot,
     dice: Dice,
-    effects: VecDeque<Effect<Told>>,
+    effects: VecDeque<Effect<MemberEvent>>,
 }
 
 impl Inside {
@@ -72,26 +72,26 @@ impl Inside {
         Inside { robot, dice, effects: VecDeque::new() }
     }
 
-    /// Under the veil, which every member holds, and without meaning.
-    fn veiled(&mut self) -> Vec<u8> {
+    /// Under the bootstrap key, which every member holds, and without meaning.
+    fn sealed_message(&mut self) -> Vec<u8> {
         let nonce = std::array::from_fn(|_| self.dice.bits() as u8);
         let kind = self.dice.below(16) as u8;
         let message: Vec<u8> = std::iter::once(kind).chain((0..100).map(|_| self.dice.bits() as u8)).collect();
-        let sealed = identity(0).veil(GROUP).seal(nonce, &message);
+        let sealed = identity(0).bootstrap_key(GROUP).seal(nonce, &message);
         [&[MAGIC, KIND_OPEN][..], &sealed].concat()
     }
 }
 
 impl Node for Inside {
-    type Told = Told;
-    type Command = Ask;
+    type Event = MemberEvent;
+    type Command = MemberCommand;
 
     fn handle(&mut self, now: Now, from: Address, datagram: &mut [u8]) {
         self.robot.handle(now, from, datagram);
     }
 
-    fn command(&mut self, now: Now, ask: Ask) {
-        self.robot.command(now, ask);
+    fn command(&mut self, now: Now, command: MemberCommand) {
+        self.robot.command(now, command);
     }
 
     fn timeout(&self) -> Option<Monotonic> {
@@ -106,7 +106,7 @@ impl Node for Inside {
         self.robot.stored(now);
     }
 
-    fn poll(&mut self) -> Option<Effect<Told>> {
+    fn poll(&mut self) -> Option<Effect<MemberEvent>> {
         if let Some(effect) = self.effects.pop_front() {
             return Some(effect);
         }
@@ -114,7 +114,7 @@ impl Node for Inside {
         if let Effect::Send { to, datagram } = &effect {
             for _ in 0..REPETITIONS {
                 self.effects.push_back(Effect::Send { to: *to, datagram: datagram.clone() });
-                let datagram = self.veiled();
+                let datagram = self.sealed_message();
                 self.effects.push_back(Effect::Send { to: Reach::All, datagram });
             }
         }

@@ -8,15 +8,15 @@ use sealcast_sim::{Effect, Node, Reach};
 use sealcast_wire::frame::{HEADER_LEN, KIND_OPEN, MAGIC, TAG_LEN};
 use sealcast_wire::{Address, Domain, EpochId, Header, Monotonic, Now, Slot};
 
-use crate::member::{Ask, Told};
-use crate::scenarios::company::TOPIC;
+use crate::member::{MemberCommand, MemberEvent};
+use crate::scenarios::fixture::TOPIC;
 
 /// See the module.
 pub(super) struct Forger {
     dice: Dice,
     heard: VecDeque<Vec<u8>>,
     next: Monotonic,
-    effects: VecDeque<Effect<Told>>,
+    effects: VecDeque<Effect<MemberEvent>>,
 }
 
 impl Forger {
@@ -83,8 +83,8 @@ impl Forger {
 }
 
 impl Node for Forger {
-    type Told = Told;
-    type Command = Ask;
+    type Event = MemberEvent;
+    type Command = MemberCommand;
 
     fn handle(&mut self, _now: Now, _from: Address, datagram: &mut [u8]) {
         if self.heard.len() == HEARD_MAX {
@@ -93,7 +93,7 @@ impl Node for Forger {
         self.heard.push_back(datagram.to_vec());
     }
 
-    fn command(&mut self, _now: Now, _ask: Ask) {}
+    fn command(&mut self, _now: Now, _command: MemberCommand) {}
 
     fn timeout(&self) -> Option<Monotonic> {
         Some(self.next)
@@ -105,7 +105,7 @@ impl Node for Forger {
         self.effects.push_back(Effect::Send { to: Reach::All, datagram });
     }
 
-    fn poll(&mut self) -> Option<Effect<Told>> {
+    fn poll(&mut self) -> Option<Effect<MemberEvent>> {
         self.effects.pop_front()
     }
 }

@@ -22,8 +22,8 @@ use sealcast_sim::dice::Dice;
 use sealcast_wire::frame::{KIND_OPEN, MAGIC};
 use sealcast_wire::{CertHash, Now};
 
-use crate::scenarios::company::Player;
 use crate::scenarios::contributory::Robot;
+use crate::scenarios::fixture::Player;
 
 /// Who misbehaves, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,7 +34,7 @@ pub enum Misbehaviour {
     Forger,
     /// An outsider who sends as much as it can.
     Flooder,
-    /// A member who says each of its words many times, and much under the veil that means nothing.
+    /// A member who says each of its words many times, and much under the bootstrap key that means nothing.
     FlooderInside,
     /// A member who tells half of the others another story than the other half.
     Equivocator,
@@ -137,12 +137,12 @@ fn others(member: usize, members: usize) -> BTreeSet<usize> {
     (0..members).filter(|m| *m != member).collect()
 }
 
-/// What lies under the veil in a datagram of the key scheme.
+/// What lies under the bootstrap key in a datagram of the key scheme.
 fn open_message(datagram: &[u8]) -> Option<&[u8]> {
     datagram.strip_prefix(&[MAGIC, KIND_OPEN])
 }
 
 /// The datagram of a message of the key scheme.
-fn as_open(veiled: &[u8]) -> Vec<u8> {
-    [&[MAGIC, KIND_OPEN][..], veiled].concat()
+fn as_open(sealed_message: &[u8]) -> Vec<u8> {
+    [&[MAGIC, KIND_OPEN][..], sealed_message].concat()
 }

@@ -7,14 +7,14 @@ use sealcast_sim::dice::{Chance, Dice};
 use sealcast_sim::{Effect, Node, Reach};
 use sealcast_wire::{Address, Monotonic, Now};
 
-use crate::member::{Ask, Told};
+use crate::member::{MemberCommand, MemberEvent};
 
 /// See the module.
 pub(super) struct Replayer {
     dice: Dice,
     heard: VecDeque<Vec<u8>>,
     next: Monotonic,
-    effects: VecDeque<Effect<Told>>,
+    effects: VecDeque<Effect<MemberEvent>>,
 }
 
 impl Replayer {
@@ -24,8 +24,8 @@ impl Replayer {
 }
 
 impl Node for Replayer {
-    type Told = Told;
-    type Command = Ask;
+    type Event = MemberEvent;
+    type Command = MemberCommand;
 
     fn handle(&mut self, _now: Now, _from: Address, datagram: &mut [u8]) {
         if self.dice.happens(AT_ONCE) {
@@ -37,7 +37,7 @@ impl Node for Replayer {
         self.heard.push_back(datagram.to_vec());
     }
 
-    fn command(&mut self, _now: Now, _ask: Ask) {}
+    fn command(&mut self, _now: Now, _command: MemberCommand) {}
 
     fn timeout(&self) -> Option<Monotonic> {
         Some(self.next)
@@ -51,7 +51,7 @@ impl Node for Replayer {
         }
     }
 
-    fn poll(&mut self) -> Option<Effect<Told>> {
+    fn poll(&mut self) -> Option<Effect<MemberEvent>> {
         self.effects.pop_front()
     }
 }

@@ -9,7 +9,7 @@ use sealcast_sim::{Effect, Node, Reach};
 use sealcast_wire::{Address, Monotonic, Now};
 
 use super::{as_open, open_message};
-use crate::member::{Ask, Told};
+use crate::member::{MemberCommand, MemberEvent};
 use crate::scenarios::contributory::Robot;
 
 /// See the module.
@@ -19,7 +19,7 @@ pub(super) struct Splitter {
     told_truth: usize,
     others: BTreeSet<usize>,
     in_group: bool,
-    effects: VecDeque<Effect<Told>>,
+    effects: VecDeque<Effect<MemberEvent>>,
 }
 
 impl Splitter {
@@ -31,7 +31,7 @@ impl Splitter {
         while let Some(effect) = self.robot.poll() {
             match effect {
                 Effect::Send { datagram, .. } => self.say(now, datagram),
-                Effect::Tell(Told::Installed(epoch)) => self.in_group |= epoch.view.members.len() > 2,
+                Effect::Tell(MemberEvent::Installed(epoch)) => self.in_group |= epoch.view.members.len() > 2,
                 Effect::Tell(_) | Effect::Store { .. } => {}
             }
         }
@@ -40,8 +40,8 @@ impl Splitter {
     fn say(&mut self, now: Now, datagram: Vec<u8>) {
         let lie = open_message(&datagram)
             .filter(|_| self.in_group)
-            .and_then(|veiled| self.robot.with_keys(now, |keys| keys.retell(veiled, self.lie)));
-        let Some(lie) = lie.map(|veiled| as_open(&veiled)) else {
+            .and_then(|sealed_message| self.robot.with_keys(now, |keys| keys.retell(sealed_message, self.lie)));
+        let Some(lie) = lie.map(|sealed_message| as_open(&sealed_message)) else {
             return self.effects.push_back(Effect::Send { to: Reach::All, datagram });
         };
         for &to in &self.others {
@@ -52,16 +52,16 @@ impl Splitter {
 }
 
 impl Node for Splitter {
-    type Told = Told;
-    type Command = Ask;
+    type Event = MemberEvent;
+    type Command = MemberCommand;
 
     fn handle(&mut self, now: Now, from: Address, datagram: &mut [u8]) {
         self.robot.handle(now, from, datagram);
         self.drain(now);
     }
 
-    fn command(&mut self, now: Now, ask: Ask) {
-        self.robot.command(now, ask);
+    fn command(&mut self, now: Now, command: MemberCommand) {
+        self.robot.command(now, command);
         self.drain(now);
     }
 
@@ -79,7 +79,7 @@ impl Node for Splitter {
         self.drain(now);
     }
 
-    fn poll(&mut self) -> Option<Effect<Told>> {
+    fn poll(&mut self) -> Option<Effect<MemberEvent>> {
         self.effects.pop_front()
     }
 }

@@ -3,12 +3,12 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
-use sealcast_keys::contributory::misbehaving::{Collision, Word};
+use sealcast_keys::contributory::misbehaving::{Collision, MessageKind};
 use sealcast_sim::{Effect, Node, Reach};
 use sealcast_wire::{Address, Monotonic, Now};
 
 use super::{as_open, open_message};
-use crate::member::{Ask, Told};
+use crate::member::{MemberCommand, MemberEvent};
 use crate::scenarios::contributory::Robot;
 
 /// See the module.
@@ -18,7 +18,7 @@ pub(super) struct Twin {
     /// Who is shown the card with which it asks to be let in, and who the other one.
     halves: [BTreeSet<usize>; 2],
     next: Monotonic,
-    effects: VecDeque<Effect<Told>>,
+    effects: VecDeque<Effect<MemberEvent>>,
 }
 
 impl Twin {
@@ -32,9 +32,10 @@ impl Twin {
     fn drain(&mut self) {
         while let Some(effect) = self.robot.poll() {
             let Effect::Send { datagram, .. } = effect else { continue };
-            let word = open_message(&datagram).and_then(|veiled| self.robot.group().keys().inner().read(veiled));
+            let word = open_message(&datagram)
+                .and_then(|sealed_message| self.robot.group().keys().inner().read(sealed_message));
             match word {
-                Some(Word::Join(_) | Word::Give) => self.show(0, &datagram),
+                Some(MessageKind::Join(_) | MessageKind::Give) => self.show(0, &datagram),
                 _ => self.effects.push_back(Effect::Send { to: Reach::All, datagram }),
             }
         }
@@ -47,16 +48,16 @@ impl Twin {
 }
 
 impl Node for Twin {
-    type Told = Told;
-    type Command = Ask;
+    type Event = MemberEvent;
+    type Command = MemberCommand;
 
     fn handle(&mut self, now: Now, from: Address, datagram: &mut [u8]) {
         self.robot.handle(now, from, datagram);
         self.drain();
     }
 
-    fn command(&mut self, now: Now, ask: Ask) {
-        self.robot.command(now, ask);
+    fn command(&mut self, now: Now, command: MemberCommand) {
+        self.robot.command(now, command);
         self.drain();
     }
 
@@ -79,7 +80,7 @@ impl Node for Twin {
         self.drain();
     }
 
-    fn poll(&mut self) -> Option<Effect<Told>> {
+    fn poll(&mut self) -> Option<Effect<MemberEvent>> {
         self.effects.pop_front()
     }
 }

@@ -12,7 +12,7 @@ use sealcast_wire::frame::OPEN_HEADER_LEN;
 use sealcast_wire::{Address, Monotonic, Now};
 
 use super::threshold_shaped::answers;
-use crate::member::{Ask, Told};
+use crate::member::{MemberCommand, MemberEvent};
 
 /// The broker as a node.
 pub struct Broker {
@@ -24,7 +24,7 @@ pub struct Broker {
     /// Shares that leave at their time: to (node, index).
     later: BTreeMap<(Monotonic, u64), (usize, u64)>,
     made: u64,
-    effects: VecDeque<Effect<Told>>,
+    effects: VecDeque<Effect<MemberEvent>>,
 }
 
 /// How a broker is set up.
@@ -96,8 +96,8 @@ impl Broker {
 }
 
 impl Node for Broker {
-    type Told = Told;
-    type Command = Ask;
+    type Event = MemberEvent;
+    type Command = MemberCommand;
 
     fn handle(&mut self, now: Now, from: Address, datagram: &mut [u8]) {
         if let (Some(Heard::WantsShare { index, proved }), Address::Node(node)) = (heard(datagram), from)
@@ -111,7 +111,7 @@ impl Node for Broker {
         }
     }
 
-    fn command(&mut self, _now: Now, _ask: Ask) {}
+    fn command(&mut self, _now: Now, _command: MemberCommand) {}
 
     fn timeout(&self) -> Option<Monotonic> {
         let later = self.later.first_key_value().map(|((at, _), _)| *at);
@@ -127,7 +127,7 @@ impl Node for Broker {
         }
     }
 
-    fn poll(&mut self) -> Option<Effect<Told>> {
+    fn poll(&mut self) -> Option<Effect<MemberEvent>> {
         self.effects.pop_front()
     }
 }

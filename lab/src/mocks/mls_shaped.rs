@@ -23,8 +23,8 @@ use sealcast_crypto::kdf::hkdf;
 use sealcast_crypto::secret::Secret;
 use sealcast_keys::plain::Everything;
 use sealcast_keys::{
-    Command, CommandError, Exclusion, Fetches, HandleError, Input, Keys, Need, Outcome, Output, Properties, Seal,
-    SealError, Sealed, Token,
+    Command, CommandError, Exclusion, Fetches, HandleError, Input, Keys, Need, Output, Properties, Seal, SealError,
+    Sealed, SendResult, Token,
 };
 use sealcast_sim::Records;
 use sealcast_wire::{
@@ -163,7 +163,7 @@ impl MlsShaped {
         let id = MemberId { cert: cert(&config.name), incarnation };
         let leaf = Leaf { id, name: config.name, key: pair.public().0 };
         let mut machine = MlsShaped {
-            outputs: VecDeque::from([Output::Offer { what: Fetch::KeyPackage(id.cert), bytes: leaf.bytes() }]),
+            outputs: VecDeque::from([Output::Provide { what: Fetch::KeyPackage(id.cert), bytes: leaf.bytes() }]),
             leaf,
             pair,
             rng: ChaCha8Rng::from_seed(config.seed),
@@ -279,15 +279,15 @@ impl MlsShaped {
         for some in wraps.chunks(PIECE_MEMBERS) {
             let mut w = Writer::new();
             put_wraps(&mut w, some);
-            pieces.push((some[0].0, self.offer(w.finish())));
+            pieces.push((some[0].0, self.provide(w.finish())));
         }
         Wraps::Pieces(pieces)
     }
 
     /// Keeps something for those who fetch it by its hash.
-    fn offer(&mut self, bytes: Vec<u8>) -> [u8; 32] {
+    fn provide(&mut self, bytes: Vec<u8>) -> [u8; 32] {
         let hash = sha256(&bytes);
-        self.outputs.push_back(Output::Offer { what: Fetch::Blob(hash), bytes });
+        self.outputs.push_back(Output::Provide { what: Fetch::Blob(hash), bytes });
         hash
     }
 
@@ -302,7 +302,7 @@ impl MlsShaped {
         for some in members.chunks(PIECE_MEMBERS) {
             let mut w = Writer::new();
             put_members(&mut w, some);
-            let piece = self.offer(w.finish());
+            let piece = self.provide(w.finish());
             pieces.raw(&piece);
         }
         let pieces = pieces.finish();
@@ -753,14 +753,14 @@ impl MlsShaped {
         Ok(())
     }
 
-    fn outcome(&mut self, now: Now, token: Token, outcome: Outcome) {
+    fn outcome(&mut self, now: Now, token: Token, outcome: SendResult) {
         if self.pending.as_ref().is_none_or(|p| p.token != token) {
             return;
         }
         match outcome {
-            Outcome::Ordered(position) => self.ordered(now, position),
+            SendResult::Ordered(position) => self.ordered(now, position),
             // Nobody knows its position, and so nobody follows it; what it was for is committed again.
-            Outcome::Accepted | Outcome::InDoubt | Outcome::Failed => {
+            SendResult::Accepted | SendResult::InDoubt | SendResult::Failed => {
                 if let Some(pending) = self.pending.take() {
                     self.give_up(pending);
                     self.store();
@@ -846,7 +846,7 @@ impl Keys for MlsShaped {
     }
 
     /// It opens no whole messages.
-    fn has_room(&self, _bytes: usize) -> bool {
+    fn has_capacity(&self, _bytes: usize) -> bool {
         true
     }
 

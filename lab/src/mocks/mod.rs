@@ -2,7 +2,7 @@
 //! relay, and of threshold decryption at brokers, and nothing of their strength.
 
 pub mod broker;
-pub mod company;
+pub mod fixture;
 pub mod mls_shaped;
 pub mod preshared;
 pub mod protect;

@@ -74,7 +74,7 @@ impl Keys for Preshared {
         Err(SealError::PerDatagram)
     }
 
-    fn has_room(&self, _bytes: usize) -> bool {
+    fn has_capacity(&self, _bytes: usize) -> bool {
         true
     }
 

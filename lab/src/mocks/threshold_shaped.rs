@@ -184,7 +184,7 @@ impl ThresholdShaped {
                 Ok(header) => {
                     let waiting = self.waiting.entry(index).or_default();
                     waiting.sealed = Some((header, body.to_vec()));
-                    waiting.ask_at = now.monotonic + PATIENCE;
+                    waiting.ask_at = now.monotonic + TIMEOUT;
                 }
                 Err(Malformed) => {
                     self.outputs.push_back(Output::Opened { index, origin: None, bodies: None });
@@ -270,7 +270,7 @@ impl Keys for ThresholdShaped {
         Ok(Sealed { header: header.bytes(), body: sealed.finish(), epoch: EPOCH })
     }
 
-    fn has_room(&self, _bytes: usize) -> bool {
+    fn has_capacity(&self, _bytes: usize) -> bool {
         true
     }
 
@@ -282,7 +282,7 @@ impl Keys for ThresholdShaped {
         let due = |w: &Waiting| w.sealed.is_some() && w.ask_at <= now.monotonic;
         let late: Vec<u64> = self.waiting.iter().filter(|(_, w)| due(w)).map(|(i, _)| *i).collect();
         for index in late {
-            self.waiting.get_mut(&index).expect("just found").ask_at = now.monotonic + PATIENCE;
+            self.waiting.get_mut(&index).expect("just found").ask_at = now.monotonic + TIMEOUT;
             if !self.fetches.values().any(|i| *i == index) {
                 self.ask(index);
             }
@@ -413,5 +413,5 @@ const WAITING_MAX: usize = 4096;
 /// Shares of messages this far behind are no longer kept.
 const LATE: u64 = 256;
 /// How long shares may take before the brokers are asked again.
-const PATIENCE: Duration = Duration::from_millis(150);
+const TIMEOUT: Duration = Duration::from_millis(150);
 const INFO: &[u8] = b"sealcast/mock/threshold";

@@ -53,9 +53,9 @@ impl Identities {
             let request = Request { name: made.name(i), keys: secret.public(), rights, attributes: Vec::new() };
             let certificate = authority.issue(&request, begin, VALIDITY_SECONDS)?;
             let anchor = authority.anchor().clone();
-            let veils = BTreeMap::from([(GROUP.to_string(), authority.veil(GROUP))]);
+            let bootstrap_keys = BTreeMap::from([(GROUP.to_string(), authority.bootstrap_key(GROUP))]);
             let mut kept = KeptIdentity::new(&home, &made.name(i), secret);
-            kept.membership = Some(Membership { certificate, anchor, policy: None, veils });
+            kept.membership = Some(Membership { certificate, anchor, policy: None, bootstrap_keys });
             kept.save(Overwrite::Never)?;
         }
         Ok(made)
@@ -103,7 +103,7 @@ mod tests {
         assert_eq!(&*last.certificate().name, "robot2");
         assert!(first.certificate().rights.may_evict(GROUP, &last.certificate().rights));
         assert!(!last.certificate().rights.may_evict(GROUP, &first.certificate().rights));
-        assert!(first.is_veiled(GROUP));
+        assert!(first.has_bootstrap_key(GROUP));
         let home = all.home().to_owned();
         drop(all);
         assert!(!home.exists());

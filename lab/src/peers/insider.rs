@@ -23,11 +23,11 @@ use sealcast_wire::{Address, Monotonic, Now, Utc};
 use super::identities::GROUP;
 use super::roles::say;
 use crate::Failure;
-use crate::member::Told;
+use crate::member::MemberEvent;
 use crate::misbehaviour::{self, Misbehaviour};
 use crate::netns::Bridge;
-use crate::scenarios::company::Player;
 use crate::scenarios::contributory::robot;
+use crate::scenarios::fixture::Player;
 
 /// Reads lines on stdin until they end: `aside NODE ADDRESS`, from where what is sent reaches that node alone, and one of
 /// `churner`, `captor CLAIM`, `captor CLAIM NODE` and `splitter LIE NODE MEMBERS`. Says `keyed N` for each key that it shares with
@@ -78,13 +78,13 @@ pub(super) fn run(group: SocketAddr, home: &Path, me: usize) -> Result<(), Failu
                 Effect::Send { to, datagram } => {
                     batch.clear();
                     batch.push(&datagram);
-                    let way = match to {
+                    let sender = match to {
                         Reach::All => Some(&sender),
                         Reach::One(node) => aside.get(&node),
                     };
-                    let _ = way.map(|way| way.send(&batch));
+                    let _ = sender.map(|sender| sender.send(&batch));
                 }
-                Effect::Tell(Told::Keyed { epoch, .. }) if epoch.view.members.len() > 1 => {
+                Effect::Tell(MemberEvent::Keyed { epoch, .. }) if epoch.view.members.len() > 1 => {
                     say(format!("keyed {}", epoch.view.members.len()));
                 }
                 Effect::Tell(_) | Effect::Store { .. } => {}

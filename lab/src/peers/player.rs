@@ -56,7 +56,7 @@ impl Player {
     /// # Errors
     /// If the process has ended, or says nothing for too long.
     pub fn hear(&self) -> io::Result<String> {
-        self.hear_for(PATIENCE)?.ok_or_else(|| self.failed("says nothing"))
+        self.hear_for(TIMEOUT)?.ok_or_else(|| self.failed("says nothing"))
     }
 
     /// The process's next line, if it comes in time.
@@ -130,7 +130,7 @@ impl Drop for Player {
 }
 
 /// No step of a measurement takes longer than this.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
 mod tests {

@@ -173,7 +173,7 @@ impl Running {
     fn wait_for(&self, port: u16) -> Result<(), Failure> {
         let since = Instant::now();
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            if since.elapsed() > PATIENCE {
+            if since.elapsed() > TIMEOUT {
                 let log = fs::read_to_string(self.folder.join("log")).unwrap_or_default();
                 let last = log.lines().last().unwrap_or("it says nothing").to_owned();
                 return Err(format!("the peer's server does not listen: {last}").into());
@@ -211,4 +211,4 @@ fn free_port() -> Result<u16, Failure> {
 /// A name that Kafka wants of a cluster: 16 bytes in base64.
 const CLUSTER: &str = "AAAAAAAAAAAAAAAAAAAAAQ";
 /// How long a server may take to start.
-const PATIENCE: Duration = Duration::from_secs(40);
+const TIMEOUT: Duration = Duration::from_secs(40);

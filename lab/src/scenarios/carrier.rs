@@ -7,9 +7,9 @@ use sealcast_sim::trace::Trace;
 use sealcast_sim::{Birth, Sim};
 use sealcast_wire::Monotonic;
 
-use super::company::Player;
+use super::fixture::Player;
 use super::watch::Watch;
-use crate::member::Ask;
+use crate::member::MemberCommand;
 
 /// Runs the nodes of a story. What cannot be done any more is reported to the watch, and ends the story.
 pub(crate) trait Carrier {
@@ -32,7 +32,7 @@ pub(crate) trait Carrier {
     /// Whether a process runs there (it may be stopped).
     fn runs(&self, node: usize) -> bool;
     /// Asks a node's machine for something.
-    fn command(&mut self, node: usize, ask: Ask, watch: &mut Watch);
+    fn command(&mut self, node: usize, ask: MemberCommand, watch: &mut Watch);
     /// The network is another one from now on; who hears whom stays as it was.
     fn set_network(&mut self, network: &Network);
     /// The network, for cuts and partitions.
@@ -67,7 +67,7 @@ impl Carrier for Sim<Player> {
     fn runs(&self, node: usize) -> bool {
         Sim::runs(self, node)
     }
-    fn command(&mut self, node: usize, ask: Ask, watch: &mut Watch) {
+    fn command(&mut self, node: usize, ask: MemberCommand, watch: &mut Watch) {
         Sim::command(self, node, ask, watch);
     }
     fn set_network(&mut self, network: &Network) {

@@ -10,12 +10,12 @@ use sealcast_sim::dice::Dice;
 use sealcast_sim::{Birth, Records};
 use sealcast_wire::{Address, CertHash, Guarantee, Now};
 
-use super::company::{Company, Player, TOPIC, TOPIC_ORDERED};
 use super::contributory::{GROUP, Robots, identity};
-use super::lan::{PATIENCE, all_publish, formed, without};
+use super::fixture::{Fixture, Player, TOPIC, TOPIC_ORDERED};
+use super::lan::{TIMEOUT, all_publish, formed, without};
 use super::script::{Knobs, Script, Step};
 use crate::member::{Member, keys_records};
-use crate::mocks::company::orderer;
+use crate::mocks::fixture::orderer;
 
 /// What members publish on two channels.
 pub(crate) const BOTH: &[(&str, Guarantee)] = &[(TOPIC, Guarantee::BestEffort), (TOPIC_ORDERED, Guarantee::Ordered)];
@@ -34,7 +34,7 @@ impl OrderedRobots {
     }
 }
 
-impl Company for OrderedRobots {
+impl Fixture for OrderedRobots {
     fn cert(&self, member: usize) -> CertHash {
         self.robots.cert(member)
     }
@@ -70,7 +70,7 @@ pub(super) fn suspect(knobs: &Knobs, dice: &mut Dice) -> Script {
     let victim = dice.index(n);
     script.wait(dice.between(Duration::ZERO, SECOND)).then(Step::Crash(victim)).wait(SECOND / 2);
     (0..n).filter(|by| *by != victim).for_each(|by| _ = script.then(Step::Suspect { by, whom: victim }));
-    script.converge(without(n, &[victim]), PATIENCE).wait(2 * SECOND);
+    script.converge(without(n, &[victim]), TIMEOUT).wait(2 * SECOND);
     script
 }
 
@@ -88,12 +88,12 @@ pub(super) fn partition(knobs: &Knobs, dice: &mut Dice) -> Script {
         pairs.for_each(|(by, whom)| _ = script.then(Step::Suspect { by, whom }));
     }
     if dice.below(4) > 0 {
-        script.converge(one.iter().copied(), PATIENCE).converge(other.iter().copied(), PATIENCE);
+        script.converge(one.iter().copied(), TIMEOUT).converge(other.iter().copied(), TIMEOUT);
     } else {
         // It heals in the middle of the sides' own changes.
         script.wait(dice.between(Duration::ZERO, 2 * SECOND));
     }
-    script.then(Step::Heal).wait(SECOND / 2).converge(0..n, PATIENCE).wait(2 * SECOND);
+    script.then(Step::Heal).wait(SECOND / 2).converge(0..n, TIMEOUT).wait(2 * SECOND);
     script
 }
 

@@ -11,7 +11,7 @@ use sealcast_wire::limits;
 use serde::Serialize;
 
 use super::script::Knobs;
-use super::stage::{Keep, Report};
+use super::simulation::{Keep, Report};
 use super::{ALL, Ground, Scenario};
 use crate::Failure;
 use crate::netns;
@@ -431,7 +431,7 @@ mod tests {
     use super::*;
 
     #[derive(Parser)]
-    struct Asked {
+    struct Parsed {
         #[command(flatten)]
         arguments: Arguments,
     }
@@ -439,13 +439,13 @@ mod tests {
     #[test]
     fn what_is_asked_of_whole_brokers_is_passed_on() {
         let all = "--fault crash --seeds 3..9 --f 2 --jobs 1 --resume --paper --json --no-progress";
-        let asked = Asked::parse_from("sim brokers".split(' ').chain(all.split(' ')));
+        let asked = Parsed::parse_from("sim brokers".split(' ').chain(all.split(' ')));
         assert_eq!(of_brokers(&asked.arguments).join(" "), all);
-        assert!(of_brokers(&Asked::parse_from(["sim", "brokers"]).arguments).is_empty());
+        assert!(of_brokers(&Parsed::parse_from(["sim", "brokers"]).arguments).is_empty());
     }
 
     fn asked(line: &str) -> Option<Vec<Cell>> {
-        cells(&Asked::parse_from(line.split(' ')).arguments)
+        cells(&Parsed::parse_from(line.split(' ')).arguments)
     }
 
     #[test]

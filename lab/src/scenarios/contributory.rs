@@ -17,8 +17,8 @@ use sealcast_sim::clock::UTC_AT_ZERO;
 use sealcast_sim::{Birth, Records};
 use sealcast_wire::{CertHash, Now, Utc, limits};
 
-use super::company::{Company, Player, TOPIC};
-use super::versions::Speaker;
+use super::fixture::{Fixture, Player, TOPIC};
+use super::versions::VersionedMember;
 use crate::member::{Member, keys_records};
 use crate::misbehaviour::{self, Misbehaviour};
 
@@ -83,7 +83,7 @@ impl Default for Robots {
     }
 }
 
-impl Company for Robots {
+impl Fixture for Robots {
     fn cert(&self, member: usize) -> CertHash {
         self.identity(member).certificate().hash
     }
@@ -91,7 +91,9 @@ impl Company for Robots {
     fn member(&self, member: usize, _life: u32, seed: [u8; 32]) -> Birth<Player> {
         let (make, without) = (self.make(member), self.without);
         if self.versions.is_some() {
-            return Box::new(move |now, records| Box::new(Speaker::new(now, make(now, seed, without, records))));
+            return Box::new(move |now, records| {
+                Box::new(VersionedMember::new(now, make(now, seed, without, records)))
+            });
         }
         Box::new(move |now, records| Box::new(make(now, seed, without, records)))
     }
@@ -106,11 +108,11 @@ impl Company for Robots {
         misbehaviour::insider(member, kind, seed, Box::new(make), &|member| self.cert(member))
     }
 
-    fn lacking(&self, without: &'static [Rule]) -> Option<Box<dyn Company>> {
+    fn lacking(&self, without: &'static [Rule]) -> Option<Box<dyn Fixture>> {
         Some(Box::new(Robots { without, ..self.clone() }))
     }
 
-    fn apart(&self) -> Option<Box<dyn Company>> {
+    fn apart(&self) -> Option<Box<dyn Fixture>> {
         Some(Box::new(Robots { memo: None, ..self.clone() }))
     }
 
@@ -147,7 +149,7 @@ static IDENTITIES: LazyLock<Vec<Arc<Identity>>> = LazyLock::new(|| {
         let request = Request { name, keys: secret.public(), rights, attributes: Vec::new() };
         let certificate = authority.issue(&request, issued, 365 * 86_400).expect("rights are encodable");
         let identity = Identity::new(&certificate, &secret, authority.anchor().clone()).expect("its own key");
-        identities.push(Arc::new(identity.with_veil(GROUP, authority.veil(GROUP))));
+        identities.push(Arc::new(identity.with_bootstrap_key(GROUP, authority.bootstrap_key(GROUP))));
     }
     identities
 });

@@ -8,7 +8,7 @@ use sealcast_keys::contributory::misbehaving::{Claim, Lie};
 use sealcast_sim::dice::Dice;
 use sealcast_wire::limits;
 
-use super::lan::{PATIENCE, SECOND, all_publish, busy, network, without};
+use super::lan::{SECOND, TIMEOUT, all_publish, busy, network, without};
 use super::script::{Knobs, Script, Step};
 use crate::misbehaviour::Misbehaviour;
 
@@ -21,14 +21,14 @@ pub(super) fn claimed_number(knobs: &Knobs, dice: &mut Dice) -> Script {
     let claim = [Claim::After(u32::MAX - 3), Claim::After(u32::MAX), Claim::After(1 << 20), Claim::First];
     let captor = Misbehaviour::Captor { target: None, claim: claim[dice.index(claim.len())] };
     script.then(Step::Imposter(liar, captor)).start_all(0..n, knobs.jitter, dice);
-    script.then(Step::Together { members: honest.clone(), within: PATIENCE });
+    script.then(Step::Together { members: honest.clone(), within: TIMEOUT });
     all_publish(&mut script, honest.iter().copied(), 20, 10 * SECOND);
     script.wait(SECOND).then(Step::Evict { by: 0, whom: liar });
     // It may be about to join: whoever evicts it lets it in no more, and the others once they heard so.
     script.then(Step::Never { members: BTreeSet::from([0]), whom: liar }).wait(SECOND);
-    script.converge(honest.clone(), PATIENCE).then(Step::Never { members: honest.clone(), whom: liar });
-    script.wait(SECOND).then(Step::Ask(1, Command::Leave)).then(Step::Out { member: 1, within: PATIENCE });
-    script.converge(without(n, &[liar, 1]), PATIENCE);
+    script.converge(honest.clone(), TIMEOUT).then(Step::Never { members: honest.clone(), whom: liar });
+    script.wait(SECOND).then(Step::Command(1, Command::Leave)).then(Step::Out { member: 1, within: TIMEOUT });
+    script.converge(without(n, &[liar, 1]), TIMEOUT);
     script
 }
 
@@ -49,7 +49,7 @@ fn churn(knobs: &Knobs, dice: &mut Dice, ahead: Option<u32>, lasting: Duration) 
     let mut script = Script::new(n, network(knobs));
     script.lossless = knobs.loss.0 == 0;
     script.start_all(honest.iter().copied(), knobs.jitter, dice);
-    script.then(Step::Together { members: honest.clone(), within: PATIENCE });
+    script.then(Step::Together { members: honest.clone(), within: TIMEOUT });
     all_publish(&mut script, honest.iter().copied().take(4), 50, lasting + SECOND);
     script.then(Step::Majority(honest.clone()));
     script.then(Step::Imposter(liar, Misbehaviour::Churner { ahead })).then(Step::Start(liar)).wait(lasting);
@@ -71,10 +71,10 @@ pub(super) fn visitor(knobs: &Knobs, dice: &mut Dice) -> Script {
     let mut script = busy(knobs, dice, liar);
     for _ in 0..VISITS {
         script.then(Step::Start(liar)).wait(dice.between(SECOND / 40, SECOND / 25));
-        script.then(Step::Ask(liar, Command::Leave)).wait(dice.between(SECOND / 200, SECOND / 50));
+        script.then(Step::Command(liar, Command::Leave)).wait(dice.between(SECOND / 200, SECOND / 50));
         script.then(Step::Crash(liar));
     }
-    script.wait(SECOND).converge(honest, PATIENCE);
+    script.wait(SECOND).converge(honest, TIMEOUT);
     script
 }
 
@@ -85,7 +85,7 @@ pub(super) fn captor(knobs: &Knobs, dice: &mut Dice) -> Script {
     let (group, honest) = (without(n, &[newcomer, captor]), without(n, &[captor]));
     let mut script = Script::new(n, network(knobs));
     script.start_all(group.iter().copied(), knobs.jitter, dice);
-    script.then(Step::Together { members: group, within: PATIENCE }).wait(SECOND);
+    script.then(Step::Together { members: group, within: TIMEOUT }).wait(SECOND);
     all_publish(&mut script, 0..=newcomer, 20, 5 * SECOND);
     start_captor(&mut script, captor, newcomer, dice);
     script.then(Step::Start(newcomer)).converge(honest.clone(), 2 * limits::DETECT);
@@ -100,10 +100,10 @@ pub(super) fn evicted_captor(knobs: &Knobs, dice: &mut Dice) -> Script {
     let (away, captor) = (n - 2, n - 1);
     let (group, honest) = (without(n, &[away, captor]), without(n, &[captor]));
     let mut script = Script::new(n, network(knobs));
-    script.start_all(0..n, knobs.jitter, dice).then(Step::Together { members: (0..n).collect(), within: PATIENCE });
-    script.then(Step::Crash(away)).converge(without(n, &[away]), PATIENCE);
-    script.then(Step::Evict { by: 0, whom: captor }).converge(group, PATIENCE);
-    script.then(Step::Out { member: captor, within: PATIENCE }).then(Step::Crash(captor)).wait(SECOND);
+    script.start_all(0..n, knobs.jitter, dice).then(Step::Together { members: (0..n).collect(), within: TIMEOUT });
+    script.then(Step::Crash(away)).converge(without(n, &[away]), TIMEOUT);
+    script.then(Step::Evict { by: 0, whom: captor }).converge(group, TIMEOUT);
+    script.then(Step::Out { member: captor, within: TIMEOUT }).then(Step::Crash(captor)).wait(SECOND);
     script.then(Step::Never { members: honest.clone(), whom: captor }).then(Step::Deaf(captor));
     start_captor(&mut script, captor, away, dice);
     script.then(Step::Start(away));
@@ -121,7 +121,7 @@ pub(super) fn captured(knobs: &Knobs, dice: &mut Dice) -> Script {
     let (group, honest) = (without(n, &[newcomer, captor]), without(n, &[captor]));
     let mut script = Script::new(n, network(knobs));
     script.start_all(group.iter().copied(), knobs.jitter, dice);
-    script.then(Step::Together { members: group.clone(), within: PATIENCE });
+    script.then(Step::Together { members: group.clone(), within: TIMEOUT });
     all_publish(&mut script, group, 20, 15 * SECOND);
     script.then(Step::Partition(vec![vec![newcomer, captor]]));
     start_captor(&mut script, captor, newcomer, dice);
@@ -174,10 +174,10 @@ fn split(knobs: &Knobs, dice: &mut Dice, lie: Lie, told_truth_below: usize) -> S
     script.lossless = knobs.loss.0 == 0;
     let publishers = if lie == Lie::Publics { BTreeSet::from([SENSOR]) } else { honest.clone() };
     script.then(Step::Imposter(liar, Misbehaviour::Splitter { lie, told_truth, members: n }));
-    script.start_all(0..n, knobs.jitter, dice).then(Step::Together { members: (0..n - 1).collect(), within: PATIENCE });
-    script.wait(SECOND).then(Step::Together { members: honest.clone(), within: PATIENCE });
+    script.start_all(0..n, knobs.jitter, dice).then(Step::Together { members: (0..n - 1).collect(), within: TIMEOUT });
+    script.wait(SECOND).then(Step::Together { members: honest.clone(), within: TIMEOUT });
     all_publish(&mut script, publishers, 20, 6 * SECOND);
-    script.then(Step::Majority(honest.clone())).then(Step::Ask(0, Command::Rotate));
+    script.then(Step::Majority(honest.clone())).then(Step::Command(0, Command::Rotate));
     let by = if lie == Lie::Publics { readers(&honest) } else { honest.clone() };
     script.then(Step::Named { by, whom: liar, within: 4 * SECOND }).wait(4 * SECOND);
     script.then(Step::Together { members: honest.clone(), within: 2 * limits::DETECT });
@@ -188,7 +188,7 @@ fn split(knobs: &Knobs, dice: &mut Dice, lie: Lie, told_truth_below: usize) -> S
 /// Who misbehaves falls silent: nobody is captured or split off when two times of detection have gone by.
 fn silent(script: &mut Script, liar: usize, honest: BTreeSet<usize>) {
     script.then(Step::Stop(liar)).wait(2 * limits::DETECT).then(Step::Majority(honest.clone()));
-    script.converge(honest, PATIENCE).wait(SECOND);
+    script.converge(honest, TIMEOUT).wait(SECOND);
 }
 
 /// Who reads, where [`SENSOR`] only writes.
@@ -203,9 +203,7 @@ pub(super) fn twins(knobs: &Knobs, dice: &mut Dice) -> Script {
     let honest = without(n, &[liar]);
     let mut script = Script::new(n, network(knobs));
     script.start_all(honest.iter().copied(), knobs.jitter, dice);
-    script
-        .then(Step::Together { members: honest.clone(), within: PATIENCE })
-        .wait(dice.between(Duration::ZERO, SECOND));
+    script.then(Step::Together { members: honest.clone(), within: TIMEOUT }).wait(dice.between(Duration::ZERO, SECOND));
     all_publish(&mut script, honest.iter().copied(), 20, 6 * SECOND);
     script.then(Step::Majority(honest.clone()));
     script.then(Step::Imposter(liar, Misbehaviour::Twin { members: n })).then(Step::Start(liar));

@@ -18,7 +18,7 @@ pub(super) fn network(knobs: &Knobs) -> Network {
 /// All members start and find each other.
 pub(super) fn formed(knobs: &Knobs, dice: &mut Dice) -> Script {
     let mut script = Script::new(knobs.members, network(knobs));
-    script.start_all(0..knobs.members, knobs.jitter, dice).converge(0..knobs.members, PATIENCE);
+    script.start_all(0..knobs.members, knobs.jitter, dice).converge(0..knobs.members, TIMEOUT);
     script
 }
 
@@ -46,7 +46,7 @@ pub(super) fn formation_wide(knobs: &Knobs, dice: &mut Dice) -> Script {
     let jitter = dice.between(Duration::ZERO, knobs.jitter);
     let loss = Chance(dice.below(u64::from(knobs.loss.0) + 1) as u32);
     let mut script = Script::new(members, network(&Knobs { members, loss, jitter }));
-    script.start_all(0..members, jitter, dice).converge(0..members, PATIENCE);
+    script.start_all(0..members, jitter, dice).converge(0..members, TIMEOUT);
     script
 }
 
@@ -55,7 +55,7 @@ pub(super) fn one_by_one(knobs: &Knobs, dice: &mut Dice) -> Script {
     all_publish(&mut script, 0..knobs.members, 20, 60 * SECOND);
     for member in 0..knobs.members {
         script.wait(dice.between(Duration::ZERO, knobs.jitter)).then(Step::Start(member));
-        script.converge(0..=member, PATIENCE);
+        script.converge(0..=member, TIMEOUT);
     }
     script
 }
@@ -65,8 +65,8 @@ pub(super) fn leave(knobs: &Knobs, dice: &mut Dice) -> Script {
     let mut script = formed(knobs, dice);
     all_publish(&mut script, 0..n, 50, 10 * SECOND);
     let leaver = dice.index(n);
-    script.wait(dice.between(Duration::ZERO, SECOND)).then(Step::Ask(leaver, Command::Leave));
-    script.then(Step::Out { member: leaver, within: PATIENCE }).converge(without(n, &[leaver]), PATIENCE);
+    script.wait(dice.between(Duration::ZERO, SECOND)).then(Step::Command(leaver, Command::Leave));
+    script.then(Step::Out { member: leaver, within: TIMEOUT }).converge(without(n, &[leaver]), TIMEOUT);
     script.wait(SECOND);
     script
 }
@@ -77,11 +77,11 @@ pub(super) fn evict(knobs: &Knobs, dice: &mut Dice) -> Script {
     all_publish(&mut script, 0..n, 50, 10 * SECOND);
     let whom = 1 + dice.index(n - 1);
     script.wait(dice.between(Duration::ZERO, SECOND)).then(Step::Evict { by: 0, whom });
-    script.converge(without(n, &[whom]), PATIENCE).then(Step::Out { member: whom, within: PATIENCE });
+    script.converge(without(n, &[whom]), TIMEOUT).then(Step::Out { member: whom, within: TIMEOUT });
     // It starts again with the same certificate; the others know better.
     script.then(Step::Never { members: without(n, &[whom]), whom });
     script.then(Step::Crash(whom)).then(Step::Start(whom)).wait(2 * SECOND);
-    script.converge(without(n, &[whom]), PATIENCE);
+    script.converge(without(n, &[whom]), TIMEOUT);
     script
 }
 
@@ -91,7 +91,7 @@ pub(super) fn suspect(knobs: &Knobs, dice: &mut Dice) -> Script {
     all_publish(&mut script, 0..n, 20, 10 * SECOND);
     let dead = dice.index(n);
     script.wait(dice.between(Duration::ZERO, SECOND)).then(Step::Crash(dead));
-    script.converge(without(n, &[dead]), PATIENCE).wait(SECOND);
+    script.converge(without(n, &[dead]), TIMEOUT).wait(SECOND);
     script
 }
 
@@ -100,8 +100,8 @@ pub(super) fn rekey(knobs: &Knobs, dice: &mut Dice) -> Script {
     let mut script = formed(knobs, dice);
     all_publish(&mut script, 0..n, 20, 10 * SECOND);
     for _ in 0..3 {
-        script.wait(dice.between(SECOND / 2, SECOND)).then(Step::Ask(dice.index(n), Command::Rotate));
-        script.then(Step::Renewed { members: (0..n).collect(), within: PATIENCE });
+        script.wait(dice.between(SECOND / 2, SECOND)).then(Step::Command(dice.index(n), Command::Rotate));
+        script.then(Step::Renewed { members: (0..n).collect(), within: TIMEOUT });
     }
     script.wait(SECOND);
     script
@@ -113,10 +113,10 @@ pub(super) fn rotate(knobs: &Knobs, dice: &mut Dice) -> Script {
     all_publish(&mut script, 0..n, 50, 10 * SECOND);
     for _ in 0..3 {
         for _ in 0..=dice.index(n) {
-            script.then(Step::Ask(dice.index(n), Command::Rotate));
+            script.then(Step::Command(dice.index(n), Command::Rotate));
             script.wait(dice.between(Duration::ZERO, Duration::from_millis(30)));
         }
-        script.wait(SECOND).converge(0..n, PATIENCE);
+        script.wait(SECOND).converge(0..n, TIMEOUT);
     }
     script
 }
@@ -130,12 +130,12 @@ pub(super) fn partition(knobs: &Knobs, dice: &mut Dice) -> Script {
     let (one, other) = members.split_at(1 + dice.index(n - 1));
     script.then(Step::Partition(vec![one.to_vec(), other.to_vec()]));
     if dice.below(4) > 0 {
-        script.converge(one.iter().copied(), PATIENCE).converge(other.iter().copied(), PATIENCE);
+        script.converge(one.iter().copied(), TIMEOUT).converge(other.iter().copied(), TIMEOUT);
     } else {
         // It heals in the middle of the halves' own changes.
         script.wait(dice.between(Duration::ZERO, 2 * SECOND));
     }
-    script.then(Step::Heal).wait(SECOND / 2).converge(0..n, PATIENCE);
+    script.then(Step::Heal).wait(SECOND / 2).converge(0..n, TIMEOUT);
     script
 }
 
@@ -148,12 +148,12 @@ pub(super) fn restart(knobs: &Knobs, dice: &mut Dice) -> Script {
         let away = if dice.below(2) == 0 { Duration::ZERO } else { dice.between(Duration::ZERO, 2 * SECOND) };
         script.then(Step::Crash(member)).wait(away).then(Step::Start(member));
         if dice.below(3) > 0 {
-            script.wait(Duration::from_millis(1)).converge(0..n, PATIENCE);
+            script.wait(Duration::from_millis(1)).converge(0..n, TIMEOUT);
         } else {
             script.wait(dice.between(Duration::ZERO, SECOND));
         }
     }
-    script.wait(SECOND).converge(0..n, PATIENCE);
+    script.wait(SECOND).converge(0..n, TIMEOUT);
     script
 }
 
@@ -164,11 +164,11 @@ pub(super) fn frozen(knobs: &Knobs, dice: &mut Dice) -> Script {
     let member = dice.index(n);
     script.then(Step::Stop(member));
     if dice.below(2) == 0 {
-        script.converge(without(n, &[member]), PATIENCE);
+        script.converge(without(n, &[member]), TIMEOUT);
     } else {
         script.wait(dice.between(Duration::ZERO, SECOND));
     }
-    script.then(Step::Resume(member)).wait(SECOND).converge(0..n, PATIENCE);
+    script.then(Step::Resume(member)).wait(SECOND).converge(0..n, TIMEOUT);
     script
 }
 
@@ -176,14 +176,14 @@ pub(super) fn dying_joiner(knobs: &Knobs, dice: &mut Dice) -> Script {
     let n = knobs.members;
     let (joiner, late) = (n - 2, n - 1);
     let mut script = Script::new(n, network(knobs));
-    script.start_all(0..joiner, knobs.jitter, dice).converge(0..joiner, PATIENCE);
+    script.start_all(0..joiner, knobs.jitter, dice).converge(0..joiner, TIMEOUT);
     all_publish(&mut script, 0..n, 20, 30 * SECOND);
     for _ in 0..4 {
         script.then(Step::Start(joiner)).wait(dice.between(Duration::ZERO, Duration::from_millis(250)));
         script.then(Step::Crash(joiner)).wait(dice.between(Duration::ZERO, Duration::from_millis(100)));
     }
-    script.then(Step::Start(late)).converge(without(n, &[joiner]), PATIENCE);
-    script.then(Step::Start(joiner)).converge(0..n, PATIENCE);
+    script.then(Step::Start(late)).converge(without(n, &[joiner]), TIMEOUT);
+    script.then(Step::Start(joiner)).converge(0..n, TIMEOUT);
     script
 }
 
@@ -202,9 +202,9 @@ pub(super) fn silent_member(knobs: &Knobs, dice: &mut Dice) -> Script {
         }
     }
     if mute {
-        script.then(Step::Together { members: without(n, &[member]), within: PATIENCE });
+        script.then(Step::Together { members: without(n, &[member]), within: TIMEOUT });
     }
-    script.wait(2 * SECOND).then(Step::Heal).wait(SECOND).converge(0..n, PATIENCE);
+    script.wait(2 * SECOND).then(Step::Heal).wait(SECOND).converge(0..n, TIMEOUT);
     script
 }
 
@@ -212,13 +212,13 @@ pub(super) fn replayer(knobs: &Knobs, dice: &mut Dice) -> Script {
     let n = knobs.members;
     let mut script = Script::new(n, network(knobs));
     script.then(Step::Misbehave(Misbehaviour::Replayer));
-    script.start_all(0..n, knobs.jitter, dice).converge(0..n, PATIENCE);
+    script.start_all(0..n, knobs.jitter, dice).converge(0..n, TIMEOUT);
     all_publish(&mut script, 0..n, 30, 20 * SECOND);
-    script.wait(SECOND).then(Step::Ask(dice.index(n), Command::Rotate)).wait(SECOND).converge(0..n, PATIENCE);
+    script.wait(SECOND).then(Step::Command(dice.index(n), Command::Rotate)).wait(SECOND).converge(0..n, TIMEOUT);
     let leaver = 1 + dice.index(n - 1);
-    script.then(Step::Ask(leaver, Command::Leave)).then(Step::Out { member: leaver, within: PATIENCE });
-    script.converge(without(n, &[leaver]), PATIENCE);
-    script.wait(2 * SECOND).converge(without(n, &[leaver]), PATIENCE);
+    script.then(Step::Command(leaver, Command::Leave)).then(Step::Out { member: leaver, within: TIMEOUT });
+    script.converge(without(n, &[leaver]), TIMEOUT);
+    script.wait(2 * SECOND).converge(without(n, &[leaver]), TIMEOUT);
     script
 }
 
@@ -226,9 +226,9 @@ pub(super) fn forger(knobs: &Knobs, dice: &mut Dice) -> Script {
     let n = knobs.members;
     let mut script = Script::new(n, network(knobs));
     script.then(Step::Misbehave(Misbehaviour::Forger));
-    script.start_all(0..n, knobs.jitter, dice).converge(0..n, PATIENCE);
+    script.start_all(0..n, knobs.jitter, dice).converge(0..n, TIMEOUT);
     all_publish(&mut script, 0..n, 30, 10 * SECOND);
-    script.wait(SECOND).then(Step::Ask(dice.index(n), Command::Rotate)).wait(SECOND).converge(0..n, PATIENCE);
+    script.wait(SECOND).then(Step::Command(dice.index(n), Command::Rotate)).wait(SECOND).converge(0..n, TIMEOUT);
     script
 }
 
@@ -236,9 +236,9 @@ pub(super) fn flooder(knobs: &Knobs, dice: &mut Dice) -> Script {
     let n = knobs.members;
     let mut script = Script::new(n, network(knobs));
     script.then(Step::Misbehave(Misbehaviour::Flooder));
-    script.start_all(0..n, knobs.jitter, dice).converge(0..n, PATIENCE);
+    script.start_all(0..n, knobs.jitter, dice).converge(0..n, TIMEOUT);
     all_publish(&mut script, 0..n, 30, SECOND);
-    script.wait(SECOND).converge(0..n, PATIENCE);
+    script.wait(SECOND).converge(0..n, TIMEOUT);
     script
 }
 
@@ -246,9 +246,9 @@ pub(super) fn flooder_inside(knobs: &Knobs, dice: &mut Dice) -> Script {
     let n = knobs.members;
     let mut script = Script::new(n, network(knobs));
     script.then(Step::Imposter(n - 1, Misbehaviour::FlooderInside));
-    script.start_all(0..n, knobs.jitter, dice).converge(0..n, PATIENCE);
+    script.start_all(0..n, knobs.jitter, dice).converge(0..n, TIMEOUT);
     all_publish(&mut script, 0..n, 20, SECOND);
-    script.wait(SECOND).then(Step::Ask(0, Command::Rotate)).wait(SECOND).converge(0..n, PATIENCE);
+    script.wait(SECOND).then(Step::Command(0, Command::Rotate)).wait(SECOND).converge(0..n, TIMEOUT);
     script
 }
 
@@ -257,12 +257,12 @@ pub(super) fn equivocator(knobs: &Knobs, dice: &mut Dice) -> Script {
     let honest = without(n, &[n - 1]);
     let mut script = Script::new(n, network(knobs));
     script.then(Step::Imposter(n - 1, Misbehaviour::Equivocator));
-    script.start_all(0..n, knobs.jitter, dice).then(Step::Together { members: honest.clone(), within: PATIENCE });
+    script.start_all(0..n, knobs.jitter, dice).then(Step::Together { members: honest.clone(), within: TIMEOUT });
     all_publish(&mut script, honest.iter().copied(), 20, 20 * SECOND);
-    script.wait(2 * SECOND).then(Step::Together { members: honest.clone(), within: PATIENCE });
+    script.wait(2 * SECOND).then(Step::Together { members: honest.clone(), within: TIMEOUT });
     // A change in which it has a part.
-    script.then(Step::Ask(0, Command::Rotate)).wait(2 * SECOND);
-    script.then(Step::Together { members: honest, within: PATIENCE });
+    script.then(Step::Command(0, Command::Rotate)).wait(2 * SECOND);
+    script.then(Step::Together { members: honest, within: TIMEOUT });
     script
 }
 
@@ -271,11 +271,11 @@ pub(super) fn evicted_insider(knobs: &Knobs, dice: &mut Dice) -> Script {
     let whom = 1 + dice.index(n - 1);
     let mut script = Script::new(n, network(knobs));
     script.then(Step::Imposter(whom, Misbehaviour::EvictedInsider));
-    script.start_all(0..n, knobs.jitter, dice).converge(0..n, PATIENCE);
+    script.start_all(0..n, knobs.jitter, dice).converge(0..n, TIMEOUT);
     all_publish(&mut script, 0..n, 100, 10 * SECOND);
     script.wait(dice.between(Duration::ZERO, SECOND)).then(Step::Evict { by: 0, whom });
-    script.converge(without(n, &[whom]), PATIENCE).then(Step::Never { members: without(n, &[whom]), whom });
-    script.wait(3 * SECOND).converge(without(n, &[whom]), PATIENCE);
+    script.converge(without(n, &[whom]), TIMEOUT).then(Step::Never { members: without(n, &[whom]), whom });
+    script.wait(3 * SECOND).converge(without(n, &[whom]), TIMEOUT);
     script
 }
 
@@ -283,7 +283,7 @@ pub(super) fn evicted_insider(knobs: &Knobs, dice: &mut Dice) -> Script {
 pub(super) fn busy(knobs: &Knobs, dice: &mut Dice, members: usize) -> Script {
     let mut script = Script::new(knobs.members, network(knobs));
     script.lossless = true;
-    script.start_all(0..members, knobs.jitter, dice).converge(0..members, PATIENCE);
+    script.start_all(0..members, knobs.jitter, dice).converge(0..members, TIMEOUT);
     let publishers = members.min(4);
     all_publish(&mut script, 0..publishers, (1000 / publishers) as u32, 3 * SECOND);
     script.wait(dice.between(Duration::ZERO, SECOND / 2));
@@ -293,7 +293,7 @@ pub(super) fn busy(knobs: &Knobs, dice: &mut Dice, members: usize) -> Script {
 pub(super) fn traffic_join(knobs: &Knobs, dice: &mut Dice) -> Script {
     let n = knobs.members;
     let mut script = busy(knobs, dice, n - 1);
-    script.then(Step::Start(n - 1)).converge(0..n, PATIENCE).wait(SECOND);
+    script.then(Step::Start(n - 1)).converge(0..n, TIMEOUT).wait(SECOND);
     script
 }
 
@@ -301,9 +301,9 @@ pub(super) fn traffic_rotate(knobs: &Knobs, dice: &mut Dice) -> Script {
     let n = knobs.members;
     let mut script = busy(knobs, dice, n);
     for _ in 0..3 {
-        script.then(Step::Ask(dice.index(n), Command::Rotate)).wait(SECOND / 2);
+        script.then(Step::Command(dice.index(n), Command::Rotate)).wait(SECOND / 2);
     }
-    script.converge(0..n, PATIENCE);
+    script.converge(0..n, TIMEOUT);
     script
 }
 
@@ -311,7 +311,7 @@ pub(super) fn traffic_evict(knobs: &Knobs, dice: &mut Dice) -> Script {
     let n = knobs.members;
     let mut script = busy(knobs, dice, n);
     let whom = 1 + dice.index(n - 1);
-    script.then(Step::Evict { by: 0, whom }).converge(without(n, &[whom]), PATIENCE).wait(SECOND);
+    script.then(Step::Evict { by: 0, whom }).converge(without(n, &[whom]), TIMEOUT).wait(SECOND);
     script
 }
 
@@ -319,7 +319,7 @@ pub(super) fn traffic_leave(knobs: &Knobs, dice: &mut Dice) -> Script {
     let n = knobs.members;
     let mut script = busy(knobs, dice, n);
     let leaver = dice.index(n);
-    script.then(Step::Ask(leaver, Command::Leave)).converge(without(n, &[leaver]), PATIENCE).wait(SECOND);
+    script.then(Step::Command(leaver, Command::Leave)).converge(without(n, &[leaver]), TIMEOUT).wait(SECOND);
     script
 }
 
@@ -350,7 +350,7 @@ pub(super) fn life(knobs: &Knobs, dice: &mut Dice) -> Script {
                 script.then(Step::Heal);
             }
             5 => {
-                script.then(Step::Ask(member, Command::Rotate));
+                script.then(Step::Command(member, Command::Rotate));
             }
             6 if member != 0 && evicted.is_empty() && runs[0] => {
                 script.then(Step::Evict { by: 0, whom: member });
@@ -367,10 +367,10 @@ pub(super) fn life(knobs: &Knobs, dice: &mut Dice) -> Script {
     }
     // Whether the eviction was taken in depends on whether its signer was in a group then.
     script.wait(2 * SECOND);
-    script.then(Step::Together { members: (0..n).filter(|m| !evicted.contains(m)).collect(), within: PATIENCE });
+    script.then(Step::Together { members: (0..n).filter(|m| !evicted.contains(m)).collect(), within: TIMEOUT });
     script
 }
 
 pub(super) const SECOND: Duration = Duration::from_secs(1);
 /// How long members may take to find one view: far longer than they should.
-pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(30);

@@ -9,7 +9,7 @@ use sealcast_sim::network::Network;
 use super::script::{Knobs, Script, Step};
 
 const SECONDS: Duration = Duration::from_secs(1);
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// All publish at once through brokers one of which lies; all see one order, and who may not read sees
 /// nothing.
@@ -17,7 +17,7 @@ pub(super) fn brokers(knobs: &Knobs, dice: &mut Dice) -> Script {
     let n = knobs.members;
     let mut script = Script::new(n, Network::rough(knobs.loss));
     script.lossless = true;
-    script.start_all(0..n, knobs.jitter, dice).converge(0..n - 1, PATIENCE).then(Step::Deaf(n - 1));
+    script.start_all(0..n, knobs.jitter, dice).converge(0..n - 1, TIMEOUT).then(Step::Deaf(n - 1));
     script.then(Step::Traffic { by: (0..n - 1).collect(), rate: 5, bytes: 200, lasting: SECONDS }).wait(2 * SECONDS);
     script
 }
@@ -26,7 +26,7 @@ pub(super) fn brokers(knobs: &Knobs, dice: &mut Dice) -> Script {
 pub(super) fn admission(knobs: &Knobs, dice: &mut Dice) -> Script {
     let n = knobs.members;
     let mut script = Script::new(n, Network::rough(knobs.loss));
-    script.start_all(0..n, knobs.jitter, dice).converge(0..n, PATIENCE);
+    script.start_all(0..n, knobs.jitter, dice).converge(0..n, TIMEOUT);
     script.then(Step::Traffic { by: (0..n).collect(), rate: 50, bytes: 100, lasting: SECONDS }).wait(SECONDS);
     script
 }
@@ -36,9 +36,9 @@ pub(super) fn race(knobs: &Knobs, dice: &mut Dice) -> Script {
     let n = knobs.members;
     let mut script = admission(knobs, dice);
     for member in 0..n {
-        script.then(Step::Ask(member, Command::Rotate));
+        script.then(Step::Command(member, Command::Rotate));
     }
-    script.wait(2 * SECONDS).converge(0..n, PATIENCE);
+    script.wait(2 * SECONDS).converge(0..n, TIMEOUT);
     script
 }
 
@@ -47,10 +47,10 @@ pub(super) fn crash(knobs: &Knobs, dice: &mut Dice) -> Script {
     let n = knobs.members;
     let mut script = admission(knobs, dice);
     let victim = 1 + dice.index(n - 1);
-    script.then(Step::Ask(victim, Command::Rotate)).then(Step::Ask(0, Command::Rotate));
+    script.then(Step::Command(victim, Command::Rotate)).then(Step::Command(0, Command::Rotate));
     script.wait(dice.between(Duration::ZERO, Duration::from_millis(8))).then(Step::Crash(victim));
     script.wait(dice.between(Duration::ZERO, SECONDS)).then(Step::Start(victim));
-    script.wait(SECONDS).converge(0..n, PATIENCE);
+    script.wait(SECONDS).converge(0..n, TIMEOUT);
     script.then(Step::Traffic { by: (0..n).collect(), rate: 50, bytes: 100, lasting: SECONDS }).wait(SECONDS);
     script
 }
@@ -60,8 +60,8 @@ pub(super) fn departure(knobs: &Knobs, dice: &mut Dice) -> Script {
     let n = knobs.members;
     let mut script = admission(knobs, dice);
     script.then(Step::Traffic { by: (0..n).collect(), rate: 200, bytes: 100, lasting: 4 * SECONDS });
-    script.wait(SECONDS).then(Step::Ask(1, Command::Leave)).then(Step::Out { member: 1, within: PATIENCE });
+    script.wait(SECONDS).then(Step::Command(1, Command::Leave)).then(Step::Out { member: 1, within: TIMEOUT });
     script.then(Step::Evict { by: 0, whom: 2 });
-    script.converge((0..n).filter(|m| ![1, 2].contains(m)), PATIENCE).wait(SECONDS);
+    script.converge((0..n).filter(|m| ![1, 2].contains(m)), TIMEOUT).wait(SECONDS);
     script
 }

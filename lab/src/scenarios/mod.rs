@@ -3,14 +3,14 @@
 pub(crate) mod carrier;
 pub(crate) mod channels;
 pub mod command;
-pub mod company;
 pub mod contributory;
+pub mod fixture;
 mod insiders;
 mod lan;
 mod mocks;
 pub mod pairs;
 pub mod script;
-pub mod stage;
+pub mod simulation;
 mod versions;
 pub(crate) mod watch;
 
@@ -19,14 +19,14 @@ use std::time::Duration;
 
 use sealcast_sim::dice::{Chance, Dice};
 
-use crate::mocks::company::{MlsCompany, ThresholdCompany};
+use crate::mocks::fixture::{MlsFixture, ThresholdFixture};
 use sealcast_keys::contributory::misbehaving::Rule;
 
 use channels::OrderedRobots;
-use company::Company;
 use contributory::Robots;
+use fixture::Fixture;
 use script::{Knobs, Script};
-use stage::{Keep, Report};
+use simulation::{Keep, Report};
 
 /// A story by name.
 pub struct Scenario {
@@ -36,7 +36,7 @@ pub struct Scenario {
     pub story: &'static str,
     /// What it is played with unless asked otherwise.
     pub knobs: Knobs,
-    company: fn(&Knobs) -> Box<dyn Company>,
+    fixture: fn(&Knobs) -> Box<dyn Fixture>,
     write: fn(&Knobs, &mut Dice) -> Script,
 }
 
@@ -49,13 +49,13 @@ impl Scenario {
     /// Plays it on the simulator.
     pub fn play(&self, knobs: &Knobs, seed: u64, keep: Keep) -> Report {
         let _again = Again { scenario: self, knobs, seed, ground: Ground::Simulator };
-        stage::play(&*(self.company)(knobs), &self.script(knobs, seed), seed, keep)
+        simulation::play(&*(self.fixture)(knobs), &self.script(knobs, seed), seed, keep)
     }
 
     /// Plays it on the simulator with members of which none that behaves keeps these rules; `None` where there are no such.
     pub fn play_without(&self, rules: &'static [Rule], knobs: &Knobs, seed: u64, keep: Keep) -> Option<Report> {
-        let company = (self.company)(knobs).lacking(rules)?;
-        Some(stage::play(&*company, &self.script(knobs, seed), seed, keep))
+        let fixture = (self.fixture)(knobs).lacking(rules)?;
+        Some(simulation::play(&*fixture, &self.script(knobs, seed), seed, keep))
     }
 
     /// Plays it over real sockets; this process must be inside a namespace of [`crate::netns`], or root.
@@ -64,9 +64,9 @@ impl Scenario {
     /// If no network of namespaces can be made here, or the story's ways need more than UDP multicast.
     pub fn play_over_sockets(&self, knobs: &Knobs, seed: u64, keep: Keep) -> io::Result<Report> {
         let _again = Again { scenario: self, knobs, seed, ground: Ground::Sockets };
-        let company = (self.company)(knobs).apart();
-        let company = company.ok_or_else(|| io::Error::other(format!("{} has no way over UDP", self.name)))?;
-        stage::play_over_sockets(&*company, &self.script(knobs, seed), seed, keep)
+        let fixture = (self.fixture)(knobs).apart();
+        let fixture = fixture.ok_or_else(|| io::Error::other(format!("{} has no way over UDP", self.name)))?;
+        simulation::play_over_sockets(&*fixture, &self.script(knobs, seed), seed, keep)
     }
 
     /// Plays it there.
@@ -82,7 +82,7 @@ impl Scenario {
 
     /// Whether it can be played over sockets.
     pub fn has_sockets(&self) -> bool {
-        (self.company)(&self.knobs).apart().is_some()
+        (self.fixture)(&self.knobs).apart().is_some()
     }
 
     /// The scenario of a name.
@@ -123,7 +123,7 @@ pub static ALL: &[Scenario] = &[
         name: "formation-wide",
         story: "2 to 64 members, jitter to 2 s, loss to 20 %: all drawn from the seed",
         knobs: Knobs { members: 64, loss: Chance(200_000), jitter: Duration::from_secs(2) },
-        company: contributory,
+        fixture: contributory,
         write: lan::formation_wide,
     },
     robots("one-by-one", 6, "members join a group one after the other", lan::one_by_one),
@@ -228,7 +228,7 @@ pub static ALL: &[Scenario] = &[
         name: "wrong-publics",
         story: "a reader says another key to who only writes than the other readers do",
         knobs: Knobs { members: 5, loss: Chance::NEVER, jitter: Duration::from_millis(100) },
-        company: with_sensor,
+        fixture: with_sensor,
         write: insiders::wrong_publics,
     },
     channels(
@@ -248,14 +248,14 @@ pub static ALL: &[Scenario] = &[
         name: "mixed-versions",
         story: "members of two versions of the wire join, change keys and go: the highest that all speak is spoken",
         knobs: knobs(6),
-        company: with_old,
+        fixture: with_old,
         write: versions::mixed,
     },
     Scenario {
         name: "downgrader",
         story: "a member strips versions from what others say, and says that they speak less than they do",
         knobs: knobs(5),
-        company: newer,
+        fixture: newer,
         write: versions::downgrader,
     },
     robots("life", 7, "anything happens to a group, in any order, and in the end it is one", lan::life),
@@ -263,35 +263,35 @@ pub static ALL: &[Scenario] = &[
         name: "mock-mls-admission",
         story: "MLS-shaped: members are let in by a Welcome, and publish to each other",
         knobs: knobs(4),
-        company: mls,
+        fixture: mls,
         write: mocks::admission,
     },
     Scenario {
         name: "mock-mls-race",
         story: "MLS-shaped: all commit at once; one wins each epoch, the others are superseded and retry",
         knobs: knobs(5),
-        company: mls,
+        fixture: mls,
         write: mocks::race,
     },
     Scenario {
         name: "mock-mls-crash",
         story: "MLS-shaped: a committer dies at any moment and comes back with what its disk holds",
         knobs: knobs(4),
-        company: mls,
+        fixture: mls,
         write: mocks::crash,
     },
     Scenario {
         name: "mock-mls-departure",
         story: "MLS-shaped: one leaves and one is evicted while all publish",
         knobs: knobs(5),
-        company: mls,
+        fixture: mls,
         write: mocks::departure,
     },
     Scenario {
         name: "mock-threshold",
         story: "threshold-shaped: body now, shares later, one broker lies, one reader gets nothing; one order",
         knobs: knobs(4),
-        company: threshold,
+        fixture: threshold,
         write: mocks::brokers,
     },
 ];
@@ -302,7 +302,7 @@ const fn robots(
     story: &'static str,
     write: fn(&Knobs, &mut Dice) -> Script,
 ) -> Scenario {
-    Scenario { name, story, knobs: knobs(members), company: contributory, write }
+    Scenario { name, story, knobs: knobs(members), fixture: contributory, write }
 }
 
 /// On a network that loses nothing.
@@ -313,7 +313,7 @@ const fn quiet(
     write: fn(&Knobs, &mut Dice) -> Script,
 ) -> Scenario {
     let knobs = Knobs { members, loss: Chance::NEVER, jitter: Duration::from_millis(100) };
-    Scenario { name, story, knobs, company: contributory, write }
+    Scenario { name, story, knobs, fixture: contributory, write }
 }
 
 /// Over two channels, of which one is ordered; a loss of 0 is that of a quiet network.
@@ -325,35 +325,35 @@ const fn channels(
     write: fn(&Knobs, &mut Dice) -> Script,
 ) -> Scenario {
     let knobs = Knobs { members, loss: Chance(loss), jitter: Duration::from_millis(100) };
-    Scenario { name, story, knobs, company: ordered_robots, write }
+    Scenario { name, story, knobs, fixture: ordered_robots, write }
 }
 
-fn ordered_robots(knobs: &Knobs) -> Box<dyn Company> {
+fn ordered_robots(knobs: &Knobs) -> Box<dyn Fixture> {
     Box::new(OrderedRobots::new(knobs.members))
 }
 
-fn contributory(_knobs: &Knobs) -> Box<dyn Company> {
+fn contributory(_knobs: &Knobs) -> Box<dyn Fixture> {
     Box::new(Robots::new())
 }
 
-fn with_sensor(_knobs: &Knobs) -> Box<dyn Company> {
+fn with_sensor(_knobs: &Knobs) -> Box<dyn Fixture> {
     Box::new(Robots::with_sensor(insiders::SENSOR))
 }
 
-fn with_old(_knobs: &Knobs) -> Box<dyn Company> {
+fn with_old(_knobs: &Knobs) -> Box<dyn Fixture> {
     Box::new(Robots::speaking(versions::of_mixed))
 }
 
-fn newer(_knobs: &Knobs) -> Box<dyn Company> {
+fn newer(_knobs: &Knobs) -> Box<dyn Fixture> {
     Box::new(Robots::speaking(versions::of_newer))
 }
 
-fn threshold(knobs: &Knobs) -> Box<dyn Company> {
-    Box::new(ThresholdCompany { members: knobs.members })
+fn threshold(knobs: &Knobs) -> Box<dyn Fixture> {
+    Box::new(ThresholdFixture { members: knobs.members })
 }
 
-fn mls(knobs: &Knobs) -> Box<dyn Company> {
-    Box::new(MlsCompany { members: knobs.members })
+fn mls(knobs: &Knobs) -> Box<dyn Fixture> {
+    Box::new(MlsFixture { members: knobs.members })
 }
 
 const fn knobs(members: usize) -> Knobs {

@@ -23,20 +23,20 @@ use sealcast_sim::{Birth, Records};
 use sealcast_wire::{Address, CertHash, Guarantee, Incarnation, Monotonic, Now, Utc};
 
 use super::channels::BOTH;
-use super::company::{Company, Player, TOPIC, TOPIC_ORDERED};
 use super::contributory::{GROUP, identity};
-use super::lan::{PATIENCE, SECOND, all_publish, without};
+use super::fixture::{Fixture, Player, TOPIC, TOPIC_ORDERED};
+use super::lan::{SECOND, TIMEOUT, all_publish, without};
 use super::script::{Script, Step};
 use crate::checkers::{Authentic, Property};
 use crate::member::{Member, keys_records};
-use crate::mocks::company::{ThresholdCompany, name, orderer};
+use crate::mocks::fixture::{ThresholdFixture, name, orderer};
 use crate::mocks::mls_shaped::{self, MlsShaped};
 use crate::mocks::preshared::{self, Preshared};
 use crate::mocks::repeating::Repeating;
 use crate::mocks::threshold_shaped::ThresholdShaped;
 
 /// One process of a member, about to begin.
-pub struct Seat<'a> {
+pub struct MemberSetup<'a> {
     /// Which member.
     pub member: usize,
     /// Of how many.
@@ -60,7 +60,7 @@ pub struct Keyed {
     /// What its members can do.
     pub abilities: Abilities,
     /// One process of a member.
-    pub make: fn(&Seat<'_>) -> Box<dyn Keys>,
+    pub make: fn(&MemberSetup<'_>) -> Box<dyn Keys>,
     /// The certificate of a member.
     pub cert: fn(usize) -> CertHash,
     /// Whom it needs beside members, of whom there are so many: they come behind the transport's.
@@ -87,7 +87,7 @@ pub struct Carried {
     /// Which one it is in URLs, if it is in any.
     pub transport: Option<Transport>,
     /// A member's end of it.
-    pub make: fn(&Seat<'_>, &Keyed) -> Box<dyn Delivery>,
+    pub make: fn(&MemberSetup<'_>, &Keyed) -> Box<dyn Delivery>,
     /// Whom it needs beside members.
     pub helpers: fn() -> Vec<(bool, Birth<Player>)>,
 }
@@ -98,7 +98,7 @@ pub static SCHEMES: &[Keyed] = &[
         name: "plain",
         scheme: Some(Scheme::Plain),
         abilities: Abilities { meets: false, admits: false, evicts: false },
-        make: |seat| Box::new(Plain::new(&name(seat.member), seat.incarnation())),
+        make: |setup| Box::new(Plain::new(&name(setup.member), setup.incarnation())),
         cert: |member| CertHash(sha256(name(member).as_bytes())),
         helpers: nobody,
         start: |_| Start::Head,
@@ -107,10 +107,10 @@ pub static SCHEMES: &[Keyed] = &[
         name: "contributory",
         scheme: Some(Scheme::Contributory),
         abilities: Abilities { meets: true, admits: false, evicts: true },
-        make: |seat| {
-            let records: Vec<(u64, Vec<u8>)> = seat.records.clone().into_iter().collect();
-            let config = Config::new(GROUP, identity(seat.member));
-            Box::new(Contributory::restore(config, seat.seed, seat.now, &records))
+        make: |setup| {
+            let records: Vec<(u64, Vec<u8>)> = setup.records.clone().into_iter().collect();
+            let config = Config::new(GROUP, identity(setup.member));
+            Box::new(Contributory::restore(config, setup.seed, setup.now, &records))
         },
         cert: |member| identity(member).certificate().hash,
         helpers: nobody,
@@ -120,14 +120,14 @@ pub static SCHEMES: &[Keyed] = &[
         name: "threshold",
         scheme: Some(Scheme::Threshold),
         abilities: Abilities { meets: false, admits: false, evicts: false },
-        make: |seat| {
+        make: |setup| {
             let setup = Setup {
-                name: name(seat.member),
-                client: seat.seed,
+                name: name(setup.member),
+                client: setup.seed,
                 cluster: [7; 32],
                 brokers: vec![[1; 32], [2; 32], [3; 32], [4; 32]],
-                incarnation: seat.incarnation(),
-                seed: Secret::from_bytes(seat.seed),
+                incarnation: setup.incarnation(),
+                seed: Secret::from_bytes(setup.seed),
             };
             Box::new(Client::<sealcast_crypto::group::Ristretto255>::new(setup))
         },
@@ -139,9 +139,9 @@ pub static SCHEMES: &[Keyed] = &[
         name: "mls-shaped",
         scheme: None,
         abilities: Abilities { meets: true, admits: true, evicts: true },
-        make: |seat| {
-            let config = mls_shaped::Config { name: name(seat.member), founder: seat.member == 0, seed: seat.seed };
-            Box::new(MlsShaped::restore(config, seat.records))
+        make: |setup| {
+            let config = mls_shaped::Config { name: name(setup.member), founder: setup.member == 0, seed: setup.seed };
+            Box::new(MlsShaped::restore(config, setup.records))
         },
         cert: |member| mls_shaped::cert(&name(member)),
         helpers: nobody,
@@ -151,21 +151,21 @@ pub static SCHEMES: &[Keyed] = &[
         name: "threshold-shaped",
         scheme: None,
         abilities: Abilities { meets: true, admits: false, evicts: false },
-        make: |seat| {
-            let roster = (0..seat.members).map(name).collect();
-            Box::new(ThresholdShaped::new(&name(seat.member), roster, seat.seed))
+        make: |setup| {
+            let roster = (0..setup.members).map(name).collect();
+            Box::new(ThresholdShaped::new(&name(setup.member), roster, setup.seed))
         },
         cert: |member| mls_shaped::cert(&name(member)),
-        helpers: |members| ThresholdCompany { members }.brokers(&[]),
+        helpers: |members| ThresholdFixture { members }.brokers(&[]),
         start: |_| Start::Head,
     },
     Keyed {
         name: "preshared",
         scheme: None,
         abilities: Abilities { meets: true, admits: false, evicts: false },
-        make: |seat| {
-            let roster: Vec<String> = (0..seat.members).map(name).collect();
-            Box::new(Preshared::new(&name(seat.member), &roster, seat.seed))
+        make: |setup| {
+            let roster: Vec<String> = (0..setup.members).map(name).collect();
+            Box::new(Preshared::new(&name(setup.member), &roster, setup.seed))
         },
         cert: |member| preshared::cert(&name(member)),
         helpers: nobody,
@@ -190,11 +190,11 @@ pub static TRANSPORTS: &[Carried] = &[
     Carried {
         name: "mem, ordered",
         transport: Some(Transport::OrderedMemory),
-        make: |seat, keys| {
-            let start = (keys.start)(seat.records);
+        make: |setup, keys| {
+            let start = (keys.start)(setup.records);
             Box::new(match keys.is_plain() {
-                true => Ordered::plain(seat.orderer, start, u64::from_be_bytes(seat.first_bytes())),
-                false => Ordered::new(seat.orderer, start),
+                true => Ordered::plain(setup.orderer, start, u64::from_be_bytes(setup.first_bytes())),
+                false => Ordered::new(setup.orderer, start),
             })
         },
         helpers: || vec![(true, orderer())],
@@ -207,11 +207,11 @@ pub static TRANSPORTS: &[Carried] = &[
     },
 ];
 
-impl Seat<'_> {
+impl MemberSetup<'_> {
     /// For a look at what is made there, and no more.
-    pub fn to_look(records: &Records) -> Seat<'_> {
+    pub fn to_look(records: &Records) -> MemberSetup<'_> {
         let now = Now { monotonic: Monotonic(0), utc: Some(Utc(sealcast_sim::clock::UTC_AT_ZERO)) };
-        Seat { member: 0, members: MEMBERS, orderer: Address::Node(MEMBERS as u32), seed: [9; 32], now, records }
+        MemberSetup { member: 0, members: MEMBERS, orderer: Address::Node(MEMBERS as u32), seed: [9; 32], now, records }
     }
 
     /// What sets this process apart from the member's others.
@@ -232,14 +232,14 @@ impl Keyed {
 
     /// What it needs.
     pub fn needs(&self) -> keys::Properties {
-        (self.make)(&Seat::to_look(&Records::new())).properties()
+        (self.make)(&MemberSetup::to_look(&Records::new())).properties()
     }
 }
 
 impl Carried {
     /// What it gives to a scheme.
     pub fn gives(&self, keys: &Keyed) -> delivery::Properties {
-        (self.make)(&Seat::to_look(&Records::new()), keys).properties()
+        (self.make)(&MemberSetup::to_look(&Records::new()), keys).properties()
     }
 }
 
@@ -251,7 +251,7 @@ pub struct Paired {
     pub transport: &'static Carried,
 }
 
-impl Company for Paired {
+impl Fixture for Paired {
     fn cert(&self, member: usize) -> CertHash {
         (self.keys.cert)(member)
     }
@@ -260,8 +260,8 @@ impl Company for Paired {
         let (keys, transport) = (self.keys, self.transport);
         Box::new(move |now, records| {
             let records = &keys_records(records);
-            let seat = Seat { member, seed, now, records, ..Seat::to_look(records) };
-            Box::new(Member::new(now, (keys.make)(&seat), (transport.make)(&seat, keys), OriginMode::Auto))
+            let setup = MemberSetup { member, seed, now, records, ..MemberSetup::to_look(records) };
+            Box::new(Member::new(now, (keys.make)(&setup), (transport.make)(&setup, keys), OriginMode::Auto))
         })
     }
 
@@ -306,7 +306,7 @@ pub fn story(pair: &Paired, dice: &mut Dice) -> Script {
     let mut script = Script::new(n, Network::rough(Chance(50_000)));
     script.start_all(0..n, jitter, dice);
     let together = |script: &mut Script, who: &[usize]| match meets {
-        true => _ = script.converge(who.iter().copied(), PATIENCE),
+        true => _ = script.converge(who.iter().copied(), TIMEOUT),
         false => _ = script.wait(SECOND),
     };
     let all: Vec<usize> = (0..n).collect();
@@ -316,14 +316,14 @@ pub fn story(pair: &Paired, dice: &mut Dice) -> Script {
     script.wait(dice.between(Duration::ZERO, SECOND)).then(Step::Crash(victim));
     script.wait(dice.between(Duration::ZERO, 2 * SECOND)).then(Step::Start(victim)).wait(SECOND);
     together(&mut script, &all);
-    script.then(Step::Hears { members: all.into_iter().collect(), within: PATIENCE });
+    script.then(Step::Hears { members: all.into_iter().collect(), within: TIMEOUT });
     if evicts {
         let whom = 1 + dice.index(n - 1);
         let rest = without(n, &[whom]);
-        script.then(Step::Evict { by: 0, whom }).then(Step::Out { member: whom, within: PATIENCE });
-        script.converge(rest.clone(), PATIENCE).then(Step::Never { members: rest.clone(), whom });
-        script.then(Step::Deaf(whom)).then(Step::Hears { members: rest.clone(), within: PATIENCE }).wait(SECOND);
-        script.converge(rest, PATIENCE);
+        script.then(Step::Evict { by: 0, whom }).then(Step::Out { member: whom, within: TIMEOUT });
+        script.converge(rest.clone(), TIMEOUT).then(Step::Never { members: rest.clone(), whom });
+        script.then(Step::Deaf(whom)).then(Step::Hears { members: rest.clone(), within: TIMEOUT }).wait(SECOND);
+        script.converge(rest, TIMEOUT);
     }
     script
 }

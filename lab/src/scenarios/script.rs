@@ -33,7 +33,7 @@ pub enum Step {
     /// It goes on.
     Resume(usize),
     /// Its application asks for something of the group.
-    Ask(usize, Command),
+    Command(usize, Command),
     /// It evicts another one.
     Evict {
         /// Who.

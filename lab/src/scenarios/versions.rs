@@ -10,34 +10,34 @@ use sealcast_sim::{Effect, Node};
 use sealcast_wire::{Address, Monotonic, Now};
 
 use super::contributory::Robot;
-use super::lan::{PATIENCE, SECOND, all_publish, network, without};
+use super::lan::{SECOND, TIMEOUT, all_publish, network, without};
 use super::script::{Knobs, Script, Step};
-use crate::member::{Ask, Told};
+use crate::member::{MemberCommand, MemberEvent};
 use crate::misbehaviour::Misbehaviour;
 
 /// A robot that tells of which version its epoch is.
-pub(super) struct Speaker {
+pub(super) struct VersionedMember {
     robot: Robot,
     now: Now,
     version: Option<u8>,
 }
 
-impl Speaker {
-    pub(super) fn new(now: Now, robot: Robot) -> Speaker {
-        Speaker { robot, now, version: None }
+impl VersionedMember {
+    pub(super) fn new(now: Now, robot: Robot) -> VersionedMember {
+        VersionedMember { robot, now, version: None }
     }
 }
 
-impl Node for Speaker {
-    type Told = Told;
-    type Command = Ask;
+impl Node for VersionedMember {
+    type Event = MemberEvent;
+    type Command = MemberCommand;
 
     fn handle(&mut self, now: Now, from: Address, datagram: &mut [u8]) {
         self.now = now;
         self.robot.handle(now, from, datagram);
     }
 
-    fn command(&mut self, now: Now, ask: Ask) {
+    fn command(&mut self, now: Now, ask: MemberCommand) {
         self.now = now;
         self.robot.command(now, ask);
     }
@@ -56,12 +56,12 @@ impl Node for Speaker {
         self.robot.stored(now);
     }
 
-    fn poll(&mut self) -> Option<Effect<Told>> {
+    fn poll(&mut self) -> Option<Effect<MemberEvent>> {
         if let Some(version) = self.version.take() {
-            return Some(Effect::Tell(Told::Speaks(version)));
+            return Some(Effect::Tell(MemberEvent::Speaks(version)));
         }
         let effect = self.robot.poll();
-        if let Some(Effect::Tell(Told::Installed(_))) = effect {
+        if let Some(Effect::Tell(MemberEvent::Installed(_))) = effect {
             self.version = Some(self.robot.group().keys().inner().status(self.now).version);
         }
         effect
@@ -88,14 +88,14 @@ pub(super) fn mixed(knobs: &Knobs, dice: &mut Dice) -> Script {
     let mut script = Script::new(n, network(knobs));
     let late = 1 + dice.index(n - 1);
     let mut group = without(n, &[late]);
-    script.start_all(group.iter().copied(), knobs.jitter, dice).converge(group.clone(), PATIENCE);
+    script.start_all(group.iter().copied(), knobs.jitter, dice).converge(group.clone(), TIMEOUT);
     speaks(&mut script, &group);
     all_publish(&mut script, 0..n, 20, 30 * SECOND);
     group.insert(late);
-    script.then(Step::Start(late)).converge(group.clone(), PATIENCE);
+    script.then(Step::Start(late)).converge(group.clone(), TIMEOUT);
     speaks(&mut script, &group);
-    script.wait(dice.between(SECOND / 4, SECOND)).then(Step::Ask(dice.index(n), Command::Rotate));
-    script.then(Step::Renewed { members: group.clone(), within: PATIENCE });
+    script.wait(dice.between(SECOND / 4, SECOND)).then(Step::Command(dice.index(n), Command::Rotate));
+    script.then(Step::Renewed { members: group.clone(), within: TIMEOUT });
     speaks(&mut script, &group);
 
     let mut old: Vec<usize> = (0..n).filter(|member| is_old(*member)).collect();
@@ -104,17 +104,17 @@ pub(super) fn mixed(knobs: &Knobs, dice: &mut Dice) -> Script {
     for member in old {
         group.remove(&member);
         if member == leaver {
-            script.then(Step::Ask(member, Command::Leave));
+            script.then(Step::Command(member, Command::Leave));
         } else {
             script.then(Step::Evict { by: 0, whom: member });
             script.then(Step::Never { members: without(n, &[member]), whom: member });
         }
-        script.then(Step::Out { member, within: PATIENCE }).converge(group.clone(), PATIENCE);
+        script.then(Step::Out { member, within: TIMEOUT }).converge(group.clone(), TIMEOUT);
         speaks(&mut script, &group);
     }
     group.insert(leaver);
     script.wait(dice.between(SECOND, 2 * SECOND)).then(Step::Crash(leaver)).then(Step::Start(leaver));
-    script.converge(group.clone(), PATIENCE);
+    script.converge(group.clone(), TIMEOUT);
     speaks(&mut script, &group);
     script
 }
@@ -126,12 +126,12 @@ pub(super) fn downgrader(knobs: &Knobs, dice: &mut Dice) -> Script {
     let honest = without(n, &[liar]);
     let mut script = Script::new(n, network(knobs));
     script.then(Step::Imposter(liar, Misbehaviour::Downgrader)).start_all(0..n, knobs.jitter, dice);
-    script.then(Step::Together { members: honest.clone(), within: PATIENCE });
-    script.then(Step::Named { by: honest.clone(), whom: liar, within: PATIENCE });
+    script.then(Step::Together { members: honest.clone(), within: TIMEOUT });
+    script.then(Step::Named { by: honest.clone(), whom: liar, within: TIMEOUT });
     all_publish(&mut script, honest.iter().copied(), 20, 5 * SECOND);
-    script.then(Step::Together { members: honest.clone(), within: PATIENCE });
+    script.then(Step::Together { members: honest.clone(), within: TIMEOUT });
     script.then(Step::Speaks { members: honest.clone(), version: 2 });
-    script.wait(SECOND).then(Step::Stop(liar)).wait(SECOND).converge(honest.clone(), PATIENCE);
+    script.wait(SECOND).then(Step::Stop(liar)).wait(SECOND).converge(honest.clone(), TIMEOUT);
     script.then(Step::Speaks { members: honest, version: 2 });
     script
 }

@@ -7,14 +7,14 @@ use sealcast_keys::{Misbehaviour, Notice};
 use sealcast_sim::{Observer, Reach};
 use sealcast_wire::{EpochId, Monotonic, View};
 
-use super::company::Player;
-use crate::checkers::{Body, Cast, Event, Panel};
-use crate::member::Told;
+use super::fixture::Player;
+use crate::checkers::{Body, Event, Panel, Roles};
+use crate::member::MemberEvent;
 
 /// See the module.
 pub(crate) struct Watch {
     pub(super) panel: Panel,
-    pub(super) cast: Cast,
+    pub(super) roles: Roles,
     pub(super) members: usize,
     pub(super) views: Vec<Option<Arc<View>>>,
     pub(super) out: Vec<bool>,
@@ -37,10 +37,10 @@ pub(crate) struct Watch {
 
 impl Watch {
     /// Nothing seen yet; the first `members` nodes are members.
-    pub(super) fn new(panel: Panel, cast: Cast, members: usize, story: bool) -> Watch {
+    pub(super) fn new(panel: Panel, roles: Roles, members: usize, story: bool) -> Watch {
         Watch {
             panel,
-            cast,
+            roles,
             members,
             views: vec![None; members],
             out: vec![false; members],
@@ -76,7 +76,7 @@ impl Watch {
         let mut epoch = None;
         members.iter().all(|&m| {
             let Some(view) = &self.views[m] else { return false };
-            let nodes: BTreeSet<usize> = self.cast.nodes_of(view).into_iter().collect();
+            let nodes: BTreeSet<usize> = self.roles.nodes_of(view).into_iter().collect();
             nodes == *members && *epoch.get_or_insert(view.epoch) == view.epoch
         })
     }
@@ -86,18 +86,18 @@ impl Watch {
         let mut epoch = None;
         members.iter().all(|&m| {
             let Some(view) = &self.views[m] else { return false };
-            let nodes: BTreeSet<usize> = self.cast.nodes_of(view).into_iter().collect();
+            let nodes: BTreeSet<usize> = self.roles.nodes_of(view).into_iter().collect();
             nodes.is_superset(members) && *epoch.get_or_insert(view.epoch) == view.epoch
         })
     }
 
     /// Who sees what, for a report.
-    pub(super) fn standing(&self) -> String {
+    pub(super) fn summary(&self) -> String {
         let mut by_view: BTreeMap<String, Vec<usize>> = BTreeMap::new();
         for (member, view) in self.views.iter().enumerate() {
             let sees = match view {
                 _ if self.out[member] => "out".to_owned(),
-                Some(v) => format!("{:?} of {:?}", v.epoch, self.cast.nodes_of(v)),
+                Some(v) => format!("{:?} of {:?}", v.epoch, self.roles.nodes_of(v)),
                 None => "nothing".to_owned(),
             };
             by_view.entry(sees).or_default().push(member);
@@ -113,7 +113,7 @@ impl Watch {
     /// Reports if a member is with others in a view, and without most of those with whom it should be.
     pub(super) fn look_for_majority(&mut self, at: Monotonic, member: usize) {
         let Some(view) = self.views.get(member).and_then(Option::as_ref) else { return };
-        let nodes = self.cast.nodes_of(view);
+        let nodes = self.roles.nodes_of(view);
         for most in self.majorities.iter().filter(|most| most.contains(&member)) {
             let with = nodes.iter().filter(|n| most.contains(n)).count();
             if with < nodes.len() && 2 * with <= most.len() {
@@ -140,31 +140,31 @@ impl Observer<Player> for Watch {
         }
     }
 
-    fn told(&mut self, at: Monotonic, node: usize, told: Told) {
+    fn told(&mut self, at: Monotonic, node: usize, told: MemberEvent) {
         match &told {
-            Told::Prepared(view) => {
+            MemberEvent::Prepared(view) => {
                 self.tell(at, || format!("node {node} prepares {:?} ({:?})", view.epoch.counter, view.change));
             }
-            Told::Abandoned => self.tell(at, || format!("node {node} goes on as before")),
-            Told::Excluded(why) => self.tell(at, || format!("node {node} is out: {why:?}")),
-            Told::Denied(why) => self.tell(at, || format!("node {node} may not: {why}")),
-            Told::Notice(notice) => self.tell(at, || format!("node {node} notices {notice:?}")),
-            Told::Installed(epoch) => {
-                let (view, nodes) = (epoch.view.clone(), self.cast.nodes_of(&epoch.view));
+            MemberEvent::Abandoned => self.tell(at, || format!("node {node} goes on as before")),
+            MemberEvent::Excluded(why) => self.tell(at, || format!("node {node} is out: {why:?}")),
+            MemberEvent::Denied(why) => self.tell(at, || format!("node {node} may not: {why}")),
+            MemberEvent::Notice(notice) => self.tell(at, || format!("node {node} notices {notice:?}")),
+            MemberEvent::Installed(epoch) => {
+                let (view, nodes) = (epoch.view.clone(), self.roles.nodes_of(&epoch.view));
                 self.tell(at, || format!("node {node} installs {:?} of {nodes:?} ({:?})", view.epoch, view.change));
             }
             _ => {}
         }
         let event = match told {
-            Told::Prepared(view) => Event::Prepared(view),
-            Told::Abandoned => Event::Abandoned,
-            Told::Installed(epoch) => {
+            MemberEvent::Prepared(view) => Event::Prepared(view),
+            MemberEvent::Abandoned => Event::Abandoned,
+            MemberEvent::Installed(epoch) => {
                 self.installed += 1;
                 self.changed = true;
-                if let Some(seat) = self.views.get_mut(node) {
-                    *seat = Some(epoch.view.clone());
+                if let Some(place) = self.views.get_mut(node) {
+                    *place = Some(epoch.view.clone());
                 }
-                let nodes = self.cast.nodes_of(&epoch.view);
+                let nodes = self.roles.nodes_of(&epoch.view);
                 if let Some((_, whom)) =
                     self.never.iter().find(|(who, whom)| who.contains(&node) && nodes.contains(whom))
                 {
@@ -173,7 +173,7 @@ impl Observer<Player> for Watch {
                 self.look_for_majority(at, node);
                 Event::Installed(epoch.view.clone(), Some(epoch))
             }
-            Told::Excluded(_) => {
+            MemberEvent::Excluded(_) => {
                 self.changed = true;
                 if node < self.members {
                     self.views[node] = None;
@@ -181,7 +181,7 @@ impl Observer<Player> for Watch {
                 }
                 Event::Excluded
             }
-            Told::Delivered(message) => {
+            MemberEvent::Delivered(message) => {
                 self.delivered += 1;
                 if Body::read(message.payload()).is_some_and(|body| body.author as usize != node) {
                     *self.heard.entry(node).or_default() += 1;
@@ -198,25 +198,29 @@ impl Observer<Player> for Watch {
                     epoch: message.epoch(),
                 }
             }
-            Told::Read(body, epoch) => {
+            MemberEvent::Read(body, epoch) => {
                 if self.deaf.contains(&node) {
                     self.panel.report(at, "deaf", format!("node {node} reads {body:?}"));
                 }
                 Event::Read(body, epoch)
             }
-            Told::Notice(Notice::LeftOut { cert, why }) => {
-                if let Some(whom) = self.cast.node(&cert).filter(|_| why != Misbehaviour::Silent) {
+            MemberEvent::Notice(Notice::LeftOut { cert, why }) => {
+                if let Some(whom) = self.roles.node(&cert).filter(|_| why != Misbehaviour::Silent) {
                     self.changed |= self.named.insert((node, whom));
                 }
                 Event::LeftOut(cert, why)
             }
-            Told::Published(topic, body) => Event::Published { topic: topic.into(), body: body.into() },
-            Told::Keyed { epoch, passed: false } => Event::Keyed(epoch.view.epoch),
-            Told::Speaks(version) => {
+            MemberEvent::Published(topic, body) => Event::Published { topic: topic.into(), body: body.into() },
+            MemberEvent::Keyed { epoch, passed: false } => Event::Keyed(epoch.view.epoch),
+            MemberEvent::Speaks(version) => {
                 self.versions.insert(node, version);
                 return;
             }
-            Told::Keyed { .. } | Told::Refused(..) | Told::Denied(_) | Told::Outcome(_) | Told::Notice(_) => return,
+            MemberEvent::Keyed { .. }
+            | MemberEvent::Refused(..)
+            | MemberEvent::Denied(_)
+            | MemberEvent::Outcome(_)
+            | MemberEvent::Notice(_) => return,
         };
         self.panel.event(at, node, &event);
     }

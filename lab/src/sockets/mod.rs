@@ -13,7 +13,7 @@
 //! delays are real. Only what a quiet bridge does not do (losing, doubling and overtaking, as a script
 //! asks for) happens at a receiver's ear, behind its socket.
 
-mod seat;
+mod slot;
 
 use std::io;
 use std::net::SocketAddr;
@@ -29,19 +29,19 @@ use sealcast_sim::trace::{Kind, Trace};
 use sealcast_sim::{Birth, Effect, Node, Observer, Reach};
 use sealcast_wire::{Address, Monotonic};
 
-use crate::member::Ask;
+use crate::member::MemberCommand;
 use crate::netns::Bridge;
 use crate::scenarios::carrier::Carrier;
-use crate::scenarios::company::Player;
+use crate::scenarios::fixture::Player;
 use crate::scenarios::watch::Watch;
-use seat::{Process, Seat};
+use slot::{NodeSlot, Process};
 
 /// A bridged network and the processes on it.
 pub(crate) struct Sockets {
     start: Instant,
     bridge: Bridge,
     network: Network,
-    seats: Vec<Seat>,
+    slots: Vec<NodeSlot>,
     /// What is held back at an ear: for whom, from where.
     late: Agenda<(usize, SocketAddr, Vec<u8>)>,
     dice: Dice,
@@ -59,7 +59,7 @@ impl Sockets {
             start: Instant::now(),
             bridge: Bridge::new(0)?,
             network: at_the_ear(network),
-            seats: Vec::new(),
+            slots: Vec::new(),
             late: Agenda::default(),
             dice: Dice::new(seed, STREAM_EARS),
             clocks: Dice::new(seed, STREAM_CLOCKS),
@@ -68,14 +68,14 @@ impl Sockets {
     }
 
     fn process(&mut self, node: usize) -> Option<&mut Process> {
-        self.seats[node].process.as_mut().filter(|p| !p.stopped)
+        self.slots[node].process.as_mut().filter(|p| !p.stopped)
     }
 
     /// Lets machines see the time that came.
     fn timers(&mut self, watch: &mut Watch) -> bool {
         let mut any = false;
-        for node in 0..self.seats.len() {
-            let now = self.seats[node].clock.at(self.now());
+        for node in 0..self.slots.len() {
+            let now = self.slots[node].clock.at(self.now());
             let Some(p) = self.process(node) else { continue };
             if p.machine.timeout().is_some_and(|at| at <= now.monotonic) {
                 p.machine.handle_timeout(now);
@@ -99,18 +99,18 @@ impl Sockets {
 
     /// When a machine or an ear wants attention next.
     fn due(&self) -> Option<Monotonic> {
-        let timers = self.seats.iter().filter_map(|seat| {
-            let p = seat.process.as_ref().filter(|p| !p.stopped)?;
-            p.machine.timeout().map(|at| seat.clock.reaches(at))
+        let timers = self.slots.iter().filter_map(|slot| {
+            let p = slot.process.as_ref().filter(|p| !p.stopped)?;
+            p.machine.timeout().map(|at| slot.clock.reaches(at))
         });
         timers.chain(self.late.first()).min()
     }
 
     /// Waits for datagrams, up to `wait`, and takes at most one call's worth at each node.
     fn listen(&mut self, wait: Duration, watch: &mut Watch) {
-        let listening: Vec<usize> = (0..self.seats.len()).filter(|&node| self.seats[node].listens()).collect();
+        let listening: Vec<usize> = (0..self.slots.len()).filter(|&node| self.slots[node].listens()).collect();
         let mut ready: Vec<PollFd<'_>> =
-            listening.iter().filter_map(|&node| self.seats[node].poll_fd(PollFlags::IN)).collect();
+            listening.iter().filter_map(|&node| self.slots[node].poll_fd(PollFlags::IN)).collect();
         let wait = Timespec::try_from(wait.min(WAIT_MAX)).expect("less than a second");
         match poll(&mut ready, Some(&wait)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
@@ -147,7 +147,7 @@ impl Sockets {
 
     fn arrive(&mut self, node: usize, from: SocketAddr, mut datagram: Vec<u8>, watch: &mut Watch) {
         self.trace.note(self.now(), node, Kind::Arrive, datagram.len());
-        let now = self.seats[node].clock.at(self.now());
+        let now = self.slots[node].clock.at(self.now());
         let Some(p) = self.process(node) else { return };
         p.machine.handle(now, Address::Socket(from), &mut datagram);
         self.drain(node, watch);
@@ -160,12 +160,12 @@ impl Sockets {
         let mut stored = false;
         loop {
             let at = self.now();
-            let seat = &mut self.seats[node];
-            let Some(p) = seat.process.as_mut() else { return };
+            let slot = &mut self.slots[node];
+            let Some(p) = slot.process.as_mut() else { return };
             let Some(effect) = p.machine.poll() else {
                 p.send(&mut batch);
                 if std::mem::take(&mut stored) {
-                    p.machine.stored(seat.clock.at(at));
+                    p.machine.stored(slot.clock.at(at));
                     continue;
                 }
                 return;
@@ -190,7 +190,7 @@ impl Sockets {
                 }
                 Effect::Store { id, record } => {
                     self.trace.note(at, node, Kind::Store, record.len());
-                    seat.records.insert(id, record);
+                    slot.records.insert(id, record);
                     stored = true;
                 }
                 Effect::Tell(told) => {
@@ -213,14 +213,14 @@ impl Carrier for Sockets {
         if let Err(why) = self.bridge.add() {
             watch.broken(self.now(), &format!("no namespace: {why}"));
         }
-        self.seats.push(Seat::new(Clock::draw(&mut self.clocks)));
-        self.seats.len() - 1
+        self.slots.push(NodeSlot::new(Clock::draw(&mut self.clocks)));
+        self.slots.len() - 1
     }
 
     fn start(&mut self, node: usize, birth: Birth<Player>, watch: &mut Watch) {
         let at = self.now();
         self.trace.note(at, node, Kind::Start, 0);
-        match self.seats[node].start(&self.bridge, node, at, &birth) {
+        match self.slots[node].start(&self.bridge, node, at, &birth) {
             Ok(()) => self.drain(node, watch),
             Err(why) => watch.broken(at, &why),
         }
@@ -228,27 +228,27 @@ impl Carrier for Sockets {
 
     fn crash(&mut self, node: usize) {
         self.trace.note(self.now(), node, Kind::Crash, 0);
-        self.seats[node].process = None;
+        self.slots[node].process = None;
     }
 
     fn stop(&mut self, node: usize) {
-        if let Some(p) = &mut self.seats[node].process {
+        if let Some(p) = &mut self.slots[node].process {
             p.stopped = true;
         }
     }
 
     fn resume(&mut self, node: usize, _watch: &mut Watch) {
-        if let Some(p) = &mut self.seats[node].process {
+        if let Some(p) = &mut self.slots[node].process {
             p.stopped = false;
         }
     }
 
     fn runs(&self, node: usize) -> bool {
-        self.seats[node].process.is_some()
+        self.slots[node].process.is_some()
     }
 
-    fn command(&mut self, node: usize, ask: Ask, watch: &mut Watch) {
-        let now = self.seats[node].clock.at(self.now());
+    fn command(&mut self, node: usize, ask: MemberCommand, watch: &mut Watch) {
+        let now = self.slots[node].clock.at(self.now());
         let Some(p) = self.process(node) else { return };
         p.machine.command(now, ask);
         self.drain(node, watch);

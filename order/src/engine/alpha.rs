@@ -65,7 +65,7 @@ impl<E: Spawner + Clock + Metrics> commonware_consensus::Application<E> for Hook
         let deadline = context.current() + self.heartbeat;
         let frames = loop {
             let woken = self.shared.frames.notified();
-            let frames = self.shared.application.draw(&ancestors.as_parent(), self.size);
+            let frames = self.shared.application.propose(&ancestors.as_parent(), self.size);
             if !frames.is_empty() {
                 break frames;
             }
@@ -209,7 +209,7 @@ mod tests {
             let begun = context.current();
             context.child("client").spawn(move |context| async move {
                 context.sleep(Duration::from_millis(20)).await;
-                pool.offer(Origin::Here, Frame::new(&b"frame"[..])).expect("there is room");
+                pool.receive(Origin::Here, Frame::new(&b"frame"[..])).expect("there is room");
                 shared.frames.notify_waiters();
             });
             let woken = hooks.propose(round(&context), chain(), ()).await.expect("it proposes");

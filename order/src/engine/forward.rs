@@ -158,7 +158,7 @@ impl Forward {
         let Some(broker) = self.brokers.iter().position(|b| b == from) else { return };
         let mut taken = false;
         for frame in codec::decode_frames(message, BlockSize::MAX).unwrap_or_default() {
-            taken |= self.shared.application.offer(Origin::Broker(broker), frame).is_ok();
+            taken |= self.shared.application.receive(Origin::Broker(broker), frame).is_ok();
         }
         if taken {
             self.shared.frames.notify_waiters();

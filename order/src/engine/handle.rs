@@ -13,7 +13,7 @@ use super::shared::Shared;
 use super::{codec, stack};
 use crate::application::Origin;
 use crate::block::{Block, Frame};
-use crate::order::{Evidence, Fault, Floor, Later, Peer, Refused, Status};
+use crate::order::{Evidence, Fault, Later, Peer, Refused, StartCertificate, Status};
 
 #[derive(Clone)]
 pub(super) struct Handle {
@@ -35,7 +35,7 @@ impl Handle {
         if !self.status().running {
             return Err(Refused::Ended);
         }
-        self.shared.application.offer(Origin::Here, frame.clone())?;
+        self.shared.application.receive(Origin::Here, frame.clone())?;
         self.shared.frames.notify_waiters();
         if self.submit.try_send(frame).is_err() {
             self.shared.overflowed.store(true, Ordering::Release);
@@ -64,12 +64,12 @@ impl Handle {
         Box::pin(async move { mailbox.get_block(Height::new(height)).await.map(codec::shared) })
     }
 
-    pub(super) fn floor(&self, height: u64) -> Later<Option<Floor>> {
+    pub(super) fn start_certificate(&self, height: u64) -> Later<Option<StartCertificate>> {
         let mailbox = self.mailbox.clone();
         Box::pin(async move {
             let certificate = stack::certificate(&mailbox, height).await?;
             let header = mailbox.get_block(Height::new(height)).await.map(codec::shared)?.header();
-            Some(Floor { height, certificate, header })
+            Some(StartCertificate { height, certificate, header })
         })
     }
 

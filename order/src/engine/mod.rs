@@ -29,7 +29,7 @@ use sealcast_wire::limits;
 
 use crate::application::Application;
 use crate::block::{Block, Frame};
-use crate::order::{Evidence, Fault, Floor, Later, Order, Peer, Refused, Status};
+use crate::order::{Evidence, Fault, Later, Order, Peer, Refused, StartCertificate, Status};
 
 mod aged;
 mod alpha;
@@ -138,8 +138,8 @@ impl Order for Engine {
         self.handle.block(height)
     }
 
-    fn floor(&self, height: u64) -> Later<Option<Floor>> {
-        self.handle.floor(height)
+    fn start_certificate(&self, height: u64) -> Later<Option<StartCertificate>> {
+        self.handle.start_certificate(height)
     }
 
     fn prune(&self, height: u64) {

@@ -13,7 +13,7 @@ use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng as _;
 
 use super::stack::{Members, namespace_of};
-use crate::order::{Evidence, Misdeed};
+use crate::order::{Evidence, Misbehaviour};
 
 /// What a proof shows; `None` if nothing. `brokers` are the keys of all in the callers' order, and `namespace` is that of
 /// their [`super::Settings`]. A proof does not say which kind it is: the signatures of each kind are over other bytes.
@@ -23,22 +23,23 @@ pub fn judge(brokers: &[[u8; 32]], namespace: &[u8], proof: &[u8]) -> Option<Evi
     // Upstream asks for it and draws nothing for single votes; a hash of the proof is chosen after it in any case.
     let mut rng = ChaCha20Rng::from_seed(Sha256::hash(&[proof]).0);
     let bytes = || Bytes::copy_from_slice(proof);
-    let shows = |broker: Participant, view: View, misdeed| {
+    let shows = |broker: Participant, view: View, misbehaviour| {
         let broker = *indices.get(usize::try_from(broker.get()).ok()?)?;
-        Some(Evidence { broker, view: view.get(), misdeed, proof: proof.to_vec() })
+        Some(Evidence { broker, view: view.get(), misbehaviour, proof: proof.to_vec() })
     };
     if let Ok(it) = ConflictingNotarize::<Scheme, Digest>::decode_cfg(bytes(), &())
         && it.verify(&mut rng, &scheme, &Sequential)
     {
-        return shows(it.signer(), it.view(), Misdeed::TwoNotarizeVotes);
+        return shows(it.signer(), it.view(), Misbehaviour::TwoNotarizeVotes);
     }
     if let Ok(it) = ConflictingFinalize::<Scheme, Digest>::decode_cfg(bytes(), &())
         && it.verify(&mut rng, &scheme, &Sequential)
     {
-        return shows(it.signer(), it.view(), Misdeed::TwoFinalizeVotes);
+        return shows(it.signer(), it.view(), Misbehaviour::TwoFinalizeVotes);
     }
     let it = NullifyFinalize::<Scheme, Digest>::decode_cfg(bytes(), &()).ok()?;
-    it.verify(&mut rng, &scheme, &Sequential).then(|| shows(it.signer(), it.view(), Misdeed::SkippedAndFinalized))?
+    it.verify(&mut rng, &scheme, &Sequential)
+        .then(|| shows(it.signer(), it.view(), Misbehaviour::SkippedAndFinalized))?
 }
 
 /// What a broker signs that votes for two blocks in one view: for tests of whoever keeps or checks proofs.

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::block::BlockSize;
-use crate::order::Floor;
+use crate::order::StartCertificate;
 
 /// The settings of one broker's engine.
 ///
@@ -116,7 +116,7 @@ pub enum Start {
     Genesis,
     /// With this block, which is delivered first; the caller has the state before it, or a later one. In a folder that
     /// has come further it changes nothing; in one that lags it leaves out what is between.
-    Floor(Floor),
+    StartCertificate(StartCertificate),
 }
 
 /// Why an engine does not start.
@@ -133,7 +133,7 @@ pub enum StartError {
     Key(usize),
     /// The certificate to start from is not one of this cluster.
     #[error("the certificate to start from does not verify")]
-    Floor,
+    StartCertificate,
     /// `heartbeat` < `leader_timeout`, `term`, `threads`, `unacknowledged` ≥ 1 and a block's limits must hold.
     #[error("the settings contradict each other: {0}")]
     Settings(&'static str),

@@ -131,8 +131,9 @@ impl Shared {
 
     /// Evidence was found; what is known of this broker and view already changes nothing.
     pub(super) fn caught(&self, evidence: Evidence) {
-        let says_the_same =
-            |it: &Evidence| (it.broker, it.view, it.misdeed) == (evidence.broker, evidence.view, evidence.misdeed);
+        let says_the_same = |it: &Evidence| {
+            (it.broker, it.view, it.misbehaviour) == (evidence.broker, evidence.view, evidence.misbehaviour)
+        };
         if self.state().evidence.iter().any(says_the_same) {
             return;
         }

@@ -26,7 +26,7 @@ use super::settings::{Settings, Start};
 use super::stack::{self, Cluster, Links, Network};
 use crate::application::Application;
 use crate::block::{Block, BlockSize, Frame};
-use crate::order::{Evidence, Fault, Floor, Later, Order, Peer, Refused, Status};
+use crate::order::{Evidence, Fault, Later, Order, Peer, Refused, StartCertificate, Status};
 
 /// Every sender is split, so that the engine is instantiated once for honest brokers and twins.
 type Forwarder =
@@ -260,8 +260,8 @@ impl Brokers {
     }
 
     /// Whether a broker could begin at this floor.
-    pub fn is_floor(&self, i: usize, floor: &Floor) -> bool {
-        let start = Start::Floor(floor.clone());
+    pub fn is_start_certificate(&self, i: usize, start_certificate: &StartCertificate) -> bool {
+        let start = Start::StartCertificate(start_certificate.clone());
         Cluster::check(&Settings { start, ..self.settings[i].clone() }).is_ok()
     }
 
@@ -310,8 +310,8 @@ impl Order for Running {
         self.0.block(height)
     }
 
-    fn floor(&self, height: u64) -> Later<Option<Floor>> {
-        self.0.floor(height)
+    fn start_certificate(&self, height: u64) -> Later<Option<StartCertificate>> {
+        self.0.start_certificate(height)
     }
 
     fn prune(&self, height: u64) {

@@ -152,13 +152,13 @@ impl Cluster {
         settings.check()?;
         let floor = match &settings.start {
             Start::Genesis => None,
-            Start::Floor(floor) => {
+            Start::StartCertificate(floor) => {
                 let config = scheme.certificate_codec_config();
                 let finalization = Finalization::<Scheme, Digest>::decode_cfg(
                     bytes::Bytes::copy_from_slice(&floor.certificate),
                     &config,
                 )
-                .map_err(|_| StartError::Floor)?;
+                .map_err(|_| StartError::StartCertificate)?;
                 // Weights of a batch of one quorum; their seed need not be secret, for the certificate is public
                 // and was chosen before it: it is a hash of the certificate.
                 let seed =
@@ -167,7 +167,7 @@ impl Cluster {
                     || finalization.proposal.payload.0 != block::hash_of(&floor.header)
                     || block::height_in(&floor.header) != Some(floor.height)
                 {
-                    return Err(StartError::Floor);
+                    return Err(StartError::StartCertificate);
                 }
                 Some(finalization)
             }

@@ -7,7 +7,7 @@ use super::settings::Start;
 use super::simulated::{play, play_on};
 use super::simulation::{SIZE, World, ledgers, pairs, settings};
 use crate::block::{BlockSize, Frame};
-use crate::order::{Floor, Misdeed, Refused};
+use crate::order::{Misbehaviour, Refused, StartCertificate};
 use crate::testing::{BAD, Ledger, assert_agree};
 
 const ALL: [usize; 4] = [0, 1, 2, 3];
@@ -126,7 +126,7 @@ fn rule_e4_an_equivocator_is_caught_and_changes_nothing() {
                 }
                 assert_eq!(shown(&e.proof[1..]), None, "{story}");
             }
-            assert!(evidence().iter().any(|e| e.misdeed == Misdeed::TwoNotarizeVotes), "{story}");
+            assert!(evidence().iter().any(|e| e.misbehaviour == Misbehaviour::TwoNotarizeVotes), "{story}");
             assert_agree(&world.ledgers[..3], &story);
         });
     }
@@ -234,20 +234,20 @@ fn a_broker_without_history_starts_from_a_floor() {
             let before = world.submit_many(&[0, 1, 2], "before", 20).await;
             world.until_ordered(&[0, 1, 2], &before, &story).await;
             let height = world.ledgers[0].height();
-            let mut floor = None;
+            let mut start_certificate = None;
             for h in (1..=height).rev() {
-                floor = floor.or(world.broker(0).floor(h).await);
+                start_certificate = start_certificate.or(world.broker(0).start_certificate(h).await);
             }
-            let floor = floor.expect("some block has its own certificate");
-            let from = floor.height;
-            let higher = Floor { height: from + 1, ..floor.clone() };
-            let mut other = floor.clone();
+            let start_certificate = start_certificate.expect("some block has its own certificate");
+            let from = start_certificate.height;
+            let higher = StartCertificate { height: from + 1, ..start_certificate.clone() };
+            let mut other = start_certificate.clone();
             other.header[39] ^= 1;
-            for floor in [higher, other] {
-                world.start_from(3, Start::Floor(floor));
+            for start_certificate in [higher, other] {
+                world.start_from(3, Start::StartCertificate(start_certificate));
                 assert!(!world.may_start(3), "{story}: the height is not the block's");
             }
-            world.start_from(3, Start::Floor(floor));
+            world.start_from(3, Start::StartCertificate(start_certificate));
             world.start(3).await;
             let after = world.submit_many(&ALL, "after", 20).await;
             world.until_ordered(&ALL, &after, &story).await;

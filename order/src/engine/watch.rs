@@ -21,7 +21,7 @@ use rand_chacha::ChaCha20Rng;
 use sealcast_wire::limits;
 
 use super::shared::Shared;
-use crate::order::{Evidence, Misdeed};
+use crate::order::{Evidence, Misbehaviour};
 
 /// Sits between simplex and `next`, which hears everything too.
 #[derive(Clone)]
@@ -114,13 +114,13 @@ impl Judge {
     fn look_at(&mut self, conflicts: &[ConflictingNotarize<Scheme, Digest>]) {
         for it in conflicts {
             if it.verify(&mut self.rng, &self.scheme, &Sequential) {
-                self.caught(it.signer(), it.view(), Misdeed::TwoNotarizeVotes, it.encode().to_vec());
+                self.caught(it.signer(), it.view(), Misbehaviour::TwoNotarizeVotes, it.encode().to_vec());
             }
         }
     }
 
-    fn caught(&self, broker: Participant, view: View, misdeed: Misdeed, proof: Vec<u8>) {
-        self.shared.caught(Evidence { broker: self.schedule.index(broker), view: view.get(), misdeed, proof });
+    fn caught(&self, broker: Participant, view: View, misbehaviour: Misbehaviour, proof: Vec<u8>) {
+        self.shared.caught(Evidence { broker: self.schedule.index(broker), view: view.get(), misbehaviour, proof });
     }
 
     fn report(&mut self, activity: &Activity<Scheme, Digest>) {
@@ -135,10 +135,10 @@ impl Judge {
             }
             Activity::ConflictingNotarize(e) => self.look_at(std::slice::from_ref(e)),
             Activity::ConflictingFinalize(e) if e.verify(&mut self.rng, &self.scheme, &Sequential) => {
-                self.caught(e.signer(), e.view(), Misdeed::TwoFinalizeVotes, e.encode().to_vec());
+                self.caught(e.signer(), e.view(), Misbehaviour::TwoFinalizeVotes, e.encode().to_vec());
             }
             Activity::NullifyFinalize(e) if e.verify(&mut self.rng, &self.scheme, &Sequential) => {
-                self.caught(e.signer(), e.view(), Misdeed::SkippedAndFinalized, e.encode().to_vec());
+                self.caught(e.signer(), e.view(), Misbehaviour::SkippedAndFinalized, e.encode().to_vec());
             }
             // Single votes; and contradictions whose signatures are false, which prove nothing.
             _ => {}

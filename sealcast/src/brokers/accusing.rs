@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use sealcast_broker::operation::{Accusation, Client};
 use sealcast_broker::state::Code;
-use sealcast_client::Outcome;
+use sealcast_client::OperationOutcome;
 use sealcast_delivery::Token;
 use sealcast_wire::limits;
 
@@ -47,10 +47,12 @@ impl Accusing {
     }
 
     /// What became of an operation, when publications up to `newest` were seen; `false` if it was no accusation.
-    pub(super) fn ended(&mut self, token: Token, outcome: &Outcome, newest: u64) -> bool {
+    pub(super) fn ended(&mut self, token: Token, outcome: &OperationOutcome, newest: u64) -> bool {
         let Some((_, client)) = self.under_way.take_if(|(under_way, _)| *under_way == token) else { return false };
         let place = match outcome {
-            Outcome::Executed { outcome, .. } if outcome.code == Code::Done => outcome.detail.first_chunk::<8>(),
+            OperationOutcome::Executed { outcome, .. } if outcome.code == Code::Done => {
+                outcome.detail.first_chunk::<8>()
+            }
             // Others may have brought the same before.
             _ => None,
         };
@@ -81,9 +83,9 @@ mod tests {
         Accusation { sn, client, number: sn, envelope, ciphertext, sharing: Sharing::First, shares }
     }
 
-    fn executed(code: Code, sn: u64) -> Outcome {
-        let outcome = state::Outcome { code, detail: sn.to_be_bytes().to_vec() };
-        Outcome::Executed { height: 9, number: 1, outcome }
+    fn executed(code: Code, sn: u64) -> OperationOutcome {
+        let outcome = state::OperationResult { code, detail: sn.to_be_bytes().to_vec() };
+        OperationOutcome::Executed { height: 9, number: 1, outcome }
     }
 
     #[test]

@@ -183,7 +183,7 @@ mod tests {
     #[test]
     fn rule_e10_a_refused_registration_vouches_for_nobody_and_is_the_reason_where_its_time_is_over() {
         use sealcast_broker::operation::Claim;
-        use sealcast_broker::state::{Code as Became, Outcome};
+        use sealcast_broker::state::{Code as Became, OperationResult};
         use sealcast_crypto::secret::Secret;
         use sealcast_crypto::signature::OriginKey;
         let holder = OriginKey::from_seed(&Secret::from_bytes([1; 32])).public().clone();
@@ -194,7 +194,10 @@ mod tests {
         let id = OperationId::of(&Operation::Register(registration.clone()).to_bytes());
         for (at, is_over) in [(Utc(500), false), (Utc(1001), true)] {
             let mut status = ClientStatus::new(std::slice::from_ref(&registration));
-            status.noticed(&Notice::NotRegistered(id, Outcome { code: Became::Proof, detail: Vec::new() }), Some(at));
+            status.noticed(
+                &Notice::NotRegistered(id, OperationResult { code: Became::Proof, detail: Vec::new() }),
+                Some(at),
+            );
             assert_eq!(status.expired(at).is_some(), is_over, "at {at:?}");
             assert_eq!(status.credentials.is_empty(), !is_over, "at {at:?}");
             let why = status.unregistered(Some(at), true, false).expect("nobody vouches for it");

@@ -22,8 +22,8 @@ pub fn load(path: &Path) -> Result<ClusterFile> {
         other => other.into(),
     })?;
     ClusterFile::from_text(&text).map_err(|e| {
-        let place = if e.place.is_some() { ":" } else { ": " };
-        Error::new(Code::Content, format!("{}{place}{e}", Home::shown(path))).with_hint(e.hint)
+        let separator = if e.location.is_some() { ":" } else { ": " };
+        Error::new(Code::Content, format!("{}{separator}{e}", Home::shown(path))).with_hint(e.hint)
     })
 }
 

@@ -54,7 +54,7 @@ impl Inbox {
     }
 
     /// The driver waits for room, unless the reader has taken something that [`Inbox::took`] has not told: whether it has.
-    pub(crate) fn wants_room(&self) -> bool {
+    pub(crate) fn wants_capacity(&self) -> bool {
         let mut state = lock(&self.state);
         state.wanted = state.took.is_none();
         !state.wanted
@@ -94,9 +94,9 @@ impl Subscription {
     ///
     /// # Errors
     /// Why none will come any more.
-    pub fn next_timeout(&mut self, patience: Duration) -> Result<Option<Item>> {
+    pub fn next_timeout(&mut self, timeout: Duration) -> Result<Option<Item>> {
         self.driven.check()?;
-        let until = Instant::now() + patience;
+        let until = Instant::now() + timeout;
         let mut state = lock(&self.inbox.state);
         loop {
             if let Some((item, is_wanted)) = state.take() {

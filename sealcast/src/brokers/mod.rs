@@ -12,8 +12,8 @@
 
 mod accusing;
 mod credential;
+mod evidence_store;
 mod file;
-mod findings;
 mod inbox;
 mod member;
 mod outgoing;
@@ -32,15 +32,15 @@ use sealcast_broker::operation::{
 };
 use sealcast_broker::protocol::{Refusal, Status};
 use sealcast_broker::receipt::Receipt;
-use sealcast_broker::state::{Code as Became, Entry, Outcome as Came, Subject, SubjectStatus};
-use sealcast_client::{Answer, Cargo, Done, Outcome, Proofs, Read, Standing, Stood};
+use sealcast_broker::state::{Code as Became, Entry, OperationResult as Came, Subject, SubjectStatus};
+use sealcast_client::{Answer, ConfirmedSubscription, Done, OperationOutcome, OrderStatus, PayloadKind, Proofs, Read};
 use sealcast_delivery::{SendError, Token};
 use sealcast_wire::{Now, Utc, limits};
 
 pub(crate) use credential::{ClientStatus, ended};
+pub(crate) use evidence_store::EvidenceStore;
+pub use evidence_store::{Evidence, misled};
 pub use file::{load, load_named, save};
-pub(crate) use findings::Findings;
-pub use findings::{Evidence, misled};
 pub(crate) use inbox::Inbox;
 pub use inbox::Subscription;
 pub(crate) use member::Record;
@@ -54,7 +54,7 @@ use crate::code::Code;
 use crate::error::{CLOCK, Error, Result};
 use crate::group::{PublishError, Together};
 use crate::refusals::{done, refused};
-use crate::session::{Driven, Session, Through, open_client};
+use crate::session::{BrokerLink, Driven, Session, open_client};
 use crate::url::Scheme;
 
 /// A client of a cluster. Dropping one that was opened by itself ends its channels; subscriptions that stand in the order stay
@@ -63,7 +63,7 @@ pub struct Brokers {
     driven: Driven,
     /// Whether it was opened for this handle alone.
     is_own: bool,
-    patience: Duration,
+    timeout: Duration,
     /// Ends with its last user.
     _session: Session,
 }
@@ -79,7 +79,7 @@ pub struct Opening {
     /// `Plain` or `Threshold`.
     pub keys: Scheme,
     /// How long a call may take.
-    pub patience: Duration,
+    pub timeout: Duration,
     /// Publications that one signature vouches for, at most; a lone one goes at once all the same. [`FRAME_OPERATIONS`]
     /// unless there is a reason.
     pub frame_operations: usize,
@@ -117,9 +117,9 @@ pub struct Published {
     pub answer: Vec<u8>,
 }
 
-/// A place of a topic.
+/// A position in a topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct TopicPosition {
     /// The number at the topic.
     pub ps: u64,
     /// What stands there; `None` is ⊥.
@@ -131,7 +131,7 @@ type Found = (u64, Option<Box<(Entry, Publication)>>);
 
 /// Where one broker stands, or why it does not say.
 #[derive(Clone, Debug)]
-pub struct Stand {
+pub struct BrokerStatus {
     /// Its number.
     pub broker: u16,
     /// Where it listens for clients.
@@ -152,25 +152,25 @@ impl Brokers {
 
     /// The handle to the brokers that a session goes through.
     pub(crate) fn of_session(session: Session, driven: Driven, is_own: bool) -> Brokers {
-        Brokers { driven, is_own, patience: session.url().options.wait, _session: session }
+        Brokers { driven, is_own, timeout: session.url().options.wait, _session: session }
     }
 
     /// Waits until f + 1 brokers have said where the order is.
     ///
     /// # Errors
     /// [`Code::NoQuorum`] with the silent ones.
-    pub fn ready(&self) -> Result<Standing> {
-        self.look(self.patience, |it| it.handle.standing().map(Ok))
+    pub fn ready(&self) -> Result<OrderStatus> {
+        self.look(self.timeout, |it| it.handle.order_status().map(Ok))
     }
 
     /// The same, and until the client is registered.
     ///
     /// # Errors
     /// [`Code::NoQuorum`], or why the brokers do not know the client.
-    pub fn registered(&self) -> Result<Standing> {
+    pub fn registered(&self) -> Result<OrderStatus> {
         self.ready()?;
-        let known = |it: &Through| it.handle.standing().filter(|it| it.registered);
-        let came = self.look(self.patience, |it| {
+        let known = |it: &BrokerLink| it.handle.order_status().filter(|it| it.registered);
+        let came = self.look(self.timeout, |it| {
             if let Some(why) = it.unregistered() {
                 return Some(Err(why));
             }
@@ -194,10 +194,10 @@ impl Brokers {
     ///
     /// # Errors
     /// [`Code::NotReady`] if there is none in time.
-    pub fn key(&self, patience: Duration) -> Result<VouchedKey> {
-        let found = self.wait(patience, || self.driven.call(|now, it| it.look_for_key(now)).transpose());
+    pub fn key(&self, timeout: Duration) -> Result<VouchedKey> {
+        let found = self.wait(timeout, || self.driven.call(|now, it| it.look_for_key(now)).transpose());
         found.map_err(|e| match e.code() {
-            Code::NoQuorum if self.driven.look(|it| it.handle.standing().is_some()) => {
+            Code::NoQuorum if self.driven.look(|it| it.handle.order_status().is_some()) => {
                 Error::new(Code::NotReady, "the brokers have no threshold key yet")
                     .with_hint("sealcast brokers status; the key ceremony needs 2f+1 running brokers")
             }
@@ -230,13 +230,13 @@ impl Brokers {
     pub fn publish_together(&self, outgoing: &Outgoing, more: &[&[u8]]) -> Result<Published> {
         let token = self.begin_together(outgoing, more)?;
         match self.outcome(token)? {
-            Outcome::Executed { height, number, outcome } => {
+            OperationOutcome::Executed { height, number, outcome } => {
                 done(&outcome)?;
                 published(height, number, &outcome.detail, outgoing.headers.len())
                     .ok_or_else(|| Error::new(Code::Signature, "the brokers' answer cannot be read"))
             }
             // It was sealed anew for the one in force each time that policy or key was replaced (E6).
-            Outcome::Superseded { .. } => Err(self.driven.look(|it| it.expired()).unwrap_or_else(|| {
+            OperationOutcome::Superseded { .. } => Err(self.driven.look(|it| it.expired()).unwrap_or_else(|| {
                 Error::new(Code::TimedOut, "policy or key changed each time that it was sealed anew")
             })),
             other => Err(lost(&other)),
@@ -259,7 +259,7 @@ impl Brokers {
     pub fn begin_together(&self, outgoing: &Outgoing, more: &[&[u8]]) -> Result<Token> {
         // Once for all of it: each comparison of process ids is a system call.
         self.driven.check()?;
-        let (seals, is_group) = self.driven.look(|it| (it.seals(), matches!(it.cargo, Cargo::Group(_))));
+        let (seals, is_group) = self.driven.look(|it| (it.seals(), matches!(it.payload_kind, PayloadKind::Group(_))));
         if is_group {
             return Err(Error::new(
                 Code::Usage,
@@ -273,7 +273,7 @@ impl Brokers {
             return Err(self.too_large(outgoing, more));
         }
         if !seals {
-            return self.wait_checked(self.patience, || {
+            return self.wait_checked(self.timeout, || {
                 let taken =
                     self.driven.call(|now, it| it.handle.publish(now, outgoing.publication(outgoing.body.clone())));
                 self.begun(outgoing, more, taken.map(|it| it.map_err(PublishError::from)))
@@ -281,7 +281,7 @@ impl Brokers {
         }
         let (envelope, bodies) = (outgoing.publication(Vec::new()).envelope(), [&[&outgoing.body[..]], more].concat());
         let message = Together { envelope: &envelope, bodies: &bodies };
-        self.wait_checked(self.patience, || self.begun(outgoing, more, self.driven.publish(message)))
+        self.wait_checked(self.timeout, || self.begun(outgoing, more, self.driven.publish(message)))
     }
 
     /// What became of beginning to publish; `None` if it will do later.
@@ -329,7 +329,7 @@ impl Brokers {
     ///
     /// # Errors
     /// [`Code::NoQuorum`].
-    pub fn outcome(&self, token: Token) -> Result<Outcome> {
+    pub fn outcome(&self, token: Token) -> Result<OperationOutcome> {
         match self.done(token)? {
             Done::Outcome(outcome) => Ok(outcome),
             _ => Err(Error::new(Code::Usage, "this was no operation")),
@@ -378,7 +378,7 @@ impl Brokers {
     fn execute(&self, operation: &Operation) -> Result<(u64, u64, Came)> {
         let token = self.take(|now, it| it.submit(now, operation.clone()))?;
         match self.outcome(token)? {
-            Outcome::Executed { height, number, outcome } => Ok((height, number, outcome)),
+            OperationOutcome::Executed { height, number, outcome } => Ok((height, number, outcome)),
             other => Err(lost(&other)),
         }
     }
@@ -397,7 +397,7 @@ impl Brokers {
                 let inbox = self.driven.call(|_, it| it.read(id))?;
                 Ok(Subscription::new(inbox, self.driven.clone()))
             }
-            Done::Outcome(Outcome::Executed { outcome, .. }) => match done(&outcome) {
+            Done::Outcome(OperationOutcome::Executed { outcome, .. }) => match done(&outcome) {
                 Err(e) => Err(e),
                 Ok(()) => Err(Error::new(Code::Signature, "the brokers' answer cannot be read")),
             },
@@ -426,9 +426,9 @@ impl Brokers {
     ///
     /// # Errors
     /// [`Code::NoQuorum`].
-    pub fn subscriptions(&self) -> Result<Vec<Stood>> {
+    pub fn subscriptions(&self) -> Result<Vec<ConfirmedSubscription>> {
         self.ready()?;
-        Ok(self.driven.look(|it| it.handle.stood_subscriptions()))
+        Ok(self.driven.look(|it| it.handle.confirmed_subscriptions()))
     }
 
     /// Reads; nothing where nothing stands yet. Without `linearizable` it may be of a moment ago, though never older than
@@ -438,8 +438,8 @@ impl Brokers {
     /// # Errors
     /// [`Code::NoQuorum`], also if too few shares come of what is sealed; [`Code::DeniedPolicy`]; [`Code::NotKept`] if what
     /// stands at the first place is no longer kept ([`Brokers::oldest_kept`]).
-    pub fn read(&self, what: &Read, linearizable: bool) -> Result<Vec<Place>> {
-        match self.ask(what, linearizable, self.patience)? {
+    pub fn read(&self, what: &Read, linearizable: bool) -> Result<Vec<TopicPosition>> {
+        match self.ask(what, linearizable, self.timeout)? {
             Answer::Places(places) => self.opened(places.into_iter().map(|it| (it.ps, it.found)).collect()),
             _ => Err(Error::new(Code::Usage, "this was no place")),
         }
@@ -453,7 +453,7 @@ impl Brokers {
     pub fn oldest_kept(&self, header: &Header, from: u64) -> Result<u64> {
         let is_kept = |from: u64| {
             let what = Read::Range { header: header.clone(), from, limit: 1 };
-            match self.ask(&what, false, self.patience) {
+            match self.ask(&what, false, self.timeout) {
                 Ok(_) => Ok(true),
                 Err(e) if e.code() == Code::NotKept => Ok(false),
                 Err(e) => Err(e),
@@ -479,19 +479,19 @@ impl Brokers {
     /// As [`Brokers::read`].
     pub fn value(&self, topic: &str, key: &[u8], linearizable: bool) -> Result<Option<Vec<u8>>> {
         let what = Read::Value { topic: topic.to_owned(), key: key.to_vec() };
-        match self.ask(&what, linearizable, self.patience)? {
+        match self.ask(&what, linearizable, self.timeout)? {
             Answer::Value(value) => Ok(value),
             _ => Err(Error::new(Code::Usage, "this was no value")),
         }
     }
 
-    /// The global policy in force and its number, which is 0 before the first, as f + 1 brokers say within `patience`: to
+    /// The global policy in force and its number, which is 0 before the first, as f + 1 brokers say within `timeout`: to
     /// clients for whom somebody vouches, and to the administrators' own keys ([`ClientKey::own`]).
     ///
     /// # Errors
     /// As [`Brokers::read`].
-    pub fn policy(&self, patience: Duration) -> Result<(u64, Policy)> {
-        match self.ask(&Read::Policy, false, patience)? {
+    pub fn policy(&self, timeout: Duration) -> Result<(u64, Policy)> {
+        match self.ask(&Read::Policy, false, timeout)? {
             Answer::Policy { number, policy } => Ok((number, policy)),
             _ => Err(Error::new(Code::Usage, "this was no policy")),
         }
@@ -503,7 +503,7 @@ impl Brokers {
     /// # Errors
     /// As [`Brokers::read`].
     pub fn subject(&self, subject: &Subject) -> Result<SubjectStatus> {
-        match self.ask(&Read::Subject(subject.clone()), false, self.patience)? {
+        match self.ask(&Read::Subject(subject.clone()), false, self.timeout)? {
             Answer::Subject(status) => Ok(status),
             _ => Err(Error::new(Code::Usage, "this was no subject")),
         }
@@ -556,7 +556,7 @@ impl Brokers {
     ///
     /// # Errors
     /// Those of the session.
-    pub fn status(&self) -> Result<Vec<Stand>> {
+    pub fn status(&self) -> Result<Vec<BrokerStatus>> {
         let token = self.take(|now, it| it.handle.status(now))?;
         let said = match self.done(token)? {
             Done::Status(said) => said,
@@ -565,13 +565,13 @@ impl Brokers {
         Ok(self.driven.look(|it| it.stands(&said)))
     }
 
-    /// Where the brokers stand when none of them may answer: those that do within `patience`.
+    /// Where the brokers stand when none of them may answer: those that do within `timeout`.
     ///
     /// # Errors
     /// Those of the session.
-    pub fn survey(&self, patience: Duration) -> Result<Vec<Stand>> {
+    pub fn survey(&self, timeout: Duration) -> Result<Vec<BrokerStatus>> {
         // Whoever is not there yet may come.
-        let all = self.look(patience, |it| it.handle.is_complete().then_some(Ok(())));
+        let all = self.look(timeout, |it| it.handle.is_complete().then_some(Ok(())));
         match all.and_then(|()| self.ready().map(drop)).and_then(|()| self.status()) {
             Ok(stands) => Ok(stands),
             Err(_) => self.status().or_else(|_| Ok(self.driven.look(|it| it.stands(&BTreeMap::new())))),
@@ -616,27 +616,27 @@ impl Brokers {
 
     /// Evidence of misbehaviour that came up here, since the last call.
     pub fn evidence(&self) -> Vec<Evidence> {
-        self.driven.look(|it| it.findings.take())
+        self.driven.look(|it| it.evidence_store.take())
     }
 
     /// Sends what is queued and ends all channels, unless a session goes on with them. Evidence that came up is brought before
     /// the brokers first, for as long as they usually need to order something, and what was published gets its place if
     /// they order anything.
     pub fn close(self) {
-        let patience = ACCUSING.min(self.patience);
+        let timeout = ACCUSING.min(self.timeout);
         // Without a quorum others bring it, or this client when it comes upon it again.
-        let _ = self.look(patience, |it| it.findings.has_accused().then_some(Ok(())));
+        let _ = self.look(timeout, |it| it.evidence_store.has_accused().then_some(Ok(())));
         if self.is_own {
-            let cannot = |it: &Through| it.cut_off().is_some() || !it.is_registered();
+            let cannot = |it: &BrokerLink| it.cut_off().is_some() || !it.is_registered();
             let _ = self.look(SETTLING, |it| (it.handle.is_settled() || cannot(it)).then_some(Ok(())));
         }
     }
 
-    fn ask(&self, what: &Read, linearizable: bool, patience: Duration) -> Result<Answer> {
+    fn ask(&self, what: &Read, linearizable: bool, timeout: Duration) -> Result<Answer> {
         let mut tries = 0..DENIED_TRIES;
         let done = loop {
             let token = self.take(|now, it| it.handle.read(now, what.clone(), linearizable))?;
-            let done = self.done_within(token, patience)?;
+            let done = self.done_within(token, timeout)?;
             let denied = matches!(done, Done::Read(Err(sealcast_broker::protocol::Why::Denied)));
             // Brokers that have not executed our registration yet say the same as if there were none.
             let is_early = denied && self.driven.look(|it| it.is_registered());
@@ -666,18 +666,18 @@ impl Brokers {
     }
 
     /// Opens what is sealed among places that were read.
-    fn opened(&self, places: Vec<Found>) -> Result<Vec<Place>> {
+    fn opened(&self, places: Vec<Found>) -> Result<Vec<TopicPosition>> {
         let mut read = Vec::with_capacity(places.len());
         for (ps, found) in places {
             let Some((entry, publication)) = found.map(|it| *it) else {
-                read.push(Place { ps, publication: None });
+                read.push(TopicPosition { ps, publication: None });
                 continue;
             };
             let content = match &publication.body {
                 Body::Sealed(_) => {
                     let sn = entry.sn;
                     self.take(|now, it| it.handle.open(now, &entry, &publication))?;
-                    let opened = self.look(self.patience, |it| it.handle.opened(sn).map(Ok));
+                    let opened = self.look(self.timeout, |it| it.handle.opened(sn).map(Ok));
                     if let Err(e) = &opened {
                         self.driven.look(|it| it.handle.end_read(sn));
                         let missing = self.driven.status().unwrap_or_default().missing;
@@ -691,14 +691,14 @@ impl Brokers {
                 }
                 _ => Content::of(publication.body),
             };
-            read.push(Place { ps, publication: content.map(|content| (entry, content)) });
+            read.push(TopicPosition { ps, publication: content.map(|content| (entry, content)) });
         }
         Ok(read)
     }
 
     /// Calls a verb until it is taken.
-    fn take<T>(&self, mut verb: impl FnMut(Now, &mut Through) -> std::result::Result<T, SendError>) -> Result<T> {
-        self.wait(self.patience, || match self.driven.call(|now, it| verb(now, it)) {
+    fn take<T>(&self, mut verb: impl FnMut(Now, &mut BrokerLink) -> std::result::Result<T, SendError>) -> Result<T> {
+        self.wait(self.timeout, || match self.driven.call(|now, it| verb(now, it)) {
             Ok(Err(SendError::Full | SendError::NotReady)) => None,
             Ok(taken) => Some(taken.map_err(Error::from)),
             Err(why) => Some(Err(why)),
@@ -706,11 +706,11 @@ impl Brokers {
     }
 
     fn done(&self, token: Token) -> Result<Done> {
-        self.done_within(token, self.patience)
+        self.done_within(token, self.timeout)
     }
 
-    fn done_within(&self, token: Token, patience: Duration) -> Result<Done> {
-        let found = self.wait(patience, || self.driven.done(token).map(Ok));
+    fn done_within(&self, token: Token, timeout: Duration) -> Result<Done> {
+        let found = self.wait(timeout, || self.driven.done(token).map(Ok));
         if found.is_err() {
             self.driven.forget(token);
         }
@@ -718,21 +718,21 @@ impl Brokers {
     }
 
     /// Waits until a check makes something of what came.
-    fn wait<T>(&self, patience: Duration, check: impl FnMut() -> Option<Result<T>>) -> Result<T> {
+    fn wait<T>(&self, timeout: Duration, check: impl FnMut() -> Option<Result<T>>) -> Result<T> {
         self.driven.check()?;
-        self.wait_checked(patience, check)
+        self.wait_checked(timeout, check)
     }
 
     /// The same for who knows that the process is the session's.
-    fn wait_checked<T>(&self, patience: Duration, mut check: impl FnMut() -> Option<Result<T>>) -> Result<T> {
+    fn wait_checked<T>(&self, timeout: Duration, mut check: impl FnMut() -> Option<Result<T>>) -> Result<T> {
         let failed = || self.driven.look(|it| it.failed()).map(Err);
-        let found = self.driven.wait(patience, || check().or_else(failed));
-        found.unwrap_or_else(|| Err(self.driven.look(|it| it.no_quorum(patience))))
+        let found = self.driven.wait(timeout, || check().or_else(failed));
+        found.unwrap_or_else(|| Err(self.driven.look(|it| it.no_quorum(timeout))))
     }
 
     /// The same, where looking is enough.
-    fn look<T>(&self, patience: Duration, mut check: impl FnMut(&mut Through) -> Option<Result<T>>) -> Result<T> {
-        self.wait(patience, || self.driven.look(&mut check))
+    fn look<T>(&self, timeout: Duration, mut check: impl FnMut(&mut BrokerLink) -> Option<Result<T>>) -> Result<T> {
+        self.wait(timeout, || self.driven.look(&mut check))
     }
 }
 
@@ -745,15 +745,15 @@ impl Drop for Brokers {
 }
 
 /// The error of an operation that has no place.
-fn lost(outcome: &Outcome) -> Error {
+fn lost(outcome: &OperationOutcome) -> Error {
     match outcome {
-        Outcome::Refused(Refusal::Unregistered) => refused(Became::Unregistered.into()),
-        Outcome::Refused(Refusal::Proof) => refused(Became::Proof.into()),
-        Outcome::Refused(why) => Error::new(Code::Signature, format!("the brokers refuse to order it: {why}")),
-        Outcome::Forgotten => {
+        OperationOutcome::Refused(Refusal::Unregistered) => refused(Became::Unregistered.into()),
+        OperationOutcome::Refused(Refusal::Proof) => refused(Became::Proof.into()),
+        OperationOutcome::Refused(why) => Error::new(Code::Signature, format!("the brokers refuse to order it: {why}")),
+        OperationOutcome::Forgotten => {
             Error::new(Code::TimedOut, "it was executed long ago, and what came of it is no longer kept")
         }
-        Outcome::Superseded { .. } | Outcome::Executed { .. } => {
+        OperationOutcome::Superseded { .. } | OperationOutcome::Executed { .. } => {
             Error::new(Code::NotReady, "policy, key or number changed meanwhile").with_hint("try again")
         }
     }

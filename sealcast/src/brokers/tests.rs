@@ -9,10 +9,10 @@ use sealcast_broker::cluster_file::{Addresses, Suite};
 use sealcast_broker::genesis::Genesis;
 use sealcast_broker::operation::{Claim, OperationId, sign_encoded};
 use sealcast_broker::protocol::{
-    Answer as Answered, Contents, Reply, SignedKey, Standing as Subscribed, Update, Welcome,
+    ActiveSubscription as Subscribed, Answer as Answered, Contents, Reply, SignedKey, Update, Welcome,
 };
 use sealcast_broker::state::{Notice as Places, Results, Run};
-use sealcast_client::{Misdeed, Notice};
+use sealcast_client::{Misbehaviour, Notice};
 use sealcast_crypto::ed25519::Key;
 use sealcast_crypto::group::{Parameters, Ristretto255};
 use sealcast_crypto::secret::Secret;
@@ -28,11 +28,11 @@ use super::*;
 type G = Ristretto255;
 
 /// The subscription to everything that the brokers know of.
-const STANDING: u64 = 7;
+const ACTIVE: u64 = 7;
 /// More than the client asks in a test.
 const QUESTIONS: u64 = 8;
 
-struct Stage {
+struct Fixture {
     client: Brokers,
     cluster: Arc<ClusterFile>,
     brokers: Vec<OriginKey>,
@@ -50,9 +50,9 @@ fn key(seed: u8) -> OriginKey {
     OriginKey::from_seed(&Secret::from_bytes([seed; 32]))
 }
 
-impl Stage {
+impl Fixture {
     /// Four brokers, two of which open what is sealed; the client knows their key from the file, or not yet.
-    fn new(knows_key: bool) -> Stage {
+    fn new(knows_key: bool) -> Fixture {
         let mut brokers: Vec<OriginKey> = (1..5).map(key).collect();
         brokers.sort_by_key(OriginKey::public_bytes);
         let keys: Vec<[u8; 32]> = brokers.iter().map(OriginKey::public_bytes).collect();
@@ -69,7 +69,7 @@ impl Stage {
         let encoded = public.encode();
         let config = threshold::Config::new([9; 32], id, &keys, &encoded, &pin(&id, &encoded));
         let seed = Secret::from_bytes([8; 32]);
-        let versions = threshold::Standing::default();
+        let versions = threshold::RequiredVersions::default();
         let config = config.expect("they fit");
         let publisher = Threshold::new("publisher", Incarnation::default(), config, versions, &seed);
         let vouched = VouchedKey { epoch: 0, key: encoded, signatures: BTreeMap::new() };
@@ -87,13 +87,13 @@ impl Stage {
             key: ClientKey::own(key(7)),
             registrations: vec![Registration { intent: false, proof: claim().into() }],
             keys: Scheme::Threshold,
-            patience: Duration::from_millis(200),
+            timeout: Duration::from_millis(200),
             frame_operations: FRAME_OPERATIONS,
             accuse: true,
         });
         let client = client.expect("it opens");
         let (height, at, sealed) = (1, Utc(0), Vec::new());
-        Stage { client, cluster, brokers, key: public, holders, publisher, height, at, sealed }
+        Fixture { client, cluster, brokers, key: public, holders, publisher, height, at, sealed }
     }
 
     fn say(&self, broker: u16, reply: &Reply) {
@@ -104,7 +104,7 @@ impl Stage {
     fn welcome(&self, key: bool) {
         for broker in 0..4 {
             self.client.driven.hear(broker, None);
-            let subscribed = Subscribed { id: STANDING, interest: everything(), since: 0, next: self.next() };
+            let subscribed = Subscribed { id: ACTIVE, interest: everything(), since: 0, next: self.next() };
             self.say(
                 broker,
                 &Reply::Welcome(Welcome {
@@ -162,7 +162,7 @@ impl Stage {
         }
         let notices = match runs.is_empty() {
             true => Vec::new(),
-            false => vec![Places { client, subscription: STANDING, first, runs }],
+            false => vec![Places { client, subscription: ACTIVE, first, runs }],
         };
         let (advertisements, at) = (Vec::new(), self.at);
         let mut contents = Contents { at, results, notices, publications, advertisements, bodies: Vec::new() };
@@ -258,37 +258,39 @@ fn claim() -> Claim {
 
 #[test]
 fn rule_e10_who_only_reads_is_warned_before_and_told_when_its_credential_ends() {
-    let mut stage = Stage::new(true);
-    stage.welcome(true);
-    let mut subscription = stage.subscribe();
-    let close_at = |stage: &mut Stage, at: i64, byte: u8| {
-        stage.at = Utc(at);
-        stage.block(&[vec![byte]]);
-        stage.shares(u64::from(byte));
-        (stage.client.ends_soon(), subscription.closed())
+    let mut fixture = Fixture::new(true);
+    fixture.welcome(true);
+    let mut subscription = fixture.subscribe();
+    let close_at = |fixture: &mut Fixture, at: i64, byte: u8| {
+        fixture.at = Utc(at);
+        fixture.block(&[vec![byte]]);
+        fixture.shares(u64::from(byte));
+        (fixture.client.ends_soon(), subscription.closed())
     };
-    assert_eq!(close_at(&mut stage, 800, 0), (None, None));
-    assert_eq!(close_at(&mut stage, 1000, 1), (Some(Utc(1000)), None), "its last second is one of it");
-    let (_, why) = close_at(&mut stage, 1001, 2);
+    assert_eq!(close_at(&mut fixture, 800, 0), (None, None));
+    assert_eq!(close_at(&mut fixture, 1000, 1), (Some(Utc(1000)), None), "its last second is one of it");
+    let (_, why) = close_at(&mut fixture, 1001, 2);
     assert_eq!(why.map(|it| it.code()), Some(Code::CertificateExpired));
-    assert_eq!(stage.read(&mut subscription), [0, 1, 2], "what came before is read first");
+    assert_eq!(fixture.read(&mut subscription), [0, 1, 2], "what came before is read first");
 }
 
 #[test]
 fn who_reads_is_told_when_brokers_answer_that_nobody_vouches_any_more() {
     let told = |code: Became| {
-        let mut stage = Stage::new(true);
-        stage.welcome(true);
-        let subscription = stage.subscribe();
+        let mut fixture = Fixture::new(true);
+        fixture.welcome(true);
+        let subscription = fixture.subscribe();
         let operation = Operation::Unsubscribe(99);
-        let submit = |now, it: &mut Through| it.submit(now, operation.clone());
-        let token = stage.client.driven.call(submit).expect("it is open").expect("there is room");
+        let submit = |now, it: &mut BrokerLink| it.submit(now, operation.clone());
+        let token = fixture.client.driven.call(submit).expect("it is open").expect("there is room");
         let bytes = operation.to_bytes();
         let id = OperationId::of(&bytes);
-        let frame = sign_encoded(&stage.cluster.cluster(), &key(7), 0, 0, [(&id, &bytes[..])].into_iter()).0;
+        let frame = sign_encoded(&fixture.cluster.cluster(), &key(7), 0, 0, [(&id, &bytes[..])].into_iter()).0;
         let outcomes = vec![Came { code, detail: Vec::new() }];
-        stage.block_with(&[], vec![Results { client: stage.client.client(), first: 0, frame, outcomes }]);
-        assert!(matches!(stage.client.outcome(token), Ok(Outcome::Executed { outcome, .. }) if outcome.code == code));
+        fixture.block_with(&[], vec![Results { client: fixture.client.client(), first: 0, frame, outcomes }]);
+        assert!(
+            matches!(fixture.client.outcome(token), Ok(OperationOutcome::Executed { outcome, .. }) if outcome.code == code)
+        );
         subscription.closed().map(|it| (it.code(), it.message().to_owned())).expect("nothing will come any more")
     };
     let (code, ended) = told(Became::Unregistered);
@@ -302,38 +304,38 @@ fn who_reads_is_told_when_brokers_answer_that_nobody_vouches_any_more() {
 
 #[test]
 fn rule_g7_a_sealed_backlog_larger_than_keys_hold_waits_and_is_opened_in_order() {
-    let mut stage = Stage::new(true);
-    stage.welcome(true);
-    let mut subscription = stage.subscribe();
+    let mut fixture = Fixture::new(true);
+    fixture.welcome(true);
+    let mut subscription = fixture.subscribe();
     // More than the keys take at once, and no shares: as after a long time away.
     let bodies = limits::SEALED_WAITING_BYTES_MAX / ((1 << 20) - 1000) + 3;
     let all: Vec<u8> = (0..u8::try_from(bodies).expect("few")).collect();
     for four in all.chunks(4) {
-        stage.block(&four.iter().map(|n| vec![*n; (1 << 20) - 1000]).collect::<Vec<_>>());
+        fixture.block(&four.iter().map(|n| vec![*n; (1 << 20) - 1000]).collect::<Vec<_>>());
     }
-    assert!(stage.is_behind(), "no more is handed on than may wait");
+    assert!(fixture.is_behind(), "no more is handed on than may wait");
     let mut read = Vec::new();
-    for sn in 0..stage.next() {
-        stage.shares(sn);
-        read.extend(stage.read(&mut subscription));
+    for sn in 0..fixture.next() {
+        fixture.shares(sn);
+        read.extend(fixture.read(&mut subscription));
     }
     // Blocks whose bodies had no room are asked for; here they had.
     assert_eq!(read, all);
-    assert!(!stage.is_behind());
+    assert!(!fixture.is_behind());
 }
 
 #[test]
 fn rule_g7_a_reader_that_took_what_waited_is_handed_more_without_asking() {
-    let mut stage = Stage::new(true);
-    stage.welcome(true);
-    let mut subscription = stage.subscribe();
+    let mut fixture = Fixture::new(true);
+    fixture.welcome(true);
+    let mut subscription = fixture.subscribe();
     let more = 3;
     let all = limits::SUBSCRIBER_MESSAGES + more;
     for first in (0..all).step_by(64) {
-        stage.block(&(first..all.min(first + 64)).map(|n| vec![n as u8]).collect::<Vec<_>>());
+        fixture.block(&(first..all.min(first + 64)).map(|n| vec![n as u8]).collect::<Vec<_>>());
     }
-    (0..stage.next()).for_each(|sn| stage.shares(sn));
-    assert!(stage.is_behind(), "its reader does not keep up");
+    (0..fixture.next()).for_each(|sn| fixture.shares(sn));
+    assert!(fixture.is_behind(), "its reader does not keep up");
     // Nothing wakes the driver but that there is room, and nobody else asks it for anything.
     for n in 0..all {
         let item = subscription.next_timeout(Duration::from_secs(5)).expect("it goes on").expect("it is not the last");
@@ -344,77 +346,77 @@ fn rule_g7_a_reader_that_took_what_waited_is_handed_more_without_asking() {
 
 #[test]
 fn what_comes_before_the_key_is_known_is_opened_when_it_is() {
-    let mut stage = Stage::new(false);
-    stage.welcome(false);
-    let mut subscription = stage.subscribe();
-    stage.block(&[vec![1], vec![2]]);
-    assert!(stage.read(&mut subscription).is_empty());
-    assert_eq!(stage.client.key(Duration::ZERO).map(drop).map_err(|it| it.code()), Err(Code::NotReady));
+    let mut fixture = Fixture::new(false);
+    fixture.welcome(false);
+    let mut subscription = fixture.subscribe();
+    fixture.block(&[vec![1], vec![2]]);
+    assert!(fixture.read(&mut subscription).is_empty());
+    assert_eq!(fixture.client.key(Duration::ZERO).map(drop).map_err(|it| it.code()), Err(Code::NotReady));
     // The brokers make their key, and answer the question that waits for it.
-    (0..4).for_each(|broker| stage.answer_with_key(broker));
+    (0..4).for_each(|broker| fixture.answer_with_key(broker));
     for sn in 0..2 {
-        stage.shares(sn);
+        fixture.shares(sn);
     }
-    assert_eq!(stage.read(&mut subscription), [1, 2]);
-    assert_eq!(stage.client.key(Duration::ZERO).map(|it| it.key), Ok(stage.key.encode()));
+    assert_eq!(fixture.read(&mut subscription), [1, 2]);
+    assert_eq!(fixture.client.key(Duration::ZERO).map(|it| it.key), Ok(fixture.key.encode()));
 }
 
 #[test]
 fn a_subscribe_that_timed_out_is_lined_up_for_nobody_and_taken_up_by_the_next() {
-    let mut stage = Stage::new(true);
+    let mut fixture = Fixture::new(true);
     for _ in 0..2 {
-        let why = stage.client.subscribe(everything()).map(drop).expect_err("no broker answers");
+        let why = fixture.client.subscribe(everything()).map(drop).expect_err("no broker answers");
         assert_eq!(why.code(), Code::NoQuorum);
     }
-    stage.welcome(true);
-    stage.block(&[vec![1], vec![2]]);
-    let waiting = stage.client.driven.status().expect("there is a key").missing;
+    fixture.welcome(true);
+    fixture.block(&[vec![1], vec![2]]);
+    let waiting = fixture.client.driven.status().expect("there is a key").missing;
     assert_eq!(waiting, [], "nobody reads it");
-    let subscription = stage.subscribe();
-    assert_eq!(subscription.id(), STANDING);
+    let subscription = fixture.subscribe();
+    assert_eq!(subscription.id(), ACTIVE);
 }
 
 #[test]
 fn a_subscribe_that_stands_as_its_caller_gives_up_is_left_again() {
-    let stage = Stage::new(true);
-    stage.welcome(true);
-    let subscribe = |now, it: &mut Through| it.handle.subscribe(now, &everything());
-    let token = stage.client.take(subscribe).expect("there is room").expect("nobody reads it");
-    stage.client.driven.forget(token);
-    stage.subscribe();
+    let fixture = Fixture::new(true);
+    fixture.welcome(true);
+    let subscribe = |now, it: &mut BrokerLink| it.handle.subscribe(now, &everything());
+    let token = fixture.client.take(subscribe).expect("there is room").expect("nobody reads it");
+    fixture.client.driven.forget(token);
+    fixture.subscribe();
 }
 
 #[test]
 fn one_subscription_has_one_reader() {
-    let stage = Stage::new(true);
-    stage.welcome(true);
-    let subscription = stage.subscribe();
-    assert_eq!(stage.client.subscribe(everything()).map(drop).map_err(|it| it.code()), Err(Code::Usage));
+    let fixture = Fixture::new(true);
+    fixture.welcome(true);
+    let subscription = fixture.subscribe();
+    assert_eq!(fixture.client.subscribe(everything()).map(drop).map_err(|it| it.code()), Err(Code::Usage));
     drop(subscription);
-    stage.subscribe();
+    fixture.subscribe();
 }
 
 #[test]
 fn who_waits_is_told_when_f_plus_1_brokers_say_that_nobody_vouches_any_more() {
-    let stage = Stage::new(true);
-    stage.welcome(true);
-    let subscription = stage.subscribe();
-    assert_eq!(stage.client.excluded(), None);
-    stage.notice(&Notice::NotVouched);
+    let fixture = Fixture::new(true);
+    fixture.welcome(true);
+    let subscription = fixture.subscribe();
+    assert_eq!(fixture.client.excluded(), None);
+    fixture.notice(&Notice::NotVouched);
     let why = subscription.closed().expect("nothing will come any more");
     assert_eq!((why.code(), why.code().exit()), (Code::Excluded, 7));
-    assert_eq!(stage.client.excluded(), Some(why));
+    assert_eq!(fixture.client.excluded(), Some(why));
 }
 
 #[test]
 fn rule_e11_brokers_that_went_back_end_all_that_a_client_does() {
-    let stage = Stage::new(true);
-    stage.welcome(true);
-    let mut subscription = stage.subscribe();
-    stage.notice(&Notice::RolledBack { seen: 9, height: 2 });
+    let fixture = Fixture::new(true);
+    fixture.welcome(true);
+    let mut subscription = fixture.subscribe();
+    fixture.notice(&Notice::RolledBack { seen: 9, height: 2 });
     let codes = [
         subscription.next_timeout(Duration::ZERO).map(drop),
-        stage.client.ready().and_then(|_| stage.client.receipt(1, 1)).map(drop),
+        fixture.client.ready().and_then(|_| fixture.client.receipt(1, 1)).map(drop),
     ];
     for came in codes {
         assert_eq!(came.map_err(|it| it.code()), Err(Code::RolledBack));
@@ -423,44 +425,44 @@ fn rule_e11_brokers_that_went_back_end_all_that_a_client_does() {
 
 #[test]
 fn a_publication_that_waits_for_shares_names_whose_have_come() {
-    let mut stage = Stage::new(true);
-    stage.welcome(true);
-    let mut subscription = stage.subscribe();
-    stage.block(&[vec![1], vec![2]]);
-    stage.shares_of(0, 0..1);
-    let missing = |stage: &Stage| {
-        let missing = stage.client.driven.status().expect("there is a key").missing;
+    let mut fixture = Fixture::new(true);
+    fixture.welcome(true);
+    let mut subscription = fixture.subscribe();
+    fixture.block(&[vec![1], vec![2]]);
+    fixture.shares_of(0, 0..1);
+    let missing = |fixture: &Fixture| {
+        let missing = fixture.client.driven.status().expect("there is a key").missing;
         missing.into_iter().map(|it| (it.index, it.needed, it.holders.into_iter().collect())).collect::<Vec<_>>()
     };
-    assert_eq!(missing(&stage), [(0, 2, vec![0]), (1, 2, vec![])], "one share opens nothing");
-    assert_eq!(stage.client.shortage(), None, "they have not waited long");
-    stage.shares_of(0, 1..2);
-    assert_eq!(missing(&stage), [(1, 2, vec![])]);
-    assert_eq!(stage.read(&mut subscription), [1]);
+    assert_eq!(missing(&fixture), [(0, 2, vec![0]), (1, 2, vec![])], "one share opens nothing");
+    assert_eq!(fixture.client.shortage(), None, "they have not waited long");
+    fixture.shares_of(0, 1..2);
+    assert_eq!(missing(&fixture), [(1, 2, vec![])]);
+    assert_eq!(fixture.read(&mut subscription), [1]);
 }
 
 #[test]
 fn rule_e4_more_liars_than_f_are_too_many_to_believe_and_what_cannot_be_read_is_no_lie() {
-    let stage = Stage::new(true);
-    let tell = |broker: u16, how: Misdeed| {
-        stage.notice(&Notice::Misbehaved { broker, how });
-        stage.client.misled().map(|why| (why.code(), why.message().to_owned()))
+    let fixture = Fixture::new(true);
+    let tell = |broker: u16, how: Misbehaviour| {
+        fixture.notice(&Notice::Misbehaved { broker, how });
+        fixture.client.misled().map(|why| (why.code(), why.message().to_owned()))
     };
-    assert_eq!(tell(2, Misdeed::Differed), None);
-    assert_eq!(tell(2, Misdeed::Contents), None, "it is the same one");
-    assert_eq!(tell(0, Misdeed::Malformed), None, "it may be of another version");
-    let (code, what) = tell(3, Misdeed::Testimony).expect("two of four are too many");
+    assert_eq!(tell(2, Misbehaviour::Differed), None);
+    assert_eq!(tell(2, Misbehaviour::Contents), None, "it is the same one");
+    assert_eq!(tell(0, Misbehaviour::Malformed), None, "it may be of another version");
+    let (code, what) = tell(3, Misbehaviour::Testimony).expect("two of four are too many");
     assert!(code == Code::Equivocation && code.exit() == 8 && what.starts_with("brokers 2, 3 told"), "{what}");
 }
 
 #[test]
 fn what_cannot_be_sealed_by_the_clock_here_says_how_old_the_newest_block_is_and_what_to_look_at() {
-    let stage = Stage::new(true);
-    let before = stage.client.too_old();
+    let fixture = Fixture::new(true);
+    let before = fixture.client.too_old();
     assert!(before.message().starts_with("f + 1 brokers have not shown their newest block yet, "), "{before}");
-    stage.welcome(true);
+    fixture.welcome(true);
     // Blocks of 1970, by the clock of today.
-    let why = stage.client.begin(&outgoing(&[1])).expect_err("nothing is sealed for so old a block");
+    let why = fixture.client.begin(&outgoing(&[1])).expect_err("nothing is sealed for so old a block");
     assert!(why.message().contains(" s old by this machine's clock; it may be 60 s old"), "{why}");
     assert_eq!(why.code(), Code::NotReady);
     assert!(why.hint().is_some_and(|hint| hint.contains("date -u")));
@@ -469,9 +471,9 @@ fn what_cannot_be_sealed_by_the_clock_here_says_how_old_the_newest_block_is_and_
 
 #[test]
 fn what_is_over_a_limit_is_refused_whether_or_not_there_is_a_key() {
-    let stage = Stage::new(false);
-    let why = stage.client.begin(&outgoing(&vec![0; limits::BODY_BYTES_MAX + 1])).expect_err("it is too large");
+    let fixture = Fixture::new(false);
+    let why = fixture.client.begin(&outgoing(&vec![0; limits::BODY_BYTES_MAX + 1])).expect_err("it is too large");
     assert_eq!(why.code(), Code::TooLarge);
-    let why = stage.client.begin(&outgoing(&[1])).expect_err("nothing can be sealed");
+    let why = fixture.client.begin(&outgoing(&[1])).expect_err("nothing can be sealed");
     assert_eq!(why.code(), Code::NoQuorum);
 }

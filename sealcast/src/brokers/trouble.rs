@@ -7,7 +7,7 @@ use sealcast_broker::cluster_file::ClusterFile;
 use sealcast_client::Done;
 use sealcast_keys::Shortage;
 
-use super::{Brokers, Stand};
+use super::{BrokerStatus, Brokers};
 use crate::code::Code;
 use crate::error::Error;
 use crate::io::channel::Channel;
@@ -49,16 +49,16 @@ impl Brokers {
     }
 
     /// That so few brokers hold a share of the key that nobody can open what is sealed now, as those that answer within
-    /// `patience` say; `None` also if they do not answer in time, and where nothing is sealed.
-    pub fn too_few_holders(&self, patience: Duration) -> Option<Error> {
+    /// `timeout` say; `None` also if they do not answer in time, and where nothing is sealed.
+    pub fn too_few_holders(&self, timeout: Duration) -> Option<Error> {
         let cluster = self.cluster();
         if !self.driven.look(|it| it.seals()) {
             return None;
         }
         let token = self.take(|now, it| it.handle.status(now)).ok()?;
-        let Done::Status(said) = self.done_within(token, patience).ok()? else { return None };
+        let Done::Status(said) = self.done_within(token, timeout).ok()? else { return None };
         let stands = self.driven.look(|it| it.stands(&said));
-        let holds = |stand: &&Stand| stand.said.as_ref().is_ok_and(|said| said.has_share);
+        let holds = |stand: &&BrokerStatus| stand.said.as_ref().is_ok_and(|said| said.has_share);
         let (holders, needed) = (stands.iter().filter(holds).count(), usize::from(cluster.threshold));
         (holders < needed).then(|| {
             let others: Vec<String> = stands.iter().filter(|it| !holds(it)).map(without).collect();
@@ -72,7 +72,7 @@ impl Brokers {
 }
 
 /// Too few brokers answer: which ones do not, and why.
-pub(crate) fn no_quorum(cluster: &ClusterFile, channels: &[Channel], patience: Duration) -> Error {
+pub(crate) fn no_quorum(cluster: &ClusterFile, channels: &[Channel], timeout: Duration) -> Error {
     let (n, needed) = (channels.len(), cluster.faulty() + 1);
     let silent = channels.iter().enumerate().filter(|(_, it)| !it.is_open());
     let silent: Vec<String> =
@@ -82,7 +82,7 @@ pub(crate) fn no_quorum(cluster: &ClusterFile, channels: &[Channel], patience: D
         true => (
             Code::TimedOut,
             format!(
-                "{here} of {n} brokers are connected, but no answer that {needed} of them give alike came in {patience:?}{}",
+                "{here} of {n} brokers are connected, but no answer that {needed} of them give alike came in {timeout:?}{}",
                 if silent.is_empty() { String::new() } else { format!("; not connected: {}", silent.join(", ")) }
             ),
         ),
@@ -98,7 +98,7 @@ pub(crate) fn rolled_back(seen: u64, height: u64) -> Error {
 }
 
 /// `broker 2 (it holds none)`
-fn without(stand: &Stand) -> String {
+fn without(stand: &BrokerStatus) -> String {
     let why = match &stand.said {
         Ok(said) if !said.has_share => "it holds none",
         Ok(_) => "it sent no right one",

@@ -47,8 +47,8 @@ pub struct Membership {
     pub anchor: TrustAnchor,
     /// The newest policy known here, as signed.
     pub policy: Option<Vec<u8>>,
-    /// The veils of its groups, by name.
-    pub veils: BTreeMap<String, Secret<32>>,
+    /// The bootstrap keys of its groups, by name.
+    pub bootstrap_keys: BTreeMap<String, Secret<32>>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -66,8 +66,8 @@ struct File {
     policy: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     vouchers: Vec<String>,
-    #[serde(default)]
-    veil: BTreeMap<String, Zeroizing<String>>,
+    #[serde(default, rename = "veil")]
+    bootstrap_key: BTreeMap<String, Zeroizing<String>>,
 }
 
 impl KeptIdentity {
@@ -112,14 +112,15 @@ impl KeptIdentity {
             crl: None,
             policy: None,
             vouchers: self.vouchers.iter().map(Voucher::to_pem).collect(),
-            veil: BTreeMap::new(),
+            bootstrap_key: BTreeMap::new(),
         };
         if let Some(m) = &self.membership {
             file.certificate = Some(pem::write(pem::CERTIFICATE, m.certificate.der()));
             file.authority = Some(pem::write(pem::CERTIFICATE, m.anchor.certificate().der()));
             file.crl = m.anchor.crl().map(|crl| pem::write(pem::CRL, crl.der()));
             file.policy = m.policy.as_ref().map(|p| pem::write(pem::POLICY, p));
-            file.veil = m.veils.iter().map(|(g, v)| (g.clone(), keytext::export_veil(v))).collect();
+            file.bootstrap_key =
+                m.bootstrap_keys.iter().map(|(g, v)| (g.clone(), keytext::export_bootstrap_key(v))).collect();
         }
         let name = self.name();
         let text = toml::to_string_pretty(&file).expect("strings in tables are valid TOML");
@@ -158,15 +159,19 @@ impl KeptIdentity {
         let Some(m) = &self.membership else { return Ok(None) };
         let made = Identity::new(&m.certificate, &self.secret, m.anchor.clone());
         let made = made.map_err(|e| FileError::Content { path: self.path.clone(), what: e.to_string() })?;
-        Ok(Some(m.veils.iter().fold(made, |identity, (group, veil)| identity.with_veil(group, veil.clone()))))
+        Ok(Some(
+            m.bootstrap_keys.iter().fold(made, |identity, (group, bootstrap_key)| {
+                identity.with_bootstrap_key(group, bootstrap_key.clone())
+            }),
+        ))
     }
 }
 
 impl Membership {
-    /// The groups that it has a right in or a veil of, sorted.
+    /// The groups that it has a right in or a bootstrap key of, sorted.
     pub fn groups(&self) -> Vec<String> {
         let rights = self.certificate.rights().iter().map(|r| r.group.clone());
-        let mut groups: Vec<String> = rights.chain(self.veils.keys().cloned()).collect();
+        let mut groups: Vec<String> = rights.chain(self.bootstrap_keys.keys().cloned()).collect();
         groups.sort();
         groups.dedup();
         groups
@@ -188,12 +193,12 @@ fn membership(file: &File) -> Result<Option<Membership>, String> {
         anchor.learn_crl(&section(pem::CRL, crl, "crl")?).map_err(|e| format!("crl: {e}"))?;
     }
     let policy = file.policy.as_ref().map(|p| section(pem::POLICY, p, "policy")).transpose()?;
-    let veil = |(group, text): (&String, &Zeroizing<String>)| {
-        let veil = keytext::import_veil(text).map_err(|e| format!("veil of {group}: {e}"))?;
-        Ok((group.clone(), veil))
+    let bootstrap_key = |(group, text): (&String, &Zeroizing<String>)| {
+        let bootstrap_key = keytext::import_bootstrap_key(text).map_err(|e| format!("veil of {group}: {e}"))?;
+        Ok((group.clone(), bootstrap_key))
     };
-    let veils = file.veil.iter().map(veil).collect::<Result<_, String>>()?;
-    Ok(Some(Membership { certificate, anchor, policy, veils }))
+    let bootstrap_keys = file.bootstrap_key.iter().map(bootstrap_key).collect::<Result<_, String>>()?;
+    Ok(Some(Membership { certificate, anchor, policy, bootstrap_keys }))
 }
 
 #[cfg(test)]
@@ -228,8 +233,8 @@ mod tests {
         let certificate = authority.issue(&request, now, 90 * 86_400).unwrap();
         let mut anchor = authority.anchor().clone();
         anchor.learn_crl(&authority.crl(now, 86_400).unwrap()).unwrap();
-        let veils = BTreeMap::from([("ward3".to_owned(), authority.veil("ward3"))]);
-        kept.membership = Some(Membership { certificate, anchor, policy: Some(b"SCP".to_vec()), veils });
+        let bootstrap_keys = BTreeMap::from([("ward3".to_owned(), authority.bootstrap_key("ward3"))]);
+        kept.membership = Some(Membership { certificate, anchor, policy: Some(b"SCP".to_vec()), bootstrap_keys });
         assert!(matches!(kept.save(Overwrite::Never), Err(FileError::Exists(_))));
         kept.save(Overwrite::Replace).unwrap();
 
@@ -239,7 +244,7 @@ mod tests {
         assert_eq!(is.certificate, was.certificate);
         assert_eq!(is.anchor.crl(), was.anchor.crl());
         assert_eq!((&is.policy, is.groups()), (&was.policy, vec!["ward3".to_owned()]));
-        assert!(again.identity().unwrap().unwrap().is_veiled("ward3"));
+        assert!(again.identity().unwrap().unwrap().has_bootstrap_key("ward3"));
     }
 
     #[test]

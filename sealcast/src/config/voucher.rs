@@ -58,7 +58,7 @@ impl Voucher {
     }
 
     /// Who speaks, as far as it says so itself.
-    pub fn speaker(&self) -> Option<String> {
+    pub fn issuer_name(&self) -> Option<String> {
         match self {
             Voucher::Certificate(certificate) => certificate.attributes().first().map(|it| it.issuer.clone()),
             Voucher::Claim(claim) => Some(claim.issuer.clone()),

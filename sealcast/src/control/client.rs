@@ -37,7 +37,7 @@ impl Client {
     pub fn connect(path: &Path) -> Result<Option<Client>> {
         match UnixStream::connect(path) {
             Ok(stream) => {
-                stream.set_read_timeout(Some(PATIENCE)).map_err(|e| Error::system(path.display(), &e))?;
+                stream.set_read_timeout(Some(TIMEOUT)).map_err(|e| Error::system(path.display(), &e))?;
                 Ok(Some(Client { stream: BufReader::new(stream), path: path.to_owned() }))
             }
             // A socket that nobody listens on is what a killed process leaves behind.
@@ -152,7 +152,7 @@ impl Client {
         match exchanged {
             Ok(n) if n > 0 => {}
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
-                return Err(Error::new(Code::TimedOut, format!("the session did not answer in {PATIENCE:?}")));
+                return Err(Error::new(Code::TimedOut, format!("the session did not answer in {TIMEOUT:?}")));
             }
             _ => return Err(Error::new(Code::Closed, "the session ended before it answered")),
         }
@@ -178,11 +178,11 @@ impl Listening {
     ///
     /// # Errors
     /// Why the session brings no more, or [`Code::Closed`] if it went away.
-    pub fn next_timeout(&mut self, patience: Duration) -> Result<Option<Heard>> {
+    pub fn next_timeout(&mut self, timeout: Duration) -> Result<Option<Heard>> {
         let path = self.client.path.clone();
         let failed = |e: io::Error| Error::system(path.display(), &e);
         let stream = &mut self.client.stream;
-        stream.get_ref().set_read_timeout(Some(patience.max(Duration::from_millis(1)))).map_err(failed)?;
+        stream.get_ref().set_read_timeout(Some(timeout.max(Duration::from_millis(1)))).map_err(failed)?;
         match stream.fill_buf() {
             Ok([]) => return Err(Error::new(Code::Closed, "the session ended")),
             Ok(_) => {}
@@ -190,7 +190,7 @@ impl Listening {
             Err(e) => return Err(failed(e)),
         }
         // It has begun to come: all of it does, or the session is gone.
-        stream.get_ref().set_read_timeout(Some(PATIENCE)).map_err(failed)?;
+        stream.get_ref().set_read_timeout(Some(TIMEOUT)).map_err(failed)?;
         let mut line = String::new();
         stream.by_ref().take(LINE_BYTES_MAX).read_line(&mut line).map_err(failed)?;
         let reply = serde_json::from_str(&line)
@@ -215,7 +215,7 @@ impl Listening {
 }
 
 /// The longest change of a group that somebody waits for.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 #[cfg(test)]
 mod tests {

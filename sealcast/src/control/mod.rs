@@ -234,7 +234,8 @@ pub struct GroupInfo {
     /// How origins are proved: `auto`, `signed`, `mac`.
     pub origin: String,
     /// Whether names are hidden from those who merely know the authority.
-    pub veiled: bool,
+    #[serde(rename = "veiled")]
+    pub has_bootstrap_key: bool,
     /// The epoch's number, once there is one.
     pub epoch: Option<u32>,
     /// The epoch's hash, 16 hexadecimal digits.

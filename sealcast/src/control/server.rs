@@ -107,7 +107,7 @@ impl Clients {
         }
         let its = stream.clone();
         let body = move || {
-            let _seat = Seat(all);
+            let _slot = ClientSlot(all);
             // Let go of before the seat is: who waits for that finds the connection closed.
             let its = its;
             // A client that goes away in the middle is its own business.
@@ -140,9 +140,9 @@ impl Clients {
 }
 
 /// The place of a client's thread on the list; dropped, also by a panic, it is free.
-struct Seat(Arc<Clients>);
+struct ClientSlot(Arc<Clients>);
 
-impl Drop for Seat {
+impl Drop for ClientSlot {
     fn drop(&mut self) {
         let me = std::thread::current().id();
         lock(&self.0.connected).retain(|(thread, _)| *thread != me);
@@ -282,8 +282,8 @@ mod tests {
         let slow = Arc::new(Slow { begun, go: Mutex::new(goes), published: Mutex::default() });
         let server = Server::open(&path, slow.clone()).unwrap();
         let mut idle = Client::connect(&path).unwrap().unwrap();
-        let mut asking = UnixStream::connect(&path).unwrap();
-        asking.write_all(b"{\"do\":\"publish\",\"topic\":\"last words\",\"bytes\":0}\n").unwrap();
+        let mut requester = UnixStream::connect(&path).unwrap();
+        requester.write_all(b"{\"do\":\"publish\",\"topic\":\"last words\",\"bytes\":0}\n").unwrap();
         begins.recv().unwrap();
 
         let ending = std::thread::spawn(move || drop(server));
@@ -296,9 +296,9 @@ mod tests {
         ending.join().unwrap();
         assert_eq!(*slow.published.lock().unwrap(), ["last words"]);
         // The answer is there, not under way.
-        asking.set_nonblocking(true).unwrap();
+        requester.set_nonblocking(true).unwrap();
         let mut answer = String::new();
-        asking.read_to_string(&mut answer).unwrap();
+        requester.read_to_string(&mut answer).unwrap();
         assert_eq!(answer, "{\"ok\":{\"published\":{\"number\":7}}}\n");
         // Who asks too late is told so, and nothing is done.
         assert_eq!(

@@ -7,7 +7,7 @@ use sealcast_wire::{Dropped, Now, Source, limits};
 use super::gate::Epoch;
 use super::message::{From, Message};
 use super::opening::{Of, Sealed};
-use super::placed::Record;
+use super::ordered::Record;
 use super::vouch::{self, TAG_HERE, TAG_KEYS, TAG_VOUCH, VouchError};
 use super::{Group, Output};
 
@@ -15,8 +15,8 @@ impl<K: Keys, D: Delivery> Group<K, D> {
     pub(super) fn do_for_delivery(&mut self, now: Now, output: delivery::Output) {
         match output {
             delivery::Output::Keys { source, position, bytes } => {
-                if let Some(placed) = &mut self.placed {
-                    placed.by_order = true;
+                if let Some(ordered) = &mut self.ordered {
+                    ordered.by_order = true;
                 }
                 match source {
                     Source::Inside { .. } => self.control(now, source, position, &bytes),
@@ -59,11 +59,11 @@ impl<K: Keys, D: Delivery> Group<K, D> {
             delivery::Output::Outcome(token, outcome) => match self.tokens.remove(&token) {
                 Some(of_keys) => {
                     let outcome = match outcome {
-                        delivery::Outcome::Accepted => keys::Outcome::Accepted,
-                        delivery::Outcome::Placed(position) => keys::Outcome::Ordered(position),
-                        delivery::Outcome::InDoubt => keys::Outcome::InDoubt,
+                        delivery::Outcome::Accepted => keys::SendResult::Accepted,
+                        delivery::Outcome::Ordered(position) => keys::SendResult::Ordered(position),
+                        delivery::Outcome::InDoubt => keys::SendResult::InDoubt,
                         delivery::Outcome::Superseded(_) | delivery::Outcome::Failed | delivery::Outcome::Denied(_) => {
-                            keys::Outcome::Failed
+                            keys::SendResult::Failed
                         }
                     };
                     self.settle(now, of_keys, outcome);
@@ -196,7 +196,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
 
     /// Hands sealed messages to the keys, in their order, while there is room; the order waits for the rest.
     pub(super) fn open_kept(&mut self, now: Now) {
-        while let Some(it) = self.opening.next(|bytes| self.is_up && self.keys.has_room(bytes)) {
+        while let Some(it) = self.opening.next(|bytes| self.is_up && self.keys.has_capacity(bytes)) {
             let Sealed { index, header, body, attachments, .. } = &it;
             let delivered = keys::Delivered { index: *index, header, body: Some(body), attachments };
             self.tell_keys(now, keys::Input::Delivered(delivered));

@@ -10,9 +10,9 @@ use sealcast_wire::{Change, Dropped, EpochId, Flush, Guarantee, Lane, Monotonic,
 
 use super::gate::{self, Epoch, Pass, Publication, PublishError};
 use super::message::ViewEvent;
-use super::placed::KeysIn;
+use super::ordered::KeysIn;
 use super::vouch::{self, TAG_HERE, TAG_KEYS};
-use super::{Group, Output, Vouching, lock, placed};
+use super::{Group, Output, Vouching, lock, ordered};
 
 impl<K: Keys, D: Delivery> Group<K, D> {
     pub(super) fn do_for_keys(&mut self, now: Now, output: keys::Output) {
@@ -25,20 +25,20 @@ impl<K: Keys, D: Delivery> Group<K, D> {
                 self.send_for_keys(now, token, lane, needs, to, &bytes);
             }
             keys::Output::Fetch { id, what } => self.delivery.handle(now, Input::Fetch(id, &what)),
-            keys::Output::Offer { what, bytes } => {
-                self.delivery.handle(now, Input::Offer { what: &what, bytes: &bytes });
+            keys::Output::Provide { what, bytes } => {
+                self.delivery.handle(now, Input::Provide { what: &what, bytes: &bytes });
             }
             keys::Output::Prepare { view, flush } => {
                 let passed = self.passed_until(now);
                 if self.excludes(&view) {
                     lock(&self.gate).pause();
-                    match &mut self.placed {
+                    match &mut self.ordered {
                         // It counts from the position of what we say of it.
-                        Some(placed) if placed.keys == KeysIn::Messages && !placed.by_order => {
-                            placed.begin(self.ring.is_suspended());
+                        Some(ordered) if ordered.keys == KeysIn::Messages && !ordered.by_order => {
+                            ordered.begin(self.ring.is_suspended());
                         }
-                        Some(placed) => {
-                            placed.begins = false;
+                        Some(ordered) => {
+                            ordered.begins = false;
                             self.ring.suspend(passed);
                         }
                         None => self.ring.suspend(passed),
@@ -126,24 +126,24 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         match self.delivery.send(now, protect, Outgoing { what, guarantee, to }) {
             // Best effort has no outcome of its own: handed to the network is all that it promises.
             Ok(given) if guarantee == Guarantee::BestEffort => {
-                if let Some(placed) = &mut self.placed {
-                    placed.says(given);
+                if let Some(ordered) = &mut self.ordered {
+                    ordered.says(given);
                 }
-                self.settle(now, token, keys::Outcome::Accepted);
+                self.settle(now, token, keys::SendResult::Accepted);
             }
             Ok(given) => {
                 self.tokens.insert(given, token);
             }
-            Err(_) => self.settle(now, token, keys::Outcome::Failed),
+            Err(_) => self.settle(now, token, keys::SendResult::Failed),
         }
     }
 
-    pub(super) fn settle(&mut self, now: Now, token: keys::Token, outcome: keys::Outcome) {
+    pub(super) fn settle(&mut self, now: Now, token: keys::Token, outcome: keys::SendResult) {
         self.tell_keys(now, keys::Input::Outcome(token, outcome));
         for waiting in self.after.remove(&token).unwrap_or_default() {
             match (outcome, waiting) {
-                (keys::Outcome::Accepted | keys::Outcome::Ordered(_), output) => self.do_for_keys(now, output),
-                (_, keys::Output::Send { token, .. }) => self.settle(now, token, keys::Outcome::Failed),
+                (keys::SendResult::Accepted | keys::SendResult::Ordered(_), output) => self.do_for_keys(now, output),
+                (_, keys::Output::Send { token, .. }) => self.settle(now, token, keys::SendResult::Failed),
                 (_, _) => unreachable!("only messages wait for messages"),
             }
         }
@@ -166,7 +166,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
 
     /// Whether no channel is left on which the clock ends epochs.
     fn orders_all(&self) -> bool {
-        self.placed.as_ref().is_some_and(|it| it.keys == KeysIn::Messages)
+        self.ordered.as_ref().is_some_and(|it| it.keys == KeysIn::Messages)
     }
 
     fn install(&mut self, now: Now, epoch: Epoch) {
@@ -174,9 +174,9 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         let before = self.ring.current().map(|e| e.view.clone());
         let excludes = self.excludes(&epoch.view) && before.is_some();
         self.evicting = false;
-        let overlap = if self.orders_all() { placed::OPEN_END } else { limits::EPOCH_OVERLAP };
-        let beside = self.placed.as_ref().is_some_and(|it| it.keys == KeysIn::Beside);
-        let kept = beside.then(|| now.monotonic + if excludes { limits::EPOCH_OVERLAP } else { placed::OPEN_END });
+        let overlap = if self.orders_all() { ordered::OPEN_END } else { limits::EPOCH_OVERLAP };
+        let beside = self.ordered.as_ref().is_some_and(|it| it.keys == KeysIn::Beside);
+        let kept = beside.then(|| now.monotonic + if excludes { limits::EPOCH_OVERLAP } else { ordered::OPEN_END });
         self.ring.install(now.monotonic, epoch.clone(), excludes, overlap, self.passed_until(now), kept);
         self.delivery.handle(now, Input::Install(&epoch.view));
         // Others may have been in an epoch between that excluded somebody, and hold what we sealed before.
@@ -185,7 +185,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         if let (Some(old), true) = (&before, vouches && epoch.protect.is_some()) {
             self.vouch_for(now, old.epoch, epoch.view.epoch);
         }
-        self.hold_publishers();
+        self.pause_publishers();
         let queued = lock(&self.gate).open(epoch.clone());
         self.vouch_again(now);
         if let Some(protect) = epoch.protect.as_ref().filter(|_| vouch::says_here(&epoch.view)) {
@@ -194,7 +194,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
                 self.say_here(now, protect, Guarantee::BestEffort);
             }
             // In an order, it ends the old epoch, unless a commit does.
-            if self.placed.as_ref().is_some_and(|it| it.keys != KeysIn::Commits) {
+            if self.ordered.as_ref().is_some_and(|it| it.keys != KeysIn::Commits) {
                 self.say_here(now, protect, Guarantee::Ordered);
             }
         }

@@ -217,7 +217,7 @@ impl Gate {
     }
 
     /// Publishers wait for the positions of what they sealed before, where a position ends epochs.
-    pub(super) fn hold_ordered(&mut self) {
+    pub(super) fn pause_ordered(&mut self) {
         self.waits = true;
     }
 

@@ -7,7 +7,7 @@ use sealcast_wire::{Address, Header, Monotonic, limits};
 
 /// A bounded queue of sealed datagrams, oldest first.
 #[derive(Default)]
-pub(super) struct Held {
+pub(super) struct EarlyDatagrams {
     datagrams: VecDeque<Waiting>,
     bytes: usize,
     /// Of these, what is of epochs that are not known: anybody can make such datagrams up.
@@ -23,7 +23,7 @@ pub(super) struct Waiting {
     unknown: bool,
 }
 
-impl Held {
+impl EarlyDatagrams {
     /// Keeps a copy; `false` if the queue is full. Datagrams of `unknown` epochs take half of it at most, so that
     /// what outsiders make up leaves room for what waits for its sender's word.
     pub(super) fn push(
@@ -35,7 +35,7 @@ impl Held {
         unknown: bool,
     ) -> bool {
         let over = |(datagrams, bytes): (usize, usize), share: usize| {
-            datagrams >= limits::HELD_DATAGRAMS_MAX / share || bytes + datagram.len() > limits::HELD_BYTES_MAX / share
+            datagrams >= limits::EARLY_DATAGRAMS_MAX / share || bytes + datagram.len() > limits::EARLY_BYTES_MAX / share
         };
         if over((self.datagrams.len(), self.bytes), 1) || unknown && over(self.unknown, 2) {
             return false;
@@ -88,17 +88,17 @@ mod tests {
     #[test]
     fn rule_g7_what_waits_is_bounded_by_number_and_bytes() {
         let header = Header { domain: Domain(1), epoch: EpochId::default(), slot: Slot(0), flags: 0, counter: 0 };
-        let mut held = Held::default();
-        for i in 0..limits::HELD_DATAGRAMS_MAX {
+        let mut held = EarlyDatagrams::default();
+        for i in 0..limits::EARLY_DATAGRAMS_MAX {
             assert!(held.push(Monotonic(i as u64), Address::Node(1), header, &[0; 60], false));
         }
         assert!(!held.push(Monotonic(0), Address::Node(1), header, &[0; 60], false));
         assert_eq!(held.expire(Monotonic(99), Duration::from_micros(50)), 50);
-        assert_eq!(held.take(|_| true).len(), limits::HELD_DATAGRAMS_MAX - 50);
+        assert_eq!(held.take(|_| true).len(), limits::EARLY_DATAGRAMS_MAX - 50);
         assert_eq!((held.bytes, held.oldest()), (0, None));
 
-        let mut held = Held::default();
-        let big = vec![0; limits::HELD_BYTES_MAX / 2 + 1];
+        let mut held = EarlyDatagrams::default();
+        let big = vec![0; limits::EARLY_BYTES_MAX / 2 + 1];
         assert!(held.push(Monotonic(0), Address::Node(1), header, &big, false));
         assert!(!held.push(Monotonic(0), Address::Node(1), header, &big, false));
     }
@@ -106,10 +106,11 @@ mod tests {
     #[test]
     fn rule_g8_what_anybody_can_make_up_leaves_room_for_the_rest() {
         let header = Header { domain: Domain(1), epoch: EpochId::default(), slot: Slot(0), flags: 0, counter: 0 };
-        let mut held = Held::default();
-        let push = |held: &mut Held, unknown| held.push(Monotonic(0), Address::Node(1), header, &[0; 60], unknown);
-        let made_up = (0..limits::HELD_DATAGRAMS_MAX).filter(|_| push(&mut held, true)).count();
-        assert_eq!(made_up, limits::HELD_DATAGRAMS_MAX / 2);
+        let mut held = EarlyDatagrams::default();
+        let push =
+            |held: &mut EarlyDatagrams, unknown| held.push(Monotonic(0), Address::Node(1), header, &[0; 60], unknown);
+        let made_up = (0..limits::EARLY_DATAGRAMS_MAX).filter(|_| push(&mut held, true)).count();
+        assert_eq!(made_up, limits::EARLY_DATAGRAMS_MAX / 2);
         assert!(push(&mut held, false));
         held.expire(Monotonic(99), Duration::from_micros(50));
         assert_eq!((held.bytes, held.unknown), (0, (0, 0)));

@@ -16,7 +16,7 @@ mod gate;
 mod held;
 mod message;
 mod opening;
-mod placed;
+mod ordered;
 mod policy;
 mod recent;
 mod ring;
@@ -43,10 +43,10 @@ pub use whole::Together;
 
 use crate::error::Result;
 use crate::url::{OriginMode, pairs};
-use held::Held;
+use held::EarlyDatagrams;
 use opening::Opening;
-use placed::{KeysIn, Ours, Placed};
-use ring::{Heard, Ring, Way};
+use ordered::{KeysIn, Ordered, Ours};
+use ring::{Disposition, Heard, Ring};
 use whole::Whole;
 
 /// One group, as one member sees it.
@@ -56,10 +56,10 @@ pub struct Group<K, D> {
     gate: Arc<Mutex<Gate>>,
     ring: Ring,
     /// Datagrams of epochs whose key is not agreed yet, and of superseded ones not vouched for yet.
-    held: Held,
+    held: EarlyDatagrams,
     opening: Opening,
     /// Records at their positions, where there is a channel on which one ends epochs.
-    placed: Option<Placed>,
+    ordered: Option<Ordered>,
     /// The transport carries messages: the key scheme has begun.
     is_up: bool,
     /// The way waits for us.
@@ -164,7 +164,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
             false if properties.orders_keys => KeysIn::Messages,
             false => KeysIn::Beside,
         };
-        let placed = by_position.contains(&true).then(|| Placed::new(keys_in));
+        let ordered = by_position.contains(&true).then(|| Ordered::new(keys_in));
         let remembers = by_position[Guarantee::BestEffort as usize] || properties.names_packets;
         Ok(Group {
             remembers,
@@ -173,9 +173,9 @@ impl<K: Keys, D: Delivery> Group<K, D> {
             delivery,
             gate: Arc::new(Mutex::new(Gate::new(origin).cut_by_position(by_position))),
             ring: Ring::default(),
-            held: Held::default(),
+            held: EarlyDatagrams::default(),
             opening: Opening::default(),
-            placed,
+            ordered,
             is_up,
             holds: false,
             leaving: None,
@@ -247,8 +247,8 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         let what = What::Data { topic, domain: route.domain, signed: route.signed, sent_micros, body };
         let token = self.delivery.send(now, epoch.protect.as_ref(), outgoing(what))?;
         let properties = self.delivery.properties();
-        match &mut self.placed {
-            Some(placed) if properties.cuts_by_position(guarantee) => _ = placed.ours.insert(token, ours(token)),
+        match &mut self.ordered {
+            Some(ordered) if properties.cuts_by_position(guarantee) => _ = ordered.ours.insert(token, ours(token)),
             _ if properties.acknowledges(guarantee) => {
                 self.names.insert(token, before.map_or(token, |(first, _)| first));
             }
@@ -351,8 +351,8 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         header: Header,
         datagram: &mut [u8],
     ) -> std::result::Result<(), Dropped> {
-        match self.ring.way(&header, datagram) {
-            Way::Open(at) => {
+        match self.ring.disposition(&header, datagram) {
+            Disposition::Open(at) => {
                 let entry = self.ring.at(at);
                 let protect = entry.epoch.protect.as_deref().ok_or(Dropped::NoKey)?;
                 // Opened in place: who wants to send it again as it came has a copy.
@@ -369,8 +369,8 @@ impl<K: Keys, D: Delivery> Group<K, D> {
                 self.delivery.handle(now, Input::Frame { source, from, flags, frame: plaintext, sealed, protect });
                 Ok(())
             }
-            Way::Wait => self.hold(now, from, header, datagram, false),
-            Way::Unknown => {
+            Disposition::Wait => self.hold(now, from, header, datagram, false),
+            Disposition::Unknown => {
                 // Ahead of us, or a little behind where we went on without it: its key may be being agreed. Far behind us:
                 // its key is erased. Whoever is alone may come to an epoch of any number.
                 let near = |e: &Arc<Epoch>| {
@@ -384,8 +384,8 @@ impl<K: Keys, D: Delivery> Group<K, D> {
                     Err(Dropped::NoKey)
                 }
             }
-            Way::Erased => Err(Dropped::NoKey),
-            Way::Old => Err(Dropped::OldKey),
+            Disposition::Erased => Err(Dropped::NoKey),
+            Disposition::Old => Err(Dropped::OldKey),
         }
     }
 
@@ -419,8 +419,8 @@ impl<K: Keys, D: Delivery> Group<K, D> {
     pub fn timeout(&self) -> Option<Monotonic> {
         let held = self.held.oldest().map(|since| since + limits::EPOCH_OVERLAP);
         let vouching = self.vouching.as_ref().filter(|v| v.unnamed == 0).map(|v| v.next);
-        let placed = self.placed.as_ref().and_then(Placed::timeout);
-        let own = [self.ring.timeout(), held, vouching, placed];
+        let ordered = self.ordered.as_ref().and_then(Ordered::timeout);
+        let own = [self.ring.timeout(), held, vouching, ordered];
         let keys = self.keys.timeout().filter(|_| self.is_up);
         [keys, self.delivery.timeout()].into_iter().chain(own).flatten().min()
     }
@@ -576,7 +576,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
 
     /// Whether it is known of all messages of ours what became of them, where that is told.
     pub fn is_settled(&self) -> bool {
-        self.sealed.is_empty() && self.placed.as_ref().is_none_or(Placed::is_settled)
+        self.sealed.is_empty() && self.ordered.as_ref().is_none_or(Ordered::is_settled)
     }
 
     /// The way, to look at.

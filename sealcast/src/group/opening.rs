@@ -58,13 +58,13 @@ impl Opening {
     /// A sealed message came. `false`: more came than the way was asked to bring, and this one is lost.
     #[must_use]
     pub(super) fn keep(&mut self, sealed: Sealed) -> bool {
-        let has_room = self.kept.len() < limits::HELD_DATAGRAMS_MAX
+        let has_capacity = self.kept.len() < limits::EARLY_DATAGRAMS_MAX
             && self.bytes + sealed.bytes() <= 2 * limits::SEALED_WAITING_BYTES_MAX;
-        if has_room {
+        if has_capacity {
             self.bytes += sealed.bytes();
             self.kept.push_back(sealed);
         }
-        has_room
+        has_capacity
     }
 
     /// A message that the transport wants opened for a reader of its own. It brings none once it is asked to wait.
@@ -75,9 +75,9 @@ impl Opening {
     }
 
     /// The next one to be opened, if the keys have room for so many bytes; it takes its place in its topic's order.
-    pub(super) fn next(&mut self, has_room: impl FnOnce(usize) -> bool) -> Option<Sealed> {
-        let first = self.kept.front().filter(|_| self.topic_of.len() < limits::HELD_DATAGRAMS_MAX)?;
-        if !has_room(first.bytes()) {
+    pub(super) fn next(&mut self, has_capacity: impl FnOnce(usize) -> bool) -> Option<Sealed> {
+        let first = self.kept.front().filter(|_| self.topic_of.len() < limits::EARLY_DATAGRAMS_MAX)?;
+        if !has_capacity(first.bytes()) {
             return None;
         }
         let first = self.kept.pop_front()?;
@@ -93,7 +93,7 @@ impl Opening {
     /// Whether no more should come until some of it is opened.
     pub(super) fn is_behind(&self) -> bool {
         !self.kept.is_empty()
-            || self.topic_of.len() >= limits::HELD_DATAGRAMS_MAX / 2
+            || self.topic_of.len() >= limits::EARLY_DATAGRAMS_MAX / 2
             || self.bytes >= limits::SEALED_WAITING_BYTES_MAX / 2
     }
 
@@ -190,6 +190,6 @@ mod tests {
         assert_eq!([0, 0].map(|_| opening.next(|_| true).map(|it| it.index)), [Some(1), Some(2)]);
         assert!(!opening.is_behind() && opening.bytes == 0);
         let most = (0..).take_while(|index| opening.keep(sealed(*index, "b"))).count();
-        assert_eq!(most, limits::HELD_DATAGRAMS_MAX);
+        assert_eq!(most, limits::EARLY_DATAGRAMS_MAX);
     }
 }

@@ -20,7 +20,7 @@ use sealcast_wire::{Address, EpochId, Header, MemberId, Monotonic, Slot, View, l
 
 use super::gate::Epoch;
 use super::policy::Policy;
-use super::vouch::{Part, Word};
+use super::vouch::{Part, Vouched};
 
 /// See the module. Newest last.
 #[derive(Default)]
@@ -38,7 +38,7 @@ pub(super) struct Entry {
     /// Until when records in an order, before the cut, may need the key.
     kept: Option<Monotonic>,
     /// By slot of this epoch: what that member vouched for, once it is in a newer epoch.
-    vouched: BTreeMap<Slot, Word>,
+    vouched: BTreeMap<Slot, Vouched>,
     /// When a datagram of each slot was last opened; from before the epoch is installed, too.
     pub(super) heard: BTreeMap<Slot, Heard>,
 }
@@ -71,7 +71,7 @@ impl Entry {
 }
 
 /// What becomes of a sealed datagram.
-pub(super) enum Way {
+pub(super) enum Disposition {
     /// Open it with this entry's capability.
     Open(usize),
     /// Its epoch is not known (yet).
@@ -85,7 +85,7 @@ pub(super) enum Way {
 }
 
 /// What becomes of a record at its place.
-pub(super) enum Standing {
+pub(super) enum RecordStatus {
     /// Open it with this entry's capability.
     Open(usize),
     /// It waits for what comes of the change.
@@ -113,7 +113,7 @@ impl Ring {
 
     fn hold(&mut self, epoch: Arc<Epoch>, phase: Phase) {
         if self.position(epoch.view.epoch).is_none() {
-            self.make_room();
+            self.free();
             let (policy, vouched, heard, kept) = (Policy::default(), BTreeMap::new(), BTreeMap::new(), None);
             let at = self.entries.iter().position(|e| matches!(e.phase, Phase::Current | Phase::Suspended));
             let at = if phase == Phase::Keyed { self.entries.len() } else { at.unwrap_or(self.entries.len()) };
@@ -194,20 +194,20 @@ impl Ring {
     }
 
     /// What to do with a sealed datagram.
-    pub(super) fn way(&self, header: &Header, datagram: &[u8]) -> Way {
+    pub(super) fn disposition(&self, header: &Header, datagram: &[u8]) -> Disposition {
         let Some(at) = self.position(header.epoch) else {
-            return if self.erased.contains(&header.epoch) { Way::Erased } else { Way::Unknown };
+            return if self.erased.contains(&header.epoch) { Disposition::Erased } else { Disposition::Unknown };
         };
         let entry = &self.entries[at];
         match entry.phase {
-            Phase::Keyed | Phase::Current | Phase::Overlap { .. } => Way::Open(at),
-            Phase::Kept => Way::Erased,
+            Phase::Keyed | Phase::Current | Phase::Overlap { .. } => Disposition::Open(at),
+            Phase::Kept => Disposition::Erased,
             Phase::Passed { .. } | Phase::Suspended | Phase::Closing { .. } => match entry.vouched.get(&header.slot) {
-                None => Way::Wait,
+                None => Disposition::Wait,
                 Some(word) => match word.covers(datagram) {
-                    Some(true) => Way::Open(at),
-                    Some(false) => Way::Old,
-                    None => Way::Wait,
+                    Some(true) => Disposition::Open(at),
+                    Some(false) => Disposition::Old,
+                    None => Disposition::Wait,
                 },
             },
         }
@@ -219,12 +219,12 @@ impl Ring {
     }
 
     /// What to do with a record at its place; `None` if its epoch is not known.
-    pub(super) fn standing(&self, epoch: EpochId) -> Option<Standing> {
+    pub(super) fn record_status(&self, epoch: EpochId) -> Option<RecordStatus> {
         let at = self.position(epoch)?;
         Some(match self.entries[at].phase {
-            Phase::Keyed | Phase::Current | Phase::Overlap { .. } => Standing::Open(at),
-            Phase::Suspended => Standing::Suspended,
-            Phase::Passed { .. } | Phase::Closing { .. } | Phase::Kept => Standing::Closed,
+            Phase::Keyed | Phase::Current | Phase::Overlap { .. } => RecordStatus::Open(at),
+            Phase::Suspended => RecordStatus::Suspended,
+            Phase::Passed { .. } | Phase::Closing { .. } | Phase::Kept => RecordStatus::Closed,
         })
     }
 
@@ -299,7 +299,7 @@ impl Ring {
         self.entries.clear();
     }
 
-    /// The entry at an index that [`Ring::way`] gave.
+    /// The entry at an index that [`Ring::disposition`] gave.
     pub(super) fn at(&mut self, at: usize) -> &mut Entry {
         &mut self.entries[at]
     }
@@ -330,7 +330,7 @@ impl Ring {
         self.entries.iter().rposition(|e| e.epoch.view.epoch == epoch)
     }
 
-    fn make_room(&mut self) {
+    fn free(&mut self) {
         if self.entries.len() >= limits::EPOCHS_HELD {
             let spare = self.entries.iter().position(|e| !matches!(e.phase, Phase::Current | Phase::Suspended));
             self.entries.remove(spare.expect("one entry at most is current, and EPOCHS_HELD is larger than 1"));
@@ -391,10 +391,13 @@ mod tests {
         let mut ring = Ring::default();
         ring.install(now, first.clone(), false, limits::EPOCH_OVERLAP, None, None);
         ring.keyed(second.clone());
-        assert!(matches!(ring.way(&header(&second), &[]), Way::Open(_)), "the next key opens before it seals");
+        assert!(
+            matches!(ring.disposition(&header(&second), &[]), Disposition::Open(_)),
+            "the next key opens before it seals"
+        );
         ring.suspend(None);
-        assert!(matches!(ring.way(&header(&second), &[]), Way::Unknown));
-        assert!(matches!(ring.way(&header(&first), &[]), Way::Wait));
+        assert!(matches!(ring.disposition(&header(&second), &[]), Disposition::Unknown));
+        assert!(matches!(ring.disposition(&header(&first), &[]), Disposition::Wait));
     }
 
     /// Others may have installed it: what they sealed with it is opened once they vouch for it in an epoch without the
@@ -415,19 +418,19 @@ mod tests {
             if keyed_before {
                 ring.keyed(second.clone());
                 ring.suspend(Some(until));
-                assert!(matches!(ring.way(&of(0), &[]), Way::Wait), "somebody must go");
+                assert!(matches!(ring.disposition(&of(0), &[]), Disposition::Wait), "somebody must go");
             }
             ring.install(now, third.clone(), true, limits::EPOCH_OVERLAP, Some(until), None);
             if !keyed_before {
                 ring.passed(second.clone(), until);
             }
-            assert!((0..3).all(|slot| matches!(ring.way(&of(slot), &[]), Way::Wait)));
+            assert!((0..3).all(|slot| matches!(ring.disposition(&of(slot), &[]), Disposition::Wait)));
             assert_eq!(vouch(&mut ring, 1), Some(Slot(1)));
-            assert!(matches!(ring.way(&of(1), &[]), Way::Old), "it vouched for nothing");
+            assert!(matches!(ring.disposition(&of(1), &[]), Disposition::Old), "it vouched for nothing");
             assert_eq!(vouch(&mut ring, 2), None, "it is not in the epoch in which it would vouch");
-            assert!(matches!(ring.way(&of(2), &[]), Way::Wait));
+            assert!(matches!(ring.disposition(&of(2), &[]), Disposition::Wait));
             assert_eq!(ring.expire(until), [first.view.epoch, second.view.epoch]);
-            assert!(matches!(ring.way(&of(1), &[]), Way::Erased));
+            assert!(matches!(ring.disposition(&of(1), &[]), Disposition::Erased));
         }
     }
 
@@ -438,9 +441,9 @@ mod tests {
         let mut ring = Ring::default();
         ring.install(now, first, false, limits::EPOCH_OVERLAP, Some(until), None);
         ring.passed(second.clone(), until);
-        assert!(matches!(ring.way(&header(&second), &[]), Way::Wait), "it shows only then who stays");
+        assert!(matches!(ring.disposition(&header(&second), &[]), Disposition::Wait), "it shows only then who stays");
         ring.install(now, third, false, limits::EPOCH_OVERLAP, Some(until), None);
-        assert!(matches!(ring.way(&header(&second), &[]), Way::Open(_)));
+        assert!(matches!(ring.disposition(&header(&second), &[]), Disposition::Open(_)));
     }
 
     /// A capability of a slot in an epoch, whose word everybody believes.

@@ -25,7 +25,7 @@ pub(super) struct Script {
     story: Story,
     pub(super) outputs: VecDeque<keys::Output>,
     needs: &'static [keys::Need],
-    has_room: bool,
+    has_capacity: bool,
     /// It seals whole messages.
     seals: bool,
 }
@@ -55,8 +55,8 @@ impl Keys for Script {
             false => Ok(keys::Sealed { header: message.id.to_vec(), body, epoch: EpochId::default() }),
         }
     }
-    fn has_room(&self, _: usize) -> bool {
-        self.has_room
+    fn has_capacity(&self, _: usize) -> bool {
+        self.has_capacity
     }
     fn timeout(&self) -> Option<Monotonic> {
         None
@@ -127,7 +127,7 @@ impl Delivery for Wire {
             Input::Install(view) => told(&self.story, format!("install {}", view.epoch.counter)),
             Input::Fetch(id, _) => self.outputs.push_back(delivery::Output::Fetched(id, keys::Fetched::Missing)),
             Input::Opened(index, bodies) => told(&self.story, format!("opened {index}: {bodies:?}")),
-            Input::Offer { .. } | Input::Retire(_) | Input::Subscribe(_) | Input::Unsubscribe(_) => {}
+            Input::Provide { .. } | Input::Retire(_) | Input::Subscribe(_) | Input::Unsubscribe(_) => {}
             Input::Connected(_) | Input::Disconnected(_) | Input::Message { .. } => {}
         }
     }
@@ -218,7 +218,7 @@ fn group_that(
     connects: bool,
 ) -> (Group<Script, Wire>, Story) {
     let story = Story::default();
-    let keys = Script { story: story.clone(), outputs: outputs.into(), needs, has_room: true, seals: false };
+    let keys = Script { story: story.clone(), outputs: outputs.into(), needs, has_capacity: true, seals: false };
     let wire = Wire {
         story: story.clone(),
         outputs: VecDeque::new(),
@@ -332,7 +332,10 @@ fn what_comes_after_a_message_waits_for_its_outcome() {
     let (mut group, story) = group(ORDERED, vec![ordered(1, None), ordered(2, Some(1)), ordered(3, Some(2))]);
     drain(&mut group);
     assert_eq!(lock(&story)[..], ["send [1]"]);
-    group.delivery_mut().outputs.push_back(delivery::Output::Outcome(delivery::Token(1), delivery::Outcome::Placed(7)));
+    group
+        .delivery_mut()
+        .outputs
+        .push_back(delivery::Output::Outcome(delivery::Token(1), delivery::Outcome::Ordered(7)));
     drain(&mut group);
     assert_eq!(lock(&story)[1..], ["outcome of 1: Ordered(7)", "send [2]"]);
     let lost = delivery::Outcome::InDoubt;
@@ -347,7 +350,7 @@ fn a_pair_that_does_not_fit_is_refused_with_a_hint() {
         story: Story::default(),
         outputs: VecDeque::new(),
         needs: &[keys::Need(Guarantee::Ordered, Agreement::Byzantine)],
-        has_room: true,
+        has_capacity: true,
         seals: false,
     };
     let wire = Wire {
@@ -384,13 +387,13 @@ fn rule_g1_foreign_and_malformed_datagrams_change_nothing_but_a_counter() {
 fn rule_g7_a_sealed_message_for_which_the_keys_have_no_room_is_kept_until_they_have() {
     let (mut group, story) = group(BEST_EFFORT, vec![installed(1, 1, Change::Formed)]);
     drain(&mut group);
-    group.keys.has_room = false;
+    group.keys.has_capacity = false;
     group.delivery_mut().outputs.push_back(sealed(1));
     assert!(drain(&mut group).is_empty());
     group.delivery_mut().outputs.push_back(sealed(2));
     assert!(drain(&mut group).is_empty());
     assert!(lock(&story).iter().all(|it| !it.starts_with("open")) && lock(&story).contains(&"hold true".to_owned()));
-    group.keys.has_room = true;
+    group.keys.has_capacity = true;
     group.open_kept(NOW);
     assert!(lock(&story).ends_with(&["open 1", "open 2", "hold false"].map(str::to_owned)), "{:?}", lock(&story));
     for index in [2, 1] {
@@ -448,8 +451,8 @@ fn rule_e6_what_was_sealed_for_what_was_replaced_is_sealed_again_and_keeps_its_t
     let superseded = delivery::Outcome::Superseded(EpochId { counter: 0, hash: 1 });
     group.delivery.outputs.push_back(delivery::Output::Outcome(token, superseded));
     assert!(drain(&mut group).is_empty(), "nothing has become of it");
-    group.delivery.outputs.push_back(delivery::Output::Outcome(token, delivery::Outcome::Placed(7)));
-    assert_eq!(drain(&mut group), [format!("Outcome({token:?}, Placed(7))")]);
+    group.delivery.outputs.push_back(delivery::Output::Outcome(token, delivery::Outcome::Ordered(7)));
+    assert_eq!(drain(&mut group), [format!("Outcome({token:?}, Ordered(7))")]);
     assert!(group.is_settled());
     assert_eq!(lock(&story)[..], ["market holds [1, 2] sealed under 1", "market holds [1, 2] sealed under 2"]);
 
@@ -464,7 +467,7 @@ fn rule_e6_what_was_sealed_for_what_was_replaced_is_sealed_again_and_keeps_its_t
         let failed = drain(&mut group);
         assert!(failed.is_empty() || failed == [format!("Outcome({token:?}, Failed)")]);
     }
-    assert_eq!(tries, placed::TRIES_MAX + 1);
+    assert_eq!(tries, ordered::TRIES_MAX + 1);
 }
 
 #[test]
@@ -484,11 +487,11 @@ fn what_the_transport_wants_opened_waits_for_room_and_comes_back_to_it() {
     let (mut group, story) = group(BEST_EFFORT, vec![installed(1, 1, Change::Formed)]);
     drain(&mut group);
     lock(&story).clear();
-    group.keys.has_room = false;
+    group.keys.has_capacity = false;
     group.delivery.outputs.push_back(delivery::Output::Open { index: 3, header: vec![1], body: vec![2] });
     drain(&mut group);
     assert_eq!(lock(&story)[..], ["hold true"], "the transport is asked to wait");
-    group.keys.has_room = true;
+    group.keys.has_capacity = true;
     group.keys.outputs.push_back(keys::Output::Opened { index: 2, origin: None, bodies: None });
     drain(&mut group);
     let bodies = Some(vec![vec![7]]);

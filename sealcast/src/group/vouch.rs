@@ -43,7 +43,7 @@ pub(super) struct Part {
 
 /// What one member has vouched for so far.
 #[derive(Debug, Default)]
-pub(super) struct Word {
+pub(super) struct Vouched {
     packets: BTreeSet<Packet>,
     heard: BTreeSet<u8>,
     parts: u8,
@@ -95,7 +95,7 @@ pub(super) fn read(message: &[u8], by: Slot, protect: &dyn Protect) -> Result<Pa
     Ok(Part { old, part, parts, packets })
 }
 
-impl Word {
+impl Vouched {
     /// Adds a part, if it is new; what does not go with the first one is not taken.
     pub(super) fn add(&mut self, part: Part) -> bool {
         if self.heard.is_empty() {
@@ -154,7 +154,7 @@ mod tests {
     fn rule_a5_a_word_covers_the_very_bytes_and_is_final_once_whole() {
         let packet = |counter| Packet::of(&datagram(counter, 1)).expect("sealed").1;
         let old = EpochId { counter: 3, hash: 5 };
-        let mut word = Word::default();
+        let mut word = Vouched::default();
         assert!(word.add(Part { old, part: 1, parts: 2, packets: vec![packet(7)] }));
         assert_eq!(word.covers(&datagram(7, 1)), Some(true));
         assert_eq!(word.covers(&datagram(7, 2)), None, "the other part is still to come");

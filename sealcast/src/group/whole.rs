@@ -9,7 +9,7 @@ use sealcast_delivery::{Body, Delivery, Outcome, Outgoing, SendError, Token, Wha
 use sealcast_keys::{self as keys, Keys, SealError};
 use sealcast_wire::{Envelope, Guarantee, Now, SealMessage, Sealed, To, Unsealed};
 
-use super::placed::TRIES_MAX;
+use super::ordered::TRIES_MAX;
 use super::{Group, Output, PublishError, lock};
 
 /// A message to be published as one, with all that its carriers read.

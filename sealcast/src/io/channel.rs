@@ -88,7 +88,7 @@ impl Channel {
     pub fn timeout(&self) -> Option<Instant> {
         match &self.state {
             State::Closed { until } => Some(*until),
-            State::Opening(link) => Some(link.since + HANDSHAKE_PATIENCE),
+            State::Opening(link) => Some(link.since + HANDSHAKE_TIMEOUT),
             State::Open(_) => None,
         }
     }
@@ -140,7 +140,7 @@ impl Channel {
             }
         }
         if let State::Opening(link) = &self.state
-            && link.since.elapsed() > HANDSHAKE_PATIENCE
+            && link.since.elapsed() > HANDSHAKE_TIMEOUT
         {
             return self.close("it does not answer");
         }
@@ -350,7 +350,7 @@ const BACK_OFF: Duration = Duration::from_millis(50);
 /// It doubles so often: to 3.2 s.
 const BACK_OFF_DOUBLINGS: u32 = 6;
 /// How long connecting and the handshake may take.
-const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(5);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
 mod tests {

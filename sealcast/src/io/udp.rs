@@ -44,13 +44,13 @@ pub struct UdpReceiver {
 /// A receiving socket that can be made deaf to our own datagrams: the kernel then drops them before it
 /// queues or copies them, and wakes nobody.
 #[derive(Debug)]
-pub struct Ear {
+pub struct LoopbackSocket {
     socket: UdpSocket,
     own: SocketAddr,
     hears: bool,
 }
 
-impl Ear {
+impl LoopbackSocket {
     /// Whether to hear our own datagrams from now on. Where the system has no filters, all is heard.
     pub fn hear_own(&mut self, hear: bool) {
         if hear == self.hears {
@@ -202,8 +202,8 @@ impl UdpSender {
         loop {
             match self.state.try_send(UdpSockRef::from(&self.socket), &transmit) {
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
-                    let patience = Timespec::try_from(SEND_PATIENCE).expect("less than a second");
-                    if poll(&mut [PollFd::new(&self.socket, PollFlags::OUT)], Some(&patience))? == 0 {
+                    let timeout = Timespec::try_from(SEND_TIMEOUT).expect("less than a second");
+                    if poll(&mut [PollFd::new(&self.socket, PollFlags::OUT)], Some(&timeout))? == 0 {
                         return Err(e);
                     }
                 }
@@ -286,9 +286,9 @@ impl UdpReceiver {
     }
 
     /// Lets this socket be told whether to hear what `sender` sends; `None` where that cannot be told.
-    pub fn ear(&self, sender: &UdpSender) -> Option<Ear> {
+    pub fn loopback_socket(&self, sender: &UdpSender) -> Option<LoopbackSocket> {
         let own = SocketAddr::new(sender.source, sender.local_addr().ok()?.port());
-        Some(Ear { socket: self.socket.try_clone().ok()?, own, hears: true })
+        Some(LoopbackSocket { socket: self.socket.try_clone().ok()?, own, hears: true })
     }
 
     /// The descriptor, to wait for.
@@ -382,7 +382,7 @@ impl fmt::Debug for UdpReceiver {
 }
 
 /// How long a full socket buffer is waited for at most before a datagram counts as lost.
-pub const SEND_PATIENCE: Duration = Duration::from_millis(200);
+pub const SEND_TIMEOUT: Duration = Duration::from_millis(200);
 /// Buffers of one receiving call: enough to empty a burst, few enough to stay in the cache.
 const RECEIVE_CALLS: usize = 4;
 /// A datagram, or a run of them that the kernel put together, has at most this many bytes.
@@ -412,7 +412,8 @@ mod tests {
         socket.set_read_timeout(Some(Duration::from_millis(200))).expect("a time-out");
         let (ours, other) = (UdpSocket::bind(any).expect("loopback"), UdpSocket::bind(any).expect("loopback"));
         let (to, own) = (socket.local_addr().expect("bound"), ours.local_addr().expect("bound"));
-        let mut ear = Ear { socket: socket.try_clone().expect("a descriptor"), own, hears: true };
+        let mut loopback_socket =
+            LoopbackSocket { socket: socket.try_clone().expect("a descriptor"), own, hears: true };
         let heard = || {
             ours.send_to(b"ours", to).expect("loopback takes it");
             other.send_to(b"other", to).expect("loopback takes it");
@@ -421,9 +422,9 @@ mod tests {
             std::iter::from_fn(next).collect::<Vec<_>>()
         };
         assert_eq!(heard(), [&b"ours"[..], b"other"], "without a filter");
-        ear.hear_own(false);
+        loopback_socket.hear_own(false);
         assert_eq!(heard(), [&b"other"[..]], "{own}");
-        ear.hear_own(true);
+        loopback_socket.hear_own(true);
         assert_eq!(heard(), [&b"ours"[..], b"other"], "and again without");
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sealcast_client::{Cargo, Done, Outcome};
+use sealcast_client::{Done, OperationOutcome, PayloadKind};
 use sealcast_delivery::Token;
 use sealcast_keys::Status;
 use sealcast_wire::Now;
@@ -12,7 +12,7 @@ use super::driver::AnyCore;
 use super::open::{Opening, start};
 use super::parts::{Parts, Purpose};
 use super::shared::Shared;
-use super::transports::{BrokersShell, Reach, Through};
+use super::transports::{BrokerLink, BrokersShell, Reach};
 use super::{Inner, Session};
 use crate::brokers::{self, Brokers};
 use crate::code::Code;
@@ -65,10 +65,10 @@ impl Opening {
 
 /// A session of a client of brokers that has its key already.
 pub(crate) fn open_client(opening: brokers::Opening) -> Result<Session> {
-    let brokers::Opening { cluster, key, registrations, keys, patience, frame_operations, accuse } = opening;
-    let cargo = Cargo::Messages { sealed: keys != Scheme::Plain };
-    let reach = Reach { cluster, key, registrations, cargo, frame_operations, accuse, resumes: true };
-    start(Url::of_brokers(keys, patience), Parts::of_client(None, reach)?, Clock::start(), false)
+    let brokers::Opening { cluster, key, registrations, keys, timeout, frame_operations, accuse } = opening;
+    let payload_kind = PayloadKind::Messages { sealed: keys != Scheme::Plain };
+    let reach = Reach { cluster, key, registrations, payload_kind, frame_operations, accuse, resumes: true };
+    start(Url::of_brokers(keys, timeout), Parts::of_client(None, reach)?, Clock::start(), false)
 }
 
 impl Driven {
@@ -89,12 +89,12 @@ impl Driven {
     ///
     /// # Errors
     /// The session is closed, or another process's.
-    pub(crate) fn call<T>(&self, verb: impl FnOnce(Now, &mut Through) -> T) -> Result<T> {
+    pub(crate) fn call<T>(&self, verb: impl FnOnce(Now, &mut BrokerLink) -> T) -> Result<T> {
         self.call_core(|now, _, through| verb(now, through))
     }
 
-    fn call_core<T>(&self, verb: impl FnOnce(Now, &mut AnyCore, &mut Through) -> T) -> Result<T> {
-        self.shared.lease.with(&self.shared, |driver| {
+    fn call_core<T>(&self, verb: impl FnOnce(Now, &mut AnyCore, &mut BrokerLink) -> T) -> Result<T> {
+        self.shared.driver_lock.with(&self.shared, |driver| {
             let Some(driver) = driver else { return Err(self.check().err().unwrap_or_else(Error::closed)) };
             let now = self.shared.clock.now();
             let done = verb(now, &mut driver.core, &mut self.shell.lock());
@@ -104,18 +104,18 @@ impl Driven {
     }
 
     /// Looks at what came, or takes it.
-    pub(crate) fn look<T>(&self, look: impl FnOnce(&mut Through) -> T) -> T {
+    pub(crate) fn look<T>(&self, look: impl FnOnce(&mut BrokerLink) -> T) -> T {
         look(&mut self.shell.lock())
     }
 
     /// Waits until something comes of a check, which is repeated when anything has changed; `None` after that time.
-    pub(crate) fn wait<T>(&self, patience: Duration, check: impl FnMut() -> Option<T>) -> Option<T> {
-        self.shared.changed.wait_until(Instant::now() + patience, check)
+    pub(crate) fn wait<T>(&self, timeout: Duration, check: impl FnMut() -> Option<T>) -> Option<T> {
+        self.shared.changed.wait_until(Instant::now() + timeout, check)
     }
 
     /// The driver looks at once.
     pub(crate) fn wake(&self) {
-        self.shared.lease.wake();
+        self.shared.driver_lock.wake();
     }
 
     /// Publishes what the keys seal, on this thread; [`Driven::done`] tells what became of it.
@@ -148,8 +148,8 @@ impl Driven {
         let now = self.shared.clock.now();
         self.look(|it| {
             it.handle.forget(now, token);
-            let standing = it.handle.standing().unwrap_or_default();
-            Done::Outcome(Outcome::Superseded { policy: standing.policy, epoch: standing.epoch })
+            let order_status = it.handle.order_status().unwrap_or_default();
+            Done::Outcome(OperationOutcome::Superseded { policy: order_status.policy, epoch: order_status.epoch })
         })
     }
 

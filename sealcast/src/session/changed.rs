@@ -92,7 +92,7 @@ pub struct Doing<T> {
     pub(super) check: Check<T>,
     /// What to say when the deadline is over.
     pub(super) late: fn(&super::Shared, Duration) -> crate::error::Error,
-    pub(super) patience: Duration,
+    pub(super) timeout: Duration,
 }
 
 pub(super) type Check<T> = Box<dyn FnMut(&super::Shared) -> Option<crate::error::Result<T>> + Send>;
@@ -105,7 +105,7 @@ impl<T> Doing<T> {
     pub fn wait(mut self) -> crate::error::Result<T> {
         self.shared.process.check()?;
         let done = self.shared.changed.wait_until(self.deadline, || (self.check)(&self.shared));
-        done.unwrap_or_else(|| Err((self.late)(&self.shared, self.patience)))
+        done.unwrap_or_else(|| Err((self.late)(&self.shared, self.timeout)))
     }
 }
 
@@ -119,6 +119,6 @@ impl<T> Future for Doing<T> {
             return Poll::Ready(Err(why));
         }
         let polled = shared.changed.poll_until(cx, this.deadline, || (this.check)(&shared));
-        polled.map(|done| done.unwrap_or_else(|| Err((this.late)(&shared, this.patience))))
+        polled.map(|done| done.unwrap_or_else(|| Err((this.late)(&shared, this.timeout))))
     }
 }

@@ -257,7 +257,7 @@ impl Driver {
                     shared.became(token, outcome, all);
                 }
                 Output::Confirmed => shared.changed.ring(),
-                Output::Closed(unplaced) => shared.left(unplaced),
+                Output::Closed(unordered) => shared.left(unordered),
             }
         }
     }

@@ -12,7 +12,7 @@ use super::Evidence;
 use super::control::millis;
 use super::core::LogEvent;
 use super::shared::Shared;
-use super::transports::{BrokersInfo, Line};
+use super::transports::{BrokersInfo, TxQueue};
 use crate::control::{CompartmentInfo, GroupInfo, MemberInfo};
 use crate::error::Error;
 use crate::group::lock;
@@ -86,12 +86,12 @@ impl Info {
 
 impl Shared {
     pub(super) fn evidence(&self) -> Vec<Evidence> {
-        self.brokers.as_ref().map(|it| it.lock().findings.take()).unwrap_or_default()
+        self.brokers.as_ref().map(|it| it.lock().evidence_store.take()).unwrap_or_default()
     }
 
     pub(super) fn info(&self) -> Info {
         let now = self.clock.monotonic();
-        let (on_new_key, last_heard) = self.lease.with(self, |driver| {
+        let (on_new_key, last_heard) = self.driver_lock.with(self, |driver| {
             let Some(d) = driver.as_ref() else { return Default::default() };
             (d.core.group().on_new_key(), d.core.group().last_heard(now))
         });
@@ -114,14 +114,15 @@ impl Shared {
     }
 
     pub(super) fn stats(&self) -> Stats {
-        let line = |of: fn(&Line) -> &AtomicU64| self.line.as_ref().map_or(0, |l| of(l).load(Ordering::Relaxed));
+        let tx_queue =
+            |of: fn(&TxQueue) -> &AtomicU64| self.tx_queue.as_ref().map_or(0, |l| of(l).load(Ordering::Relaxed));
         let tickets = self.tickets();
         Stats {
             published: tickets.published + self.published.load(Ordering::Relaxed),
             delivered: self.delivered.load(Ordering::Relaxed),
             missed: self.missed.load(Ordering::Relaxed),
-            sent_datagrams: line(|l| &l.sent_datagrams),
-            failed_sends: line(|l| &l.failed_sends),
+            sent_datagrams: tx_queue(|l| &l.sent_datagrams),
+            failed_sends: tx_queue(|l| &l.failed_sends),
             failed_receives: self.failed_receives.load(Ordering::Relaxed),
             refused: tickets.refused,
             drops: self.drops(),
@@ -129,7 +130,7 @@ impl Shared {
     }
 
     fn drops(&self) -> Drops {
-        let drops = self.lease.with(self, |driver| driver.as_ref().map(|d| d.core.group().drops().clone()));
+        let drops = self.driver_lock.with(self, |driver| driver.as_ref().map(|d| d.core.group().drops().clone()));
         drops.unwrap_or_else(|| lock(&self.seen).past.drops.clone())
     }
 
@@ -139,14 +140,15 @@ impl Shared {
             at_micros: self.clock.wall_micros(*at),
             event: event.clone(),
         };
-        let log = self.lease.with(self, |driver| driver.as_ref().map(|d| d.core.log().iter().map(entry).collect()));
+        let log =
+            self.driver_lock.with(self, |driver| driver.as_ref().map(|d| d.core.log().iter().map(entry).collect()));
         log.unwrap_or_else(|| lock(&self.seen).past.log.iter().map(entry).collect())
     }
 
     /// What the key scheme knows.
     pub(super) fn status(&self) -> Option<Status> {
         let now = self.clock.now();
-        self.lease.with(self, |driver| driver.as_mut()?.describe(self, now))
+        self.driver_lock.with(self, |driver| driver.as_mut()?.describe(self, now))
     }
 
     /// What the local socket shows.
@@ -172,7 +174,7 @@ impl Shared {
             paused: info.paused,
             excluded: info.excluded.as_ref().map(|why| Error::excluded(why).to_string()),
             authority: self.identity.as_ref().map(|i| i.authority().to_string()),
-            veiled: self.identity.as_ref().is_some_and(|i| i.is_veiled(&self.group_name)),
+            has_bootstrap_key: self.identity.as_ref().is_some_and(|i| i.has_bootstrap_key(&self.group_name)),
             warnings: lock(&self.seen).warnings.iter().map(|w| format!("{}: {}", w.what, w.hint)).collect(),
             ..GroupInfo::default()
         };

@@ -19,10 +19,10 @@ mod changed;
 mod control;
 pub mod core;
 mod driver;
+mod driver_lock;
 mod info;
-mod lease;
+mod loopback_filter;
 mod open;
-mod own;
 mod parts;
 mod publish;
 mod queue;
@@ -50,8 +50,8 @@ pub use open::{Identity, Opened, Opening, open};
 pub use publish::{Publish, Published, Publishing, Ticket, TryPublishError};
 pub use queue::{SlowReader, Subscription};
 pub use subscribe::{Subscribe, Subscribing};
+pub(crate) use transports::BrokerLink;
 pub use transports::BrokersInfo;
-pub(crate) use transports::Through;
 pub use views::Views;
 
 use crate::brokers::Evidence;
@@ -137,8 +137,8 @@ impl Session {
 
     /// Waits until a view is installed: `.await` it, or `.wait()`.
     pub fn ready(&self) -> Doing<Arc<View>> {
-        let patience = self.inner.shared.url.options.wait;
-        self.doing(patience, Shared::late, |shared| {
+        let timeout = self.inner.shared.url.options.wait;
+        self.doing(timeout, Shared::late, |shared| {
             let seen = lock(&shared.seen);
             if let Some(why) = &seen.ended {
                 return Some(Err(why.clone()));
@@ -192,7 +192,7 @@ impl Session {
     /// Leaves the group: done when our word has been taken in here; nothing can be published after it.
     pub fn leave(&self) -> Doing<()> {
         let refused = self.inner.shared.command(Command::Leave).err();
-        self.doing(LEAVE_PATIENCE, not_done, move |shared| match &refused {
+        self.doing(LEAVE_TIMEOUT, not_done, move |shared| match &refused {
             Some(error) => Some(Err(error.clone())),
             None => lock(&shared.seen).excluded.is_some().then_some(Ok(())),
         })
@@ -202,13 +202,13 @@ impl Session {
     /// it is known why it has none, and late when nothing got a place for so long as publishing may take (`wait=` in the URL).
     pub fn flush(&self) -> Doing<()> {
         let shared = &self.inner.shared;
-        if let Some(line) = &shared.line {
-            line.flush();
+        if let Some(tx_queue) = &shared.tx_queue {
+            tx_queue.flush();
         }
-        let (patience, mut progress) = (shared.url.options.wait, self::core::Progress::default());
-        let mut doing = self.doing(patience, unplaced, move |shared| match shared.unplaced() {
+        let (timeout, mut progress) = (shared.url.options.wait, self::core::Progress::default());
+        let mut doing = self.doing(timeout, unordered, move |shared| match shared.unordered() {
             0 => Some(Ok(())),
-            _ if shared.is_stuck(&mut progress, patience) => Some(Err(unplaced(shared, patience))),
+            _ if shared.is_stuck(&mut progress, timeout) => Some(Err(unordered(shared, timeout))),
             _ => shared.ended().map(Err),
         });
         // As long as there is progress.
@@ -291,12 +291,12 @@ impl Session {
 
     fn doing<T>(
         &self,
-        patience: Duration,
+        timeout: Duration,
         late: fn(&Shared, Duration) -> Error,
         check: impl FnMut(&Shared) -> Option<Result<T>> + Send + 'static,
     ) -> Doing<T> {
         let shared = self.inner.shared.clone();
-        Doing { shared, deadline: Instant::now() + patience, check: Box::new(check), late, patience }
+        Doing { shared, deadline: Instant::now() + timeout, check: Box::new(check), late, timeout }
     }
 }
 
@@ -343,45 +343,45 @@ impl Inner {
         }
         let threads = std::mem::take(&mut *lock(&self.threads));
         if threads.is_empty() {
-            return self.shared.unplaced();
+            return self.shared.unordered();
         }
         drop(lock(&self.control).take());
         let shared = &self.shared;
-        if let Some(line) = &shared.line {
-            line.flush();
+        if let Some(tx_queue) = &shared.tx_queue {
+            tx_queue.flush();
         }
         shared.close();
         // A thread that has ended early drives no more.
         let left = || {
             // Let go before the driver is asked, whose holder may want it.
             let left = lock(&shared.seen).left;
-            left.or_else(|| threads.iter().any(JoinHandle::is_finished).then(|| shared.unplaced()))
+            left.or_else(|| threads.iter().any(JoinHandle::is_finished).then(|| shared.unordered()))
         };
-        let unplaced = shared.changed.wait_until(Instant::now() + FOREVER, left).unwrap_or(0);
-        if let Some(line) = &shared.line {
-            line.close();
+        let unordered = shared.changed.wait_until(Instant::now() + FOREVER, left).unwrap_or(0);
+        if let Some(tx_queue) = &shared.tx_queue {
+            tx_queue.close();
         }
         lock(&shared.seen).closed = true;
-        shared.lease.close();
+        shared.driver_lock.close();
         for thread in threads {
             // A panic in a session's thread was reported when it happened.
             let _ = thread.join();
         }
-        let driver = shared.lease.with(shared, |driver| {
+        let driver = shared.driver_lock.with(shared, |driver| {
             let driver = driver.take()?;
             let core = &driver.core;
             let (tickets, log, drops) = (core.tickets().clone(), core.log().clone(), core.group().drops().clone());
             lock(&shared.seen).past = Past { tickets, log, drops };
             Some(driver)
         });
-        shared.lease.forget_sockets();
+        shared.driver_lock.forget_sockets();
         if let Some(driver) = driver {
             driver.end(shared.clock.now());
         }
         shared.subscriptions.all().iter().for_each(|q| q.close(Error::closed()));
         lock(&shared.view_queues).iter().for_each(|q| q.close());
         shared.changed.ring();
-        unplaced
+        unordered
     }
 }
 
@@ -397,24 +397,24 @@ impl fmt::Debug for Session {
     }
 }
 
-fn not_ready(patience: Duration) -> Error {
-    Error::new(Code::NotReady, format!("no key was agreed in {patience:?}"))
+fn not_ready(timeout: Duration) -> Error {
+    Error::new(Code::NotReady, format!("no key was agreed in {timeout:?}"))
         .with_hint("sealcast doctor checks the network; are the others on the same URL, with the same authority?")
 }
 
-fn not_done(_: &Shared, patience: Duration) -> Error {
-    Error::new(Code::TimedOut, format!("not done within {patience:?}")).with_hint("sealcast group show")
+fn not_done(_: &Shared, timeout: Duration) -> Error {
+    Error::new(Code::TimedOut, format!("not done within {timeout:?}")).with_hint("sealcast group show")
 }
 
-fn unplaced(shared: &Shared, patience: Duration) -> Error {
-    let count = shared.unplaced();
-    let what = format!("{count} of our messages have no place in the order, and none got one for {patience:?}");
+fn unordered(shared: &Shared, timeout: Duration) -> Error {
+    let count = shared.unordered();
+    let what = format!("{count} of our messages have no place in the order, and none got one for {timeout:?}");
     Error::new(Code::TimedOut, what).with_hint("sealcast brokers status")
 }
 
 /// How long a rotation or eviction may take.
 const CHANGE_PATIENCE: Duration = Duration::from_secs(10);
 /// How long leaving may take.
-const LEAVE_PATIENCE: Duration = Duration::from_secs(2);
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(2);
 /// No deadline: a year.
 const FOREVER: Duration = Duration::from_secs(365 * 86_400);

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use sealcast_crypto::identity::Identity as Held;
+use sealcast_crypto::identity::Identity as LoadedIdentity;
 use sealcast_delivery::Delivery;
 use sealcast_keys::Keys;
 
@@ -17,8 +17,8 @@ use super::changed::Changed;
 use super::control::Controlled;
 use super::core::Core;
 use super::driver::{Driver, Sockets, WAKER};
-use super::lease::Lease;
-use super::own::Own;
+use super::driver_lock::DriverLock;
+use super::loopback_filter::LoopbackFilter;
 use super::parts::{Parts, Purpose};
 use super::shared::{Seen, Shared};
 use super::transports::{self, Transport};
@@ -74,7 +74,7 @@ pub enum Identity {
     /// As one of these was read, and perhaps changed since.
     Kept(Arc<KeptIdentity>),
     /// In memory; nothing is kept on disk.
-    Held(Arc<Held>),
+    Loaded(Arc<LoadedIdentity>),
 }
 
 impl From<&str> for Identity {
@@ -83,9 +83,9 @@ impl From<&str> for Identity {
     }
 }
 
-impl From<Arc<Held>> for Identity {
-    fn from(held: Arc<Held>) -> Identity {
-        Identity::Held(held)
+impl From<Arc<LoadedIdentity>> for Identity {
+    fn from(held: Arc<LoadedIdentity>) -> Identity {
+        Identity::Loaded(held)
     }
 }
 
@@ -231,8 +231,8 @@ pub fn open_parts(place: &str, me: &str, keys: Box<dyn Keys>, delivery: Box<dyn 
     let url = Url::parse(&format!("mem:{place}"))?;
     let (me, group) = (me.to_owned(), String::new());
     let parts = Parts { keys, me, group, store: None, identity: None, control: None, reach: None };
-    let at_place = |_: &mio::Registry, waker: &Arc<mio::Waker>| Ok(transports::at_place(place, delivery, waker));
-    start_over(url, parts, Clock::start(), false, at_place)
+    let at_hub = |_: &mio::Registry, waker: &Arc<mio::Waker>| Ok(transports::at_hub(place, delivery, waker));
+    start_over(url, parts, Clock::start(), false, at_hub)
 }
 
 /// A session over its URL's transport.
@@ -257,7 +257,7 @@ fn start_over(
     let group = Group::new(keys, delivery, url.options.origin)?;
     let gate = group.gate();
     let core = Core::new(group);
-    let (shell, line) = shell(gate.clone());
+    let (shell, tx_queue) = shell(gate.clone());
     let sealed = url.is_sealed();
     let shared = Arc::new(Shared {
         url,
@@ -267,14 +267,14 @@ fn start_over(
         one_shot,
         clock,
         process: Process::current(),
-        lease: Lease::new(waker),
-        line,
+        driver_lock: DriverLock::new(waker),
+        tx_queue,
         transport,
         brokers,
         gate,
         changed: Changed::default(),
         subscriptions: core.subscriptions(),
-        own: Own::default(),
+        loopback_filter: LoopbackFilter::default(),
         view_queues: Mutex::default(),
         seen: Mutex::new(Seen::default()),
         delivered: AtomicU64::new(0),
@@ -286,7 +286,7 @@ fn start_over(
     let registry = poll.registry().try_clone().map_err(|e| Error::system("waiting for sockets", &e))?;
     let mut driver = Driver::new(core, shell, store, registry);
     driver.pump(&shared, clock.now());
-    shared.lease.install(driver, Sockets::new(poll));
+    shared.driver_lock.install(driver, Sockets::new(poll));
     if sealed {
         shared.listen()?;
     }
@@ -297,16 +297,16 @@ fn start_over(
         *lock(&session.inner.control) = Some(server);
     }
     let mut threads = lock(&session.inner.threads);
-    threads.push(spawn("sealcast", shared.clone(), |shared| shared.lease.run(shared))?);
-    if shared.line.is_some() {
+    threads.push(spawn("sealcast", shared.clone(), |shared| shared.driver_lock.run(shared))?);
+    if shared.tx_queue.is_some() {
         threads.push(spawn("sealcast-flush", shared, |shared| {
-            if let Some(line) = &shared.line {
+            if let Some(tx_queue) = &shared.tx_queue {
                 let sent = || {
                     if shared.changed.awaited() {
                         shared.changed.ring();
                     }
                 };
-                line.run_flusher(sent);
+                tx_queue.run_flusher(sent);
             }
         })?);
     }

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use sealcast_client::Cargo;
-use sealcast_crypto::identity::{CertificateError, Identity as Held};
+use sealcast_client::PayloadKind;
+use sealcast_crypto::identity::{CertificateError, Identity as LoadedIdentity};
 use sealcast_keys::Keys;
 use sealcast_wire::CertHash;
 
@@ -19,7 +19,7 @@ use crate::control::socket_path;
 use crate::error::{Error, Result};
 use crate::io::clock::{self, Clock};
 use crate::io::store::Store;
-use crate::url::{Scheme, Url, Way};
+use crate::url::{Scheme, TransportAddress, Url};
 
 /// A key scheme, and what goes with it.
 pub(super) struct Parts {
@@ -28,7 +28,7 @@ pub(super) struct Parts {
     pub(super) me: String,
     pub(super) group: String,
     pub(super) store: Option<Store>,
-    pub(super) identity: Option<Arc<Held>>,
+    pub(super) identity: Option<Arc<LoadedIdentity>>,
     pub(super) control: Option<PathBuf>,
     /// What the transport needs to reach brokers.
     pub(super) reach: Option<Reach>,
@@ -37,7 +37,7 @@ pub(super) struct Parts {
 /// An identity, loaded.
 struct Loaded {
     /// With its certificate, if it has one.
-    held: Option<Arc<Held>>,
+    held: Option<Arc<LoadedIdentity>>,
     /// As this user keeps it on disk, if that is where it is from.
     kept: Option<Arc<KeptIdentity>>,
 }
@@ -47,7 +47,7 @@ impl Parts {
     pub(super) fn of(opening: &Opening, url: &Url, home: &Home, clock: Clock) -> Result<Parts> {
         url.check_pair()?;
         match url.keys {
-            _ if matches!(url.way, Way::Quorum(_)) => opening.through_brokers(url, home, clock),
+            _ if matches!(url.address, TransportAddress::Quorum(_)) => opening.through_brokers(url, home, clock),
             Scheme::Plain => opening.plain(url),
             Scheme::Contributory => opening.contributory(&opening.load(url, home)?, url, home, clock),
             // It runs over brokers alone.
@@ -58,9 +58,9 @@ impl Parts {
     /// Those of a client of brokers that is in no group.
     pub(super) fn of_client(me: Option<String>, reach: Reach) -> Result<Parts> {
         let (me, group) = (me.unwrap_or_else(|| "client".to_owned()), String::new());
-        let keys = match reach.cargo {
-            Cargo::Messages { sealed: false } => schemes::plain(&me)?,
-            Cargo::Messages { sealed: true } | Cargo::Group(_) => {
+        let keys = match reach.payload_kind {
+            PayloadKind::Messages { sealed: false } => schemes::plain(&me)?,
+            PayloadKind::Messages { sealed: true } | PayloadKind::Group(_) => {
                 schemes::threshold(&reach.cluster, &me, reach.key.client().0)?
             }
         };
@@ -70,7 +70,7 @@ impl Parts {
 
 impl Loaded {
     /// With its certificate.
-    fn held(&self) -> Result<Arc<Held>> {
+    fn held(&self) -> Result<Arc<LoadedIdentity>> {
         self.held.clone().ok_or_else(|| {
             let (name, keys) = (self.name(), self.kept.as_ref().map(|it| it.secret.public().to_string()));
             let error = Error::new(Code::NoIdentity, format!("the identity «{name}» has no certificate yet"));
@@ -91,7 +91,7 @@ impl Opening {
     fn plain(&self, url: &Url) -> Result<Parts> {
         let me = match &self.identity {
             Some(Identity::Named(name)) => name.clone(),
-            Some(Identity::Held(held)) => held.certificate().name.to_string(),
+            Some(Identity::Loaded(held)) => held.certificate().name.to_string(),
             Some(Identity::Kept(kept)) => kept.name(),
             Some(Identity::File(_)) | None => "anonymous".to_owned(),
         };
@@ -103,19 +103,19 @@ impl Opening {
     fn load(&self, url: &Url, home: &Home) -> Result<Loaded> {
         let kept = match &self.identity {
             None => {
-                let (what, hint) = match url.way {
-                    Way::Quorum(_) => (
+                let (what, hint) = match url.address {
+                    TransportAddress::Quorum(_) => (
                         "brokers let in whom an issuer of theirs vouches for: an identity is needed",
                         "sealcast ca issue NAME --ca ISSUER; the cluster file names the issuers",
                     ),
-                    Way::Multicast(_) | Way::Memory { .. } => (
+                    TransportAddress::Multicast(_) | TransportAddress::Memory { .. } => (
                         "a sealed group needs an identity",
                         "sealcast init NAME makes one; keys=plain in the URL sends everything in clear, readable by all",
                     ),
                 };
                 return Err(Error::new(Code::NoIdentity, format!("{url}: {what}")).with_hint(hint));
             }
-            Some(Identity::Held(held)) => return Ok(Loaded { held: Some(held.clone()), kept: None }),
+            Some(Identity::Loaded(held)) => return Ok(Loaded { held: Some(held.clone()), kept: None }),
             Some(Identity::Kept(kept)) => kept.clone(),
             Some(Identity::Named(name)) => Arc::new(KeptIdentity::load(home, name).map_err(|e| {
                 let error = Error::from(e);
@@ -132,7 +132,7 @@ impl Opening {
 
     /// A client of brokers: an issuer that they know must vouch for it, whoever holds the keys.
     fn through_brokers(&self, url: &Url, home: &Home, clock: Clock) -> Result<Parts> {
-        let Way::Quorum(path) = &url.way else { return Err(Error::closed()) };
+        let TransportAddress::Quorum(path) = &url.address else { return Err(Error::closed()) };
         let cluster = Arc::new(brokers::load_named(path, &url.options)?);
         // A client by itself may be nobody in particular.
         let is_nobody = self.identity.is_none() && self.client.is_some();
@@ -163,12 +163,12 @@ impl Opening {
             let hint = format!("their issuers are {}; --id NAME", issuers.join(", "));
             return Err(Error::new(Code::Denied, what).with_hint(hint));
         }
-        let cargo = match &member {
-            Some(member) => Cargo::Group(member.group.clone()),
-            None => Cargo::Messages { sealed: url.is_sealed() },
+        let payload_kind = match &member {
+            Some(member) => PayloadKind::Group(member.group.clone()),
+            None => PayloadKind::Messages { sealed: url.is_sealed() },
         };
         let (frame_operations, accuse, resumes) = (brokers::FRAME_OPERATIONS, true, self.client.is_some());
-        let reach = Reach { cluster, key, registrations, cargo, frame_operations, accuse, resumes };
+        let reach = Reach { cluster, key, registrations, payload_kind, frame_operations, accuse, resumes };
         if let Some(member) = member {
             return Ok(Parts { reach: Some(reach), ..member });
         }

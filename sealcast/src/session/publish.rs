@@ -70,14 +70,14 @@ impl Publish<'_> {
     /// Why not: no right, no key in time, too long, closed.
     pub fn wait(self) -> Result<Published> {
         let shared = self.session.inner.shared.clone();
-        let patience = shared.url.options.wait;
+        let timeout = shared.url.options.wait;
         let mut step = Step::Publish;
         // The usual case goes straight through.
         let done = match self.advance(&mut step, true) {
             Some(done) => Some(done),
-            None => shared.changed.wait_until(Instant::now() + patience, || self.advance(&mut step, true)),
+            None => shared.changed.wait_until(Instant::now() + timeout, || self.advance(&mut step, true)),
         };
-        done.unwrap_or_else(|| Err(self.late(step, patience)))
+        done.unwrap_or_else(|| Err(self.late(step, timeout)))
     }
 
     /// Publishes it on this thread, and waits for nothing but a key and room: the ticket tells later what became of it. So one
@@ -87,29 +87,29 @@ impl Publish<'_> {
     /// Why not: no right, no key in time, too long, closed.
     pub fn ticket(self) -> Result<Ticket> {
         let shared = self.session.inner.shared.clone();
-        let patience = shared.url.options.wait;
-        let deadline = Instant::now() + patience;
+        let timeout = shared.url.options.wait;
+        let deadline = Instant::now() + timeout;
         let mut step = Step::Publish;
         let mut taken = || match (self.advance(&mut step, true), step) {
             (Some(Err(why)), _) => Some(Err(why)),
-            (Some(Ok(done)), _) => Some(Ok(Told::Done(done))),
-            (None, Step::Placed(token)) => Some(Ok(Told::Waits(token))),
+            (Some(Ok(done)), _) => Some(Ok(TicketState::Done(done))),
+            (None, Step::AwaitOrder(token)) => Some(Ok(TicketState::Waits(token))),
             (None, Step::Publish | Step::Done) => None,
         };
-        let told = match taken() {
-            Some(told) => Some(told),
+        let state = match taken() {
+            Some(state) => Some(state),
             None => shared.changed.wait_until(deadline, taken),
         };
-        let told = told.unwrap_or_else(|| Err(shared.late(patience)))?;
-        Ok(Ticket { shared, told, deadline })
+        let state = state.unwrap_or_else(|| Err(shared.late(timeout)))?;
+        Ok(Ticket { shared, state, deadline })
     }
 
     /// Why it took too long.
-    fn late(&self, step: Step, patience: Duration) -> Error {
+    fn late(&self, step: Step, timeout: Duration) -> Error {
         let shared = &self.session.inner.shared;
         match step {
-            Step::Placed(token) => no_place_in(shared, token, patience),
-            Step::Publish | Step::Done => shared.late(patience),
+            Step::AwaitOrder(token) => no_place_in(shared, token, timeout),
+            Step::Publish | Step::Done => shared.late(timeout),
         }
     }
 
@@ -121,25 +121,25 @@ impl Publish<'_> {
             let body = (*self.body).as_ref();
             let message = Publication { topic: self.topic, body, guarantee: self.guarantee, sent_micros: None };
             match shared.publish(&message, patient) {
-                Ok(Some(token)) if shared.is_waited_for(self.guarantee) => *step = Step::Placed(Token(token)),
+                Ok(Some(token)) if shared.is_waited_for(self.guarantee) => *step = Step::AwaitOrder(Token(token)),
                 Ok(number) => return Some(Ok(Published { number })),
                 // No key yet is no error yet.
                 Err(PublishError::NotReady) => return shared.ended().map(Err),
-                Err(PublishError::Send(why)) if passes(why) && (shared.line.is_none() || !patient) => {
+                Err(PublishError::Send(why)) if passes(why) && (shared.tx_queue.is_none() || !patient) => {
                     return shared.ended().map(Err);
                 }
                 Err(why) => return Some(Err(shared.refused(self.topic, why))),
             }
         }
-        let Step::Placed(token) = *step else { return None };
-        let done = placed(shared, token)?;
+        let Step::AwaitOrder(token) = *step else { return None };
+        let done = ordered_at(shared, token)?;
         *step = Step::Done;
         Some(done)
     }
 }
 
 /// What became of a message, if it is known or never will be.
-fn placed(shared: &Shared, token: Token) -> Option<Result<Published>> {
+fn ordered_at(shared: &Shared, token: Token) -> Option<Result<Published>> {
     let mut outcomes = lock(&shared.outcomes);
     let outcome = *outcomes.get(&token)?;
     match outcome {
@@ -155,9 +155,9 @@ fn placed(shared: &Shared, token: Token) -> Option<Result<Published>> {
 }
 
 /// A message has waited too long for its position.
-fn no_place_in(shared: &Shared, token: Token, patience: Duration) -> Error {
+fn no_place_in(shared: &Shared, token: Token, timeout: Duration) -> Error {
     lock(&shared.outcomes).remove(&token);
-    let what = format!("the message has had no place in the order for {patience:?}; it may get one still");
+    let what = format!("the message has had no place in the order for {timeout:?}; it may get one still");
     Error::new(Code::TimedOut, what).with_hint("sealcast brokers status")
 }
 
@@ -166,12 +166,12 @@ fn no_place_in(shared: &Shared, token: Token, patience: Duration) -> Error {
 #[must_use = "what becomes of the message is told to whoever asks"]
 pub struct Ticket {
     shared: Arc<Shared>,
-    told: Told,
+    state: TicketState,
     deadline: Instant,
 }
 
 #[derive(Clone, Copy)]
-enum Told {
+enum TicketState {
     Waits(Token),
     Done(Published),
 }
@@ -179,9 +179,9 @@ enum Told {
 impl Ticket {
     /// What became of it, if that is known by now.
     pub fn try_wait(&mut self) -> Option<Result<Published>> {
-        let done = match self.told {
-            Told::Done(published) => Ok(published),
-            Told::Waits(token) => placed(&self.shared, token)?,
+        let done = match self.state {
+            TicketState::Done(published) => Ok(published),
+            TicketState::Waits(token) => ordered_at(&self.shared, token)?,
         };
         Some(self.keep(done))
     }
@@ -199,16 +199,16 @@ impl Ticket {
     /// Whoever asks again is told the same.
     fn keep(&mut self, done: Result<Published>) -> Result<Published> {
         if let Ok(published) = done {
-            self.told = Told::Done(published);
+            self.state = TicketState::Done(published);
         }
         done
     }
 
     fn late(&self) -> Error {
-        let patience = self.shared.url.options.wait;
-        match self.told {
-            Told::Waits(token) => no_place_in(&self.shared, token, patience),
-            Told::Done(_) => self.shared.late(patience),
+        let timeout = self.shared.url.options.wait;
+        match self.state {
+            TicketState::Waits(token) => no_place_in(&self.shared, token, timeout),
+            TicketState::Done(_) => self.shared.late(timeout),
         }
     }
 }
@@ -225,7 +225,7 @@ impl Future for Ticket {
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        if let Told::Waits(token) = self.told {
+        if let TicketState::Waits(token) = self.state {
             lock(&self.shared.outcomes).remove(&token);
         }
     }
@@ -240,7 +240,7 @@ fn passes(why: SendError) -> bool {
 #[derive(Clone, Copy)]
 enum Step {
     Publish,
-    Placed(Token),
+    AwaitOrder(Token),
     Done,
 }
 
@@ -274,7 +274,7 @@ impl Future for Publishing<'_> {
 
 impl Drop for Publishing<'_> {
     fn drop(&mut self) {
-        if let Step::Placed(token) = self.step {
+        if let Step::AwaitOrder(token) = self.step {
             lock(&self.publish.session.inner.shared.outcomes).remove(&token);
         }
     }

@@ -142,7 +142,7 @@ impl Subscription {
         match Queue::pop(&mut state) {
             Some((message, full)) => {
                 drop(state);
-                self.made_room(full);
+                self.freed(full);
                 Ok(Some(message))
             }
             None => match state.closed.clone() {
@@ -156,8 +156,8 @@ impl Subscription {
     ///
     /// # Errors
     /// Why no more messages will come.
-    pub fn next_timeout(&mut self, patience: Duration) -> Result<Option<Message>> {
-        self.wait_for(Instant::now().checked_add(patience))
+    pub fn next_timeout(&mut self, timeout: Duration) -> Result<Option<Message>> {
+        self.wait_for(Instant::now().checked_add(timeout))
     }
 
     /// Waits for the next message, however long it takes.
@@ -190,7 +190,7 @@ impl Subscription {
         // Whoever waits for a message may as well be the one who receives it: no other thread has to
         // wake up first.
         let shared = self.shared.clone();
-        if let Some(leader) = shared.lease.lead() {
+        if let Some(leader) = shared.driver_lock.lead() {
             loop {
                 leader.turn(&shared, deadline, &self.queue);
                 if let Some(message) = self.try_next()? {
@@ -199,17 +199,17 @@ impl Subscription {
                 if deadline.is_some_and(|d| Instant::now() >= d) {
                     return Ok(None);
                 }
-                if shared.lease.others() {
+                if shared.driver_lock.others() {
                     break;
                 }
             }
         }
-        let _follower = shared.lease.follow();
+        let _follower = shared.driver_lock.follow();
         let mut state = lock(&self.queue.state);
         loop {
             if let Some((message, full)) = Queue::pop(&mut state) {
                 drop(state);
-                self.made_room(full);
+                self.freed(full);
                 return Ok(Some(message));
             }
             if let Some(why) = &state.closed {
@@ -228,9 +228,9 @@ impl Subscription {
         }
     }
 
-    fn made_room(&self, wanted: bool) {
+    fn freed(&self, wanted: bool) {
         if wanted {
-            self.shared.lease.wake();
+            self.shared.driver_lock.wake();
         }
     }
 }
@@ -243,7 +243,7 @@ impl Stream for Subscription {
         let mut state = lock(&this.queue.state);
         if let Some((message, full)) = Queue::pop(&mut state) {
             drop(state);
-            this.made_room(full);
+            this.freed(full);
             return Poll::Ready(Some(Ok(message)));
         }
         if state.closed.is_some() {
@@ -255,7 +255,7 @@ impl Stream for Subscription {
         }
         state.waker = Some(cx.waker().clone());
         drop(state);
-        this.shared.lease.drive_yourself();
+        this.shared.driver_lock.drive_yourself();
         Poll::Pending
     }
 }

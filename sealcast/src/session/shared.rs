@@ -14,11 +14,11 @@ use sealcast_wire::{Drops, Guarantee, Monotonic, Now, Reason, View, limits};
 use super::changed::Changed;
 use super::core::{Change, Filter, Log, Progress, Report, Subscriptions, Tickets};
 use super::driver::AnyCore;
-use super::lease::Lease;
+use super::driver_lock::DriverLock;
+use super::loopback_filter::LoopbackFilter;
 use super::not_ready;
-use super::own::Own;
 use super::queue::{Queue, SlowReader};
-use super::transports::{BrokersShell, Line, Listening};
+use super::transports::{BrokersShell, Listening, TxQueue};
 use super::views::ViewQueue;
 use crate::code::Code;
 use crate::error::{Error, Result};
@@ -39,8 +39,8 @@ pub(crate) struct Shared {
     pub(super) one_shot: bool,
     pub(super) clock: Clock,
     pub(super) process: Process,
-    pub(super) lease: Lease,
-    pub(super) line: Option<Arc<Line>>,
+    pub(super) driver_lock: DriverLock,
+    pub(super) tx_queue: Option<Arc<TxQueue>>,
     /// What the transport gives.
     pub(super) transport: Properties,
     pub(super) brokers: Option<BrokersShell>,
@@ -48,7 +48,7 @@ pub(crate) struct Shared {
     pub(super) changed: Changed,
     pub(super) subscriptions: Arc<Subscriptions<Arc<Queue>>>,
     /// Whether we hear our own datagrams.
-    pub(super) own: Own,
+    pub(super) loopback_filter: LoopbackFilter,
     pub(super) view_queues: Mutex<Vec<Arc<ViewQueue>>>,
     pub(super) seen: Mutex<Seen>,
     pub(super) delivered: AtomicU64,
@@ -90,10 +90,10 @@ impl Shared {
         message: &Publication<'_>,
         patient: bool,
     ) -> std::result::Result<Option<u64>, PublishError> {
-        let line = self.line.as_ref().filter(|_| message.guarantee == Guarantee::BestEffort);
-        if let Some(line) = line {
-            let number =
-                line.publish(message, patient, || self.own.publish(message.topic, |topic| self.wants(topic)))?;
+        let tx_queue = self.tx_queue.as_ref().filter(|_| message.guarantee == Guarantee::BestEffort);
+        if let Some(tx_queue) = tx_queue {
+            let number = tx_queue
+                .publish(message, patient, || self.loopback_filter.publish(message.topic, |topic| self.wants(topic)))?;
             self.published.fetch_add(1, Ordering::Relaxed);
             return Ok(number);
         }
@@ -103,7 +103,7 @@ impl Shared {
         let now = self.clock.now();
         let sent_micros = Some(self.clock.wall_micros(now.monotonic));
         let message = Publication { sent_micros, ..*message };
-        self.lease.with(self, |driver| {
+        self.driver_lock.with(self, |driver| {
             let Some(driver) = driver else { return Err(PublishError::Excluded(Exclusion::Left)) };
             let token = driver.core.publish(now, message)?;
             let is_waited_for = self.is_waited_for(message.guarantee);
@@ -121,24 +121,24 @@ impl Shared {
     }
 
     /// How many of our messages have no place yet, where that is told.
-    pub(super) fn unplaced(&self) -> usize {
+    pub(super) fn unordered(&self) -> usize {
         // Flushing on a LAN asks this each time, and interrupts nobody for it.
         if !self.transport.acknowledges_any() {
             return 0;
         }
-        let open = self.lease.with(self, |driver| driver.as_ref().map(|d| d.core.unplaced()));
+        let open = self.driver_lock.with(self, |driver| driver.as_ref().map(|d| d.core.unordered()));
         open.or_else(|| lock(&self.seen).left).unwrap_or(0)
     }
 
     /// Whether nothing became of any message for so long.
-    pub(super) fn is_stuck(&self, progress: &mut Progress, patience: Duration) -> bool {
+    pub(super) fn is_stuck(&self, progress: &mut Progress, timeout: Duration) -> bool {
         let now = self.clock.monotonic();
-        self.lease.with(self, |driver| driver.as_ref().is_some_and(|d| d.core.is_stuck(now, progress, patience)))
+        self.driver_lock.with(self, |driver| driver.as_ref().is_some_and(|d| d.core.is_stuck(now, progress, timeout)))
     }
 
     /// What was published through the order, and what became of it.
     pub(super) fn tickets(&self) -> Tickets {
-        let tickets = self.lease.with(self, |driver| driver.as_ref().map(|d| d.core.tickets().clone()));
+        let tickets = self.driver_lock.with(self, |driver| driver.as_ref().map(|d| d.core.tickets().clone()));
         tickets.unwrap_or_else(|| lock(&self.seen).past.tickets.clone())
     }
 
@@ -155,15 +155,15 @@ impl Shared {
     }
 
     /// The group has taken in that we leave, or had its time for it.
-    pub(super) fn left(&self, unplaced: usize) {
-        lock(&self.seen).left = Some(unplaced);
+    pub(super) fn left(&self, unordered: usize) {
+        lock(&self.seen).left = Some(unordered);
         self.changed.ring();
     }
 
     /// Leaves the group.
     pub(super) fn close(&self) {
         let now = self.clock.now();
-        self.lease.with(self, |driver| {
+        self.driver_lock.with(self, |driver| {
             let Some(driver) = driver.as_mut() else { return self.left(0) };
             driver.core.close(now, driver.shell.is_settled());
             driver.pump(self, now);
@@ -171,12 +171,12 @@ impl Shared {
     }
 
     /// Why it takes so long until there is a key.
-    pub(super) fn late(&self, patience: Duration) -> Error {
-        let late = self.lease.with(self, |driver| {
+    pub(super) fn late(&self, timeout: Duration) -> Error {
+        let late = self.driver_lock.with(self, |driver| {
             let waits = driver.as_ref().filter(|it| it.core.group().epoch().is_none());
-            waits.and_then(|it| it.shell.late(patience))
+            waits.and_then(|it| it.shell.late(timeout))
         });
-        late.unwrap_or_else(|| not_ready(patience))
+        late.unwrap_or_else(|| not_ready(timeout))
     }
 
     /// Nothing more will come of it: readers are told, and whoever waits.
@@ -200,7 +200,7 @@ impl Shared {
         }
         let (now, pattern) = (self.clock.now(), filter.as_pattern());
         let tell = if is_read { AnyCore::subscribe } else { AnyCore::unsubscribe };
-        self.lease.with(self, |driver| {
+        self.driver_lock.with(self, |driver| {
             let driver = driver.as_mut().ok_or_else(Error::closed)?;
             tell(&mut driver.core, now, &pattern);
             driver.pump(self, now);
@@ -249,7 +249,7 @@ impl Shared {
     pub(super) fn command(&self, command: Command) -> Result<()> {
         self.process.check()?;
         let now = self.clock.now();
-        self.lease.with(self, |driver| {
+        self.driver_lock.with(self, |driver| {
             let driver = driver.as_mut().ok_or_else(Error::closed)?;
             driver.core.command(now, command)?;
             driver.pump(self, now);
@@ -261,7 +261,7 @@ impl Shared {
     pub(super) fn change(&self, command: Command) -> Result<Change> {
         self.process.check()?;
         let now = self.clock.now();
-        self.lease.with(self, |driver| {
+        self.driver_lock.with(self, |driver| {
             let driver = driver.as_mut().ok_or_else(Error::closed)?;
             let change = driver.core.change(now, command)?;
             driver.pump(self, now);
@@ -272,17 +272,17 @@ impl Shared {
     /// How a change went, once that is known.
     pub(super) fn report(&self, change: &Change) -> Option<Report> {
         let now = self.clock.monotonic();
-        self.lease.with(self, |driver| driver.as_ref()?.core.report(now, change))
+        self.driver_lock.with(self, |driver| driver.as_ref()?.core.report(now, change))
     }
 
     /// Opens the receiving socket, if it is not open: plain publishers do without.
     pub(super) fn listen(&self) -> Result<()> {
-        self.lease.with(self, |driver| {
+        self.driver_lock.with(self, |driver| {
             let driver = driver.as_mut().ok_or_else(Error::closed)?;
-            let Some(Listening { warnings, ear }) = driver.listen()? else { return Ok(()) };
+            let Some(Listening { warnings, loopback_socket }) = driver.listen()? else { return Ok(()) };
             lock(&self.seen).warnings.extend(warnings);
-            if let Some(ear) = ear {
-                self.own.listen(ear, |topic| self.wants(topic));
+            if let Some(loopback_socket) = loopback_socket {
+                self.loopback_filter.listen(loopback_socket, |topic| self.wants(topic));
             }
             Ok(())
         })
@@ -299,11 +299,11 @@ impl Shared {
         self.subscriptions.remove(|q| Arc::ptr_eq(q, queue));
         // A closed session has no subscriptions.
         let _ = self.tell_transport(&queue.filter, false);
-        self.own.adjust(|topic| self.wants(topic));
+        self.loopback_filter.adjust(|topic| self.wants(topic));
         queue.close(Error::closed());
         // The driver may be waiting for room in it.
         if queue.when_slow == SlowReader::Block {
-            self.lease.wake();
+            self.driver_lock.wake();
         }
     }
 
@@ -340,7 +340,7 @@ impl Shared {
 /// The number of a message that brokers gave a place, or why it has none.
 pub(super) fn no_place(outcome: Outcome) -> Result<Option<u64>> {
     match outcome {
-        Outcome::Placed(number) => Ok(Some(number)),
+        Outcome::Ordered(number) => Ok(Some(number)),
         Outcome::Accepted => Ok(None),
         Outcome::Denied(reason) => Err(refused(reason)),
         Outcome::InDoubt => Err(Error::new(Code::InDoubt, "the group went on without this member while it published")

@@ -63,7 +63,7 @@ impl Subscribe<'_> {
         shared.listen()?;
         let queue = Arc::new(Queue::new(filter, self.capacity, self.when_slow));
         shared.subscriptions.add(queue.filter.clone(), queue.clone());
-        shared.own.adjust(|topic| shared.wants(topic));
+        shared.loopback_filter.adjust(|topic| shared.wants(topic));
         let why = {
             let seen = lock(&shared.seen);
             let excluded = seen.excluded.as_ref().map(Error::excluded);

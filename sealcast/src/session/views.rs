@@ -67,8 +67,8 @@ impl Views {
     }
 
     /// Waits for the next event; `None` if none came in time or none will come.
-    pub fn next_timeout(&mut self, patience: Duration) -> Option<ViewEvent> {
-        let deadline = Instant::now().checked_add(patience);
+    pub fn next_timeout(&mut self, timeout: Duration) -> Option<ViewEvent> {
+        let deadline = Instant::now().checked_add(timeout);
         if !self.shared.process.is_ours() {
             return self.try_next();
         }

@@ -104,7 +104,7 @@ impl Ca {
             Request { name: name.to_owned(), keys: secret.public(), rights: rights.collect(), attributes: vec![] };
         let certificate = self.authority.issue(&request, self.begin, 3600).expect("issued");
         let identity = Identity::new(&certificate, &secret, self.authority.anchor().clone()).expect("an identity");
-        Arc::new(identity.with_veil("ward3", self.authority.veil("ward3")))
+        Arc::new(identity.with_bootstrap_key("ward3", self.authority.bootstrap_key("ward3")))
     }
 }
 

@@ -129,12 +129,12 @@ impl<D: Delivery> Net<D> {
         }
     }
 
-    fn enter(&mut self, identity: &Arc<Identity>, way: impl FnOnce(&mut ChaCha20Rng) -> D) -> usize {
+    fn enter(&mut self, identity: &Arc<Identity>, transport: impl FnOnce(&mut ChaCha20Rng) -> D) -> usize {
         let mut seed = [0; 32];
         self.rng.fill_bytes(&mut seed);
         let config = contributory::Config { floor: Utc(0), ..contributory::Config::new("ward3", identity.clone()) };
         let keys = Contributory::new(config, seed, self.now());
-        let group = Group::new(keys, way(&mut self.rng), OriginMode::Auto).expect("a pair that fits");
+        let group = Group::new(keys, transport(&mut self.rng), OriginMode::Auto).expect("a pair that fits");
         self.nodes.push(Node {
             group,
             delivered: Vec::new(),

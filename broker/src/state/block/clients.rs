@@ -11,8 +11,8 @@ use sealcast_wire::{Utc, limits};
 use super::{Block, Origin, accusable};
 use crate::operation::{Accusation, Client, Credential, Interest, Registration};
 use crate::state::client::Record;
-use crate::state::interests::Held;
-use crate::state::outcome::{Code, Outcome};
+use crate::state::interests::Usage;
+use crate::state::outcome::{Code, OperationResult};
 use crate::state::store::{Store, StoreError};
 use crate::state::{rows, table};
 
@@ -43,14 +43,14 @@ impl<S: Store> Block<'_, S> {
         &mut self,
         origin: Origin<'_>,
         asked: &Registration,
-    ) -> Result<Result<Vec<u8>, Outcome>, StoreError> {
+    ) -> Result<Result<Vec<u8>, OperationResult>, StoreError> {
         let client = origin.client;
         let Ok(credential) = asked.verify(&self.state.genesis, &self.state.cluster, &client, self.outbox.at) else {
-            return Ok(Err(Outcome::new(Code::Proof)));
+            return Ok(Err(OperationResult::new(Code::Proof)));
         };
         let (issuer, serial) = credential.name();
         if self.get(&table::revoked(&issuer, &serial))?.is_some() {
-            return Ok(Err(Outcome::new(Code::CredentialRevoked)));
+            return Ok(Err(OperationResult::new(Code::CredentialRevoked)));
         }
         let holders = self.holders(&issuer, &serial)?;
         let before = self.record(&client)?.clone();
@@ -59,7 +59,7 @@ impl<S: Store> Block<'_, S> {
         // Keys are free: without a limit one credential could take all room there is.
         let is_one_of_few = holders.contains(&client) || holders.len() < limits::CLIENTS_PER_CREDENTIAL_MAX;
         if !is_one_of_few || !record.add(&credential) {
-            return Ok(Err(Outcome::new(Code::TooMany)));
+            return Ok(Err(OperationResult::new(Code::TooMany)));
         }
         // Whom the same credential vouches for is the same publisher, whatever its key (E4).
         if let Some(since) = holders.iter().filter_map(|it| self.state.suspended.get(it)).min().copied() {
@@ -85,8 +85,8 @@ impl<S: Store> Block<'_, S> {
     }
 
     /// Whether one more subscription of the client's has room.
-    pub(super) fn has_room(&mut self, client: &Client, interest: &Interest) -> Result<bool, StoreError> {
-        let with = |mut held: Held| {
+    pub(super) fn has_capacity(&mut self, client: &Client, interest: &Interest) -> Result<bool, StoreError> {
+        let with = |mut held: Usage| {
             held.add(interest.to_bytes().len());
             held
         };
@@ -98,9 +98,9 @@ impl<S: Store> Block<'_, S> {
             return Ok(false);
         }
         let credentials: Vec<_> = self.record(client)?.iter().flat_map(|it| it.credentials.keys()).cloned().collect();
-        let mut standing = Vec::with_capacity(credentials.len());
+        let mut active = Vec::with_capacity(credentials.len());
         for name in credentials {
-            let held = match self.standing.get(&name) {
+            let held = match self.active.get(&name) {
                 Some(held) => *held,
                 None => self.state.interests.held(&self.holders(&name.0, &name.1)?),
             };
@@ -110,9 +110,9 @@ impl<S: Store> Block<'_, S> {
             {
                 return Ok(false);
             }
-            standing.push((name, held));
+            active.push((name, held));
         }
-        self.standing.extend(standing);
+        self.active.extend(active);
         Ok(true)
     }
 
@@ -161,20 +161,20 @@ impl<S: Store> Block<'_, S> {
     /// What was remembered of who vouches for the client is no longer so.
     fn vouching_changed(&mut self, client: &Client) {
         self.held.remove(client);
-        self.standing.clear();
+        self.active.clear();
         self.state.vouching += 1;
     }
 
     /// Evidence against a publisher (E4). That it convicts, brokers checked before it was ordered; here it is seen that
     /// what it convicts of was published. Each publication costs its publisher one suspension at most.
-    pub(super) fn accuse(&mut self, it: &Accusation) -> Result<Result<Vec<u8>, Outcome>, StoreError> {
+    pub(super) fn accuse(&mut self, it: &Accusation) -> Result<Result<Vec<u8>, OperationResult>, StoreError> {
         let published = self.get(&table::accusable(it.sn))?;
         if published != Some(accusable(&it.client, it.number, &it.accused())) {
-            return Ok(Err(Outcome::new(Code::Unfounded)));
+            return Ok(Err(OperationResult::new(Code::Unfounded)));
         }
         let open = |record: &Record| record.suspended.is_none() && record.forgiven <= it.sn;
         if !self.record(&it.client)?.as_ref().is_some_and(open) {
-            return Ok(Err(Outcome::new(Code::Futile)));
+            return Ok(Err(OperationResult::new(Code::Futile)));
         }
         let since = self.outbox.height;
         for client in self.same_holder(&it.client)? {

@@ -92,8 +92,8 @@ fn rule_g8_topics_have_room_for_so_many() {
 #[test]
 fn rule_g8_a_broker_is_heard_so_often_in_the_key_ceremony() {
     let mut run = Broker::with_clients();
-    let word = |length| Operation::Ceremony(vec![3; length]);
-    let most = limits::CEREMONY_WORDS_PER_BROKER_MAX as usize;
+    let word = |length| Operation::Dkg(vec![3; length]);
+    let most = limits::DKG_STATEMENTS_PER_BROKER_MAX as usize;
     let kept = |run: &Broker, broker: u8| {
         let number = run.world.genesis.brokers.iter().position(|it| *it == client(broker).0).expect("a broker");
         run.state.words().expect("memory").iter().filter(|it| usize::from(it.1) == number).count()
@@ -106,8 +106,8 @@ fn rule_g8_a_broker_is_heard_so_often_in_the_key_ceremony() {
     let joined = State::restore(run.world.genesis.clone(), Memory::default(), head, rows, &root);
     run.state = joined.expect("its own snapshot");
     assert_eq!(run.codes(210, vec![word(9)]), [Code::TooMany]);
-    let long = limits::CEREMONY_BYTES_MAX;
-    let room = limits::CEREMONY_BYTES_PER_BROKER_MAX as usize / long;
+    let long = limits::DKG_BYTES_MAX;
+    let room = limits::DKG_BYTES_PER_BROKER_MAX as usize / long;
     assert_eq!(done(&mut run, 211, vec![word(long); room + 9]), room);
     assert_eq!(run.codes(211, vec![word(9)]), [Code::TooMany]);
 }

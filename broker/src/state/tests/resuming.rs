@@ -57,10 +57,10 @@ fn rule_e9_what_is_pruned_between_two_steps_is_not_counted_twice() {
     assert_eq!(resuming.step(&run.state), Ok(true));
     let head = run.state.snapshot_head();
     let rows = elements(&run.state.store).map(|row| row.expect("memory does not fail"));
-    let places = rows.filter_map(|row| Floor::place(head.height(), &row).expect("it is a row"));
+    let places = rows.filter_map(|row| LowWaterMark::place(head.height(), &row).expect("it is a row"));
     let places: Changes = places.map(|(key, value)| (key, Some(value))).collect();
     run.state.store.apply(places).expect("memory does not fail");
-    run.state.raise_floor(head.floor()).expect("memory does not fail");
+    run.state.raise_low_water_mark(head.low_water_mark()).expect("memory does not fail");
     assert_eq!(resuming.step(&run.state), Ok(false));
     let found = resuming.found();
     let kept = limits::RESUME_STEP_ENTRIES as u64;

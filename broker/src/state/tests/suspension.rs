@@ -41,7 +41,11 @@ fn rule_e4_evidence_suspends_the_publisher_from_its_place_on() {
     ]);
     let codes: Vec<Vec<Code>> = outbox.results.iter().map(|it| it.outcomes.iter().map(|o| o.code).collect()).collect();
     assert_eq!(codes, [vec![Code::Done], vec![Code::Done], vec![Code::Suspended, Code::Suspended, Code::Done]]);
-    assert_eq!(outbox.results[2].outcomes[0], Outcome::number(Code::Suspended, outbox.height), "and says since when");
+    assert_eq!(
+        outbox.results[2].outcomes[0],
+        OperationResult::number(Code::Suspended, outbox.height),
+        "and says since when"
+    );
     assert_eq!(outbox.publications.len(), 1, "what stood before stands");
     assert_eq!(run.state.suspended().get(&client(2)), Some(&outbox.height));
     assert_eq!(run.codes(3, vec![publish(sealed(b"others"))]), [Code::Done]);

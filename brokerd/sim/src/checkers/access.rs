@@ -7,8 +7,8 @@ use sealcast_broker::state::Code;
 use sealcast_wire::Monotonic;
 
 use super::{Book, Checker, Verdict};
-use crate::cast::{EVERYTHING, MARK};
 use crate::event::Event;
+use crate::fixture::{EVERYTHING, MARK};
 
 pub(super) fn all() -> Vec<Box<dyn Checker<Book, Event>>> {
     vec![Box::new(Confidentiality), Box::<Shares>::default(), Box::new(Access), Box::<Bottom>::default()]
@@ -24,7 +24,7 @@ impl Checker<Book, Event> for Confidentiality {
 
     fn event(&mut self, _: Monotonic, _: usize, event: &Event, _: &Book) -> Verdict {
         match event {
-            Event::Held { broker, bytes } if bytes.windows(MARK.len()).any(|it| it == MARK) => {
+            Event::Stored { broker, bytes } if bytes.windows(MARK.len()).any(|it| it == MARK) => {
                 Err(format!("broker {broker} holds a plaintext"))
             }
             _ => Ok(()),
@@ -148,7 +148,7 @@ impl Checker<Book, Event> for Bottom {
                     let (_, desk, interest) = book.clients[*client];
                     let plans = self.done.iter().map(|it| &book.plans[*it].0);
                     let wanted = plans.filter(|plan| book.wants(*client, plan.topic));
-                    // What villains publish is not told; nobody who wants one topic wants theirs.
+                    // What Byzantine clients publish is not told; nobody who wants one topic wants theirs.
                     let all = if interest == Some(EVERYTHING) { most } else { wanted.clone().count() as u64 };
                     let (next, empty) = (self.next.get(client), self.empty.get(client));
                     let next = next.copied().unwrap_or(0);

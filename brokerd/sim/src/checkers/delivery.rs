@@ -8,8 +8,8 @@ use sealcast_broker::state::Code;
 use sealcast_wire::Monotonic;
 
 use super::{Book, Checker, Verdict};
-use crate::cast::Desk;
 use crate::event::Event;
+use crate::fixture::Desk;
 
 pub(super) fn all() -> Vec<Box<dyn Checker<Book, Event>>> {
     vec![

@@ -14,8 +14,8 @@ use sealcast_broker::operation::Client;
 use sealcast_sim::checker::Panel;
 pub use sealcast_sim::checker::{Checker, Verdict, Violation};
 
-use crate::cast::{Cast, Desk, Interest, Plan, wants};
 use crate::event::Event;
+use crate::fixture::{Desk, Fixture, Interest, Plan, wants};
 
 /// Who is who, and what was meant, as far as was told.
 pub struct Book {
@@ -29,7 +29,7 @@ pub struct Book {
     pub clients: Vec<(Client, Desk, Interest)>,
     /// Plans by their numbers, and whether they are a correct client's.
     pub plans: Vec<(Arc<Plan>, bool)>,
-    /// Plans by client and number: of what is sealed, and of villains. What is not sealed gets another number when a new
+    /// Plans by client and number: of what is sealed, and of Byzantine clients. What is not sealed gets another number when a new
     /// policy comes before it.
     pub sends: BTreeMap<(Client, u64), Vec<usize>>,
     /// Who was ended, in which block.
@@ -37,11 +37,11 @@ pub struct Book {
 }
 
 /// All checkers, of a cluster of whose brokers these lie.
-pub fn all(cast: &Cast, liars: Vec<usize>) -> Panel<Book, Event> {
+pub fn all(fixture: &Fixture, liars: Vec<usize>) -> Panel<Book, Event> {
     let book = Book {
         liars,
-        threshold: cast.threshold,
-        genesis: cast.genesis.clone(),
+        threshold: fixture.threshold,
+        genesis: fixture.genesis.clone(),
         clients: Vec::new(),
         plans: Vec::new(),
         sends: BTreeMap::new(),

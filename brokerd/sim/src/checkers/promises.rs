@@ -36,11 +36,15 @@ impl Checker<Book, Event> for Acknowledged {
                     _ => Ok(()),
                 }
             }
-            Event::Floor { broker, sn } => {
+            Event::LowWaterMark { broker, sn } => {
                 self.floors.insert(*broker, *sn);
                 Ok(())
             }
-            Event::Kept { broker, sn, .. } if self.floors.get(broker).is_some_and(|floor| sn < floor) => Ok(()),
+            Event::Kept { broker, sn, .. }
+                if self.floors.get(broker).is_some_and(|low_water_mark| sn < low_water_mark) =>
+            {
+                Ok(())
+            }
             Event::Kept { broker, sn, who } if book.is_honest(*broker) => match self.acknowledged.get(sn) {
                 Some(due) if Some(*due) != *who => {
                     Err(format!("broker {broker} has {who:?} at sn {sn}, and {due:?} was acknowledged"))

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use sealcast_broker::cluster_file::{Addresses, ClusterFile, Suite};
 use sealcast_broker::genesis::{Genesis, Issuer};
-use sealcast_broker::protocol::{Answer, Question, Status};
+use sealcast_broker::protocol::{Answer, Query, Status};
 use sealcast_brokerd::channel::Channel;
 use sealcast_brokerd::config;
 use sealcast_brokerd::sync::Keep;
@@ -131,7 +131,7 @@ impl Home {
     }
 
     pub(crate) fn status(&self, broker: usize) -> io::Result<Status> {
-        match self.open(broker, WATCHER)?.ask(Question::Status)? {
+        match self.open(broker, WATCHER)?.ask(Query::Status)? {
             Answer::Status(status) => Ok(*status),
             other => Err(io::Error::other(format!("no status: {other:?}"))),
         }

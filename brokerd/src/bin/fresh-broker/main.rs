@@ -17,7 +17,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use clap::Parser;
 use sealcast_broker::operation::{Body, Claim, Execute, Frame, Header, Operation, Publication, Registration};
-use sealcast_broker::protocol::{Answer, Question, Why};
+use sealcast_broker::protocol::{Answer, Query, Why};
 use sealcast_broker::state::{Code, Reading};
 use sealcast_brokerd::channel::Channel;
 use sealcast_brokerd::sync::Keep;
@@ -104,7 +104,7 @@ fn run(args: &Args, end: Arc<AtomicBool>) -> io::Result<()> {
         if height >= others.height {
             break;
         }
-        if begun.elapsed() > PATIENCE {
+        if begun.elapsed() > TIMEOUT {
             return Err(io::Error::other("it never caught up"));
         }
         thread::sleep(Duration::from_millis(20));
@@ -171,30 +171,30 @@ impl Home {
     /// Which place that is, and how many there are.
     fn compare(&self, published: u64) -> io::Result<(u64, u64)> {
         let mut two = [self.open(0, PUBLISHER)?, self.open(FRESH, PUBLISHER)?];
-        let mut both = |question: Question| -> io::Result<Answer> {
-            let [old, fresh] = two.each_mut().map(|it| it.ask(question.clone()));
+        let mut both = |query: Query| -> io::Result<Answer> {
+            let [old, fresh] = two.each_mut().map(|it| it.ask(query.clone()));
             let (old, fresh) = (old?, fresh?);
             if old == fresh { Ok(fresh) } else { Err(io::Error::other(format!("brokers differ: {old:?}, {fresh:?}"))) }
         };
         let header = || Header { topic: TOPIC.into(), value: None };
-        both(Question::Latest { header: header(), floor: 0 })?;
+        both(Query::Latest { header: header(), min_height: 0 })?;
         let mut fresh = self.open(FRESH, PUBLISHER)?;
         let (mut gone, mut kept) = (0, published - 1);
         while gone < kept {
             let middle = gone + (kept - gone) / 2;
-            match fresh.ask(Question::Place { header: header(), ps: middle })? {
+            match fresh.ask(Query::TopicPosition { header: header(), ps: middle })? {
                 Answer::No(Why::Pruned) => gone = middle + 1,
                 Answer::Places(_) => kept = middle,
                 other => return Err(io::Error::other(format!("place {middle}: {other:?}"))),
             }
         }
-        let Answer::Places(places) = fresh.ask(Question::Place { header: header(), ps: kept })? else {
+        let Answer::Places(places) = fresh.ask(Query::TopicPosition { header: header(), ps: kept })? else {
             return Err(io::Error::other("the oldest place is gone"));
         };
         let Some(Reading::Publication(entry)) = places.into_iter().next().map(|it| it.reading) else {
             return Err(io::Error::other("the publisher may read what it published"));
         };
-        match fresh.ask(Question::Bodies { sns: vec![entry.sn] })? {
+        match fresh.ask(Query::Bodies { sns: vec![entry.sn] })? {
             Answer::Bodies(bodies) if bodies.len() == 1 => Ok((kept, published - kept)),
             other => Err(io::Error::other(format!("the oldest body: {other:?}"))),
         }
@@ -209,7 +209,7 @@ fn executed(channel: &mut Channel, number: u64, frames: &[Frame]) -> io::Result<
         channel.submit(&frames[0])?;
     }
     loop {
-        match channel.ask(Question::Result { number })? {
+        match channel.ask(Query::Result { number })? {
             Answer::Result { results, .. } => {
                 let done = results.outcomes.iter().all(|it| it.code == Code::Done);
                 return if done { Ok(()) } else { Err(io::Error::other(format!("{:?}", results.outcomes))) };
@@ -273,4 +273,4 @@ const WINDOW: usize = 256;
 /// Seeds of clients.
 const PUBLISHER: u8 = 1;
 /// How long the fresh one may take.
-const PATIENCE: Duration = Duration::from_secs(3600);
+const TIMEOUT: Duration = Duration::from_secs(3600);

@@ -92,8 +92,8 @@ fn rule_g8_one_broker_that_drips_or_floods_keeps_none_from_starting() {
         thread::spawn(move || joined.send((manner, join(&Folder::new(), &file))).expect("the test waits"));
     }
     for _ in 0..3 {
-        let (manner, floor) = joins.recv_timeout(Duration::from_secs(60)).expect("a start that ends");
-        assert!(floor.is_some(), "{manner:?}: the honest ones are enough");
+        let (manner, start_certificate) = joins.recv_timeout(Duration::from_secs(60)).expect("a start that ends");
+        assert!(start_certificate.is_some(), "{manner:?}: the honest ones are enough");
     }
 }
 
@@ -114,7 +114,7 @@ fn rule_g8_a_channel_takes_no_longer_than_it_may_on_the_whole() {
     let peers = Peers { cluster: &file, index: 3, key: &key, end: &Arc::default() };
     let last = Instant::now() + Duration::from_secs(5);
     let mut channel = peers.open(1, Duration::from_secs(60), last).expect("it is open");
-    let part = Question::Part { height: KEPT, offset: 0 };
+    let part = Query::Part { height: KEPT, offset: 0 };
     assert!(matches!(channel.ask(part.clone()), Ok(Answer::Part(_))));
     thread::sleep(last.saturating_duration_since(Instant::now()));
     assert_eq!(channel.ask(part).expect_err("too late").kind(), io::ErrorKind::TimedOut);

@@ -21,7 +21,7 @@ pub(super) enum Cores {
 
 /// The cores of both ends, for threads to be held on.
 #[derive(Clone)]
-pub(super) struct Held {
+pub(super) struct PinnedCores {
     how: Cores,
     here: usize,
     there: usize,
@@ -33,14 +33,14 @@ impl Cores {
     ///
     /// # Errors
     /// There are too few, or the system does not tell.
-    pub(super) fn hold(self) -> Result<Held, Failure> {
+    pub(super) fn hold(self) -> Result<PinnedCores, Failure> {
         let refused = |e: rustix::io::Errno| Failure::system("choosing cores", &e.into());
         let before = sched_getaffinity(None).map_err(refused)?;
         let allowed: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|core| before.is_set(*core)).collect();
         let (here, there) = chosen(self, &allowed).ok_or_else(|| {
             Failure::new(Code::BadValue, "--cores two: this process may use one core only").hint("--cores one")
         })?;
-        let held = Held { how: self, here, there, before };
+        let held = PinnedCores { how: self, here, there, before };
         if self != Cores::Any {
             pin(held.here).map_err(refused)?;
         }
@@ -57,7 +57,7 @@ fn chosen(how: Cores, allowed: &[usize]) -> Option<(usize, usize)> {
     }
 }
 
-impl Held {
+impl PinnedCores {
     /// This thread, and those that it starts from now on, are of the asking end.
     pub(super) fn here(&self) {
         self.hold(self.here);
@@ -96,7 +96,7 @@ impl Held {
     }
 }
 
-impl fmt::Display for Held {
+impl fmt::Display for PinnedCores {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.how {
             Cores::One => write!(f, "both ends on core {}", self.here),

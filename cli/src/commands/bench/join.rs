@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use serde_json::json;
 
-use super::{Protection, Stage, agreed, median, name, stop_if_asked};
+use super::{BenchSetup, Protection, agreed, median, name, stop_if_asked};
 use crate::commands::Env;
 use crate::hint::Failure;
 use crate::text::{row, table};
@@ -66,14 +66,14 @@ impl Join {
     }
 
     fn measure(&self, n: usize) -> Result<Measured, Failure> {
-        let stage = Stage::new(Protection::Sealed, n + 1, self.options.as_ref())?;
-        let mut sessions = (0..n).map(|i| stage.open(i)).collect::<Result<Vec<_>, _>>()?;
+        let setup = BenchSetup::new(Protection::Sealed, n + 1, self.options.as_ref())?;
+        let mut sessions = (0..n).map(|i| setup.open(i)).collect::<Result<Vec<_>, _>>()?;
         let start = Instant::now();
         agreed(&sessions, n)?;
         let formed = millis(start.elapsed());
 
         let start = Instant::now();
-        sessions.push(stage.open(n)?);
+        sessions.push(setup.open(n)?);
         agreed(&sessions, n + 1)?;
         let joined = millis(start.elapsed());
 

@@ -17,8 +17,8 @@ use sealcast::code::Code;
 use sealcast::{Session, Subscription};
 use serde_json::json;
 
-use super::cores::{Cores, Held};
-use super::{Protection, Stage, median, percentile, stop_if_asked};
+use super::cores::{Cores, PinnedCores};
+use super::{BenchSetup, Protection, median, percentile, stop_if_asked};
 use crate::commands::Env;
 use crate::hint::Failure;
 use crate::text::{parse_bytes, row, size, table, thousands};
@@ -67,7 +67,7 @@ struct Pair {
     /// The core on which the echo last answered.
     echo_core: Arc<AtomicUsize>,
     ended: Arc<AtomicBool>,
-    _stage: Stage,
+    _setup: BenchSetup,
 }
 
 impl Latency {
@@ -84,7 +84,7 @@ impl Latency {
         self.show(env, &held, measured?)
     }
 
-    fn show(&self, env: &Env<'_>, held: &Held, measured: Vec<Measured>) -> Result<(), Failure> {
+    fn show(&self, env: &Env<'_>, held: &PinnedCores, measured: Vec<Measured>) -> Result<(), Failure> {
         let mut rows = vec![row(["", "p50 µs", "p99 µs", "max µs", "lost", "ratio"])];
         if held.is_free() {
             rows[0].extend(["one core", "p50 µs", "two cores", "p50 µs"].map(str::to_owned));
@@ -122,7 +122,7 @@ impl Latency {
     }
 
     /// All kinds in turn, block by block, so that what changes on this machine meanwhile changes for all of them.
-    fn measure(&self, env: &Env<'_>, held: &Held) -> Result<Vec<Measured>, Failure> {
+    fn measure(&self, env: &Env<'_>, held: &PinnedCores) -> Result<Vec<Measured>, Failure> {
         let mut pairs = vec![];
         for protection in &self.compare {
             pairs.push(Pair::open(*protection, self.options.as_ref(), held)?);
@@ -163,14 +163,14 @@ impl Latency {
 }
 
 impl Pair {
-    fn open(protection: Protection, options: Option<&String>, held: &Held) -> Result<Pair, Failure> {
-        let stage = Stage::new(protection, 2, options)?;
+    fn open(protection: Protection, options: Option<&String>, held: &PinnedCores) -> Result<Pair, Failure> {
+        let setup = BenchSetup::new(protection, 2, options)?;
         // A session's threads run where the one that opens it does.
         held.there();
-        let echo = stage.open(1)?;
+        let echo = setup.open(1)?;
         held.here();
-        let here = stage.open(0)?;
-        stage.agreed(&[here.clone(), echo.clone()])?;
+        let here = setup.open(0)?;
+        setup.agreed(&[here.clone(), echo.clone()])?;
         let ended = Arc::new(AtomicBool::new(false));
         let questions = echo.subscribe("ping").wait()?;
         let answers = here.subscribe("pong").wait()?;
@@ -182,7 +182,7 @@ impl Pair {
                 answer(&echo, questions, &core, &ended)
             }
         });
-        Ok(Pair { here, echo, answers, echoing: Some(echoing), echo_core, ended, _stage: stage })
+        Ok(Pair { here, echo, answers, echoing: Some(echoing), echo_core, ended, _setup: setup })
     }
 
     /// Whether the last round trip ended on the core from which its answer came.

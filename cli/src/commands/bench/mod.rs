@@ -85,22 +85,22 @@ impl Protection {
 }
 
 /// How sessions of a measurement are opened.
-struct Stage {
+struct BenchSetup {
     scene: Scene,
     protection: Protection,
     /// Further options of the URL.
     options: String,
 }
 
-impl Stage {
+impl BenchSetup {
     /// A group of `members` identities named `m0`, `m1`, ….
-    fn new(protection: Protection, members: usize, options: Option<&String>) -> Result<Stage, Failure> {
+    fn new(protection: Protection, members: usize, options: Option<&String>) -> Result<BenchSetup, Failure> {
         let mut scene = Scene::new("bench")?;
         for i in 0..members {
             scene.member(&name(i), &[("both", "#"), ("evict", "#")])?;
         }
         let options = options.map(|o| format!("&{o}")).unwrap_or_default();
-        Ok(Stage { scene, protection, options })
+        Ok(BenchSetup { scene, protection, options })
     }
 
     /// The session of member `i`; the group may still be forming.

@@ -11,7 +11,7 @@ use sealcast::code::Code;
 use sealcast::{Session, Subscription};
 use serde_json::json;
 
-use super::{Protection, Stage, median, percentile, stop_if_asked};
+use super::{BenchSetup, Protection, median, percentile, stop_if_asked};
 use crate::commands::Env;
 use crate::hint::Failure;
 use crate::text::{duration, parse_bytes, parse_duration, row, size, table, thousands};
@@ -108,8 +108,8 @@ impl Throughput {
 
     fn measure(&self, protection: Protection) -> Result<Measured, Failure> {
         let members = usize::from(self.subs) + 1;
-        let stage = Stage::new(protection, members, self.options.as_ref())?;
-        let sessions = stage.open_all(members)?;
+        let setup = BenchSetup::new(protection, members, self.options.as_ref())?;
+        let sessions = setup.open_all(members)?;
         let (publisher, subscribers) = sessions.split_first().expect("there are at least two members");
         let ended = Arc::new(AtomicBool::new(false));
         let epoch = Instant::now();
@@ -154,7 +154,7 @@ impl Throughput {
         let (start, cpu) = (Instant::now(), cpu_time());
         let mut number: u64 = 0;
         while start.elapsed() < self.time {
-            self.wait_for_room(number, progress)?;
+            self.wait_for_capacity(number, progress)?;
             body[..8].copy_from_slice(&number.to_be_bytes());
             body[8..HEAD].copy_from_slice(&nanos(epoch.elapsed()).to_be_bytes());
             publisher.publish("load", &body).wait()?;
@@ -169,7 +169,7 @@ impl Throughput {
     }
 
     /// Waits while the slowest subscriber is a window behind; what does not come at all is lost.
-    fn wait_for_room(&self, number: u64, progress: &[Arc<Progress>]) -> Result<(), Failure> {
+    fn wait_for_capacity(&self, number: u64, progress: &[Arc<Progress>]) -> Result<(), Failure> {
         let behind =
             || progress.iter().map(|p| number.saturating_sub(p.next.load(Ordering::Acquire))).max().unwrap_or(0);
         if behind() < self.window {

@@ -4,10 +4,10 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use sealcast::brokers::Stand;
+use sealcast::brokers::BrokerStatus;
 use sealcast_broker::protocol::{Report, Status};
 
-use super::status::misdeed;
+use super::status::misbehaviour;
 
 /// The state of one broker, the worst first.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,9 +48,9 @@ impl fmt::Display for Condition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Condition::Silent(why) => f.write_str(why),
-            Condition::Convicted(report, 1) => write!(f, "{} at {}", misdeed(report.misdeed), report.at),
+            Condition::Convicted(report, 1) => write!(f, "{} at {}", misbehaviour(report.misbehaviour), report.at),
             Condition::Convicted(report, count) => {
-                write!(f, "{} at {} and {} more", misdeed(report.misdeed), report.at, count - 1)
+                write!(f, "{} at {} and {} more", misbehaviour(report.misbehaviour), report.at, count - 1)
             }
             Condition::ConvictedHere => f.write_str("lied: evidence is kept here"),
             Condition::Stopped => f.write_str("stopped"),
@@ -80,12 +80,12 @@ pub(super) struct Conditions {
 
 impl Conditions {
     /// `here` are brokers against which this user has evidence; a reader needs `threshold` shares.
-    pub(super) fn of(stands: &[Stand], reports: &[Report], here: &BTreeSet<u16>, threshold: u16) -> Conditions {
+    pub(super) fn of(stands: &[BrokerStatus], reports: &[Report], here: &BTreeSet<u16>, threshold: u16) -> Conditions {
         let said = || stands.iter().filter_map(|it| it.said.as_ref().ok());
         let highest = said().map(|it| it.height).max().unwrap_or(0);
         let has_key = said().any(|it| it.key_age.is_some());
         let faulty = stands.len().saturating_sub(1) / 3;
-        let condition = |it: &Stand| {
+        let condition = |it: &BrokerStatus| {
             let status = match &it.said {
                 Ok(status) => status,
                 Err(why) => return Condition::Silent(silence(&it.address, why)),
@@ -98,12 +98,12 @@ impl Conditions {
             }
         };
         let each: Vec<Condition> = stands.iter().map(condition).collect();
-        let gives = |(it, condition): &(&Stand, &Condition)| {
+        let gives = |(it, condition): &(&BrokerStatus, &Condition)| {
             let status = it.said.as_ref();
             condition.orders() && condition.is_honest() && status.is_ok_and(|status| status.has_share)
         };
         let shares = stands.iter().zip(&each).filter(gives).count();
-        let pairs = |it: &Stand| {
+        let pairs = |it: &BrokerStatus| {
             let whom = it.said.iter().flat_map(|status| status.cut_off.clone());
             let (by, known) = (it.broker, |whom: &u16| usize::from(*whom) < stands.len());
             whom.filter(known).map(|whom| (by, whom)).collect::<Vec<_>>()
@@ -191,22 +191,22 @@ const BLOCKS_OF_NOTE: u64 = 64;
 
 #[cfg(test)]
 mod tests {
-    use sealcast_broker::protocol::Misdeed;
+    use sealcast_broker::protocol::Misbehaviour;
 
     use super::*;
 
-    fn stand(broker: u16, change: impl FnOnce(&mut Status)) -> Stand {
+    fn stand(broker: u16, change: impl FnOnce(&mut Status)) -> BrokerStatus {
         let mut status = Status { broker, running: true, height: 900, tip: 900, ..Status::default() };
         (status.key_age, status.has_share) = (Some(60), true);
         change(&mut status);
-        Stand { broker, address: format!("10.0.0.{broker}:7500"), said: Ok(status) }
+        BrokerStatus { broker, address: format!("10.0.0.{broker}:7500"), said: Ok(status) }
     }
 
-    fn well() -> Vec<Stand> {
+    fn well() -> Vec<BrokerStatus> {
         (0..4).map(|broker| stand(broker, |_| {})).collect()
     }
 
-    fn conditions(stands: &[Stand], reports: &[Report]) -> Conditions {
+    fn conditions(stands: &[BrokerStatus], reports: &[Report]) -> Conditions {
         Conditions::of(stands, reports, &BTreeSet::new(), 3)
     }
 
@@ -250,7 +250,7 @@ mod tests {
 
     #[test]
     fn evidence_comes_before_everything_else() {
-        let report = Report { broker: 1, at: 1279, misdeed: Misdeed::Equivocated };
+        let report = Report { broker: 1, at: 1279, misbehaviour: Misbehaviour::Equivocated };
         let all = conditions(&well(), &[report]);
         assert_eq!(all.each[1].to_string(), "equivocated at 1279");
         assert!(!all.is_well() && all.has_quorum());

@@ -6,15 +6,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use sealcast::brokers::{Brokers, Evidence, Stand, misled};
+use sealcast::brokers::{BrokerStatus, Brokers, Evidence, misled};
 use sealcast::code::Code;
 use sealcast::config::{FileError, Home, Overwrite, write_public};
 use sealcast::error::Error;
 use sealcast_broker::cluster_file::{ClusterFile, Suite, VouchedKey};
 use sealcast_broker::contradiction::{self, FORM};
 use sealcast_broker::genesis::Cluster as Id;
-use sealcast_broker::protocol::{Misdeed, Report};
-use sealcast_crypto::group::{Group, P256, Ristretto255};
+use sealcast_broker::protocol::{Misbehaviour, Report};
+use sealcast_crypto::group::{P256, PrimeGroup, Ristretto255};
 use sealcast_crypto::hash::sha256;
 use sealcast_keys::threshold::evidence::judge;
 use sealcast_keys::threshold::{Config, pin};
@@ -42,7 +42,7 @@ pub(super) fn evidence(
         return submit(env, &cluster, &all);
     }
     let id = cluster.file.cluster();
-    let cluster = Cluster { patience: WAIT, ..cluster };
+    let cluster = Cluster { timeout: WAIT, ..cluster };
     let brokers = cluster.open(env)?;
     let stands = brokers.survey(WAIT)?;
     let faulty = brokers.cluster().faulty();
@@ -51,14 +51,15 @@ pub(super) fn evidence(
     let judged = judged(env, &cluster, &stands);
     let verified = judged.proved.iter().map(|it| (it, true)).chain(judged.unproved.iter().map(|it| (it, false)));
     for (it, verified) in verified {
-        let misdeed = status::misdeed(it.misdeed);
+        let misbehaviour = status::misbehaviour(it.misbehaviour);
         env.output.object(&json!({
-            "broker": it.broker, "misdeed": misdeed, "at": it.at, "kept_by": "brokers", "verified": verified,
+            "broker": it.broker, "misdeed": misbehaviour, "at": it.at, "kept_by": "brokers", "verified": verified,
         }))?;
     }
     for it in &judged.proved {
-        let misdeed = status::misdeed(it.misdeed);
-        let what = format!("broker {}  {misdeed} at {}  (the brokers keep the proof: -o FOLDER)", it.broker, it.at);
+        let misbehaviour = status::misbehaviour(it.misbehaviour);
+        let what =
+            format!("broker {}  {misbehaviour} at {}  (the brokers keep the proof: -o FOLDER)", it.broker, it.at);
         env.output.line(what)?;
     }
     for by in &judged.baseless {
@@ -100,8 +101,8 @@ fn fetch(env: &Env<'_>, cluster: &Cluster, to: &Path) -> Result<BTreeSet<(u16, u
     brokers.close();
     for (by, proofs) in given? {
         for (report, proof) in proofs {
-            let misdeed = spelt(report.misdeed);
-            let name = format!("{}-{}-{misdeed}-{}.json", report.broker, report.at, hex(&sha256(&proof)[..4]));
+            let misbehaviour = spelt(report.misbehaviour);
+            let name = format!("{}-{}-{misbehaviour}-{}.json", report.broker, report.at, hex(&sha256(&proof)[..4]));
             let text = as_kept(&cluster.file, &report, &proof, by);
             let path = to.join(name);
             write_public(&path, format!("{text:#}\n").as_bytes(), Overwrite::Replace)?;
@@ -123,7 +124,7 @@ pub(super) struct Judged {
 }
 
 /// Checks what brokers report, as [`verify`] does: one broker's word convicts nobody.
-pub(super) fn judged(env: &Env<'_>, cluster: &Cluster, stands: &[Stand]) -> Judged {
+pub(super) fn judged(env: &Env<'_>, cluster: &Cluster, stands: &[BrokerStatus]) -> Judged {
     let mut judged = Judged::default();
     let reports = status::against(stands);
     if reports.is_empty() {
@@ -145,7 +146,7 @@ pub(super) fn judged(env: &Env<'_>, cluster: &Cluster, stands: &[Stand]) -> Judg
         looked_at.insert(report);
         let is_so = told.is_some_and(|it| {
             (&it["broker"], &it["view"], &it["misdeed"])
-                == (&json!(report.broker), &json!(report.at), &json!(spelt(report.misdeed)))
+                == (&json!(report.broker), &json!(report.at), &json!(spelt(report.misbehaviour)))
         });
         if is_so && !judged.proved.contains(&report) {
             judged.proved.push(report);
@@ -163,12 +164,12 @@ fn as_kept(file: &ClusterFile, report: &Report, proof: &[u8], by: u16) -> Value 
     json!({
         "cluster": hex(&file.cluster().0), "broker": report.broker,
         "key": file.broker_keys().get(usize::from(report.broker)).map(|key| hex(key)), "view": report.at,
-        "misdeed": spelt(report.misdeed), "proof": hex(proof), "given_by": by,
+        "misdeed": spelt(report.misbehaviour), "proof": hex(proof), "given_by": by,
     })
 }
 
-fn spelt(misdeed: Misdeed) -> String {
-    status::misdeed(misdeed).replace(' ', "-")
+fn spelt(misbehaviour: Misbehaviour) -> String {
+    status::misbehaviour(misbehaviour).replace(' ', "-")
 }
 
 /// Says whom a proof convicts.
@@ -191,14 +192,14 @@ pub(super) fn verify(env: &Env<'_>, path: &Path, which: &Which) -> Result<(), Fa
         // What the order's engine found is checked by the program that has it.
         None => processes::convicts(&text, &cluster.path)?.map(|told| {
             let of = |key: &str| told.get(key).cloned().unwrap_or_default();
-            let misdeed = of("misdeed").as_str().unwrap_or_default().replace('-', " ");
-            let who = format!("broker {}  {misdeed} at {}", of("broker"), of("view"));
-            (json!({ "broker": of("broker"), "misdeed": misdeed, "at": of("view") }), who)
+            let misbehaviour = of("misdeed").as_str().unwrap_or_default().replace('-', " ");
+            let who = format!("broker {}  {misbehaviour} at {}", of("broker"), of("view"));
+            (json!({ "broker": of("broker"), "misdeed": misbehaviour, "at": of("view") }), who)
         }),
         Some(record) if record.first() == Some(&FORM) => {
             contradiction::judge(&cluster.file.genesis, record).map(|it| {
-                let misdeed = status::misdeed(Misdeed::FalseState);
-                (json!({ "broker": it, "misdeed": misdeed }), format!("broker {it}  {misdeed}"))
+                let misbehaviour = status::misbehaviour(Misbehaviour::FalseState);
+                (json!({ "broker": it, "misdeed": misbehaviour }), format!("broker {it}  {misbehaviour}"))
             })
         }
         Some(_) => {
@@ -207,20 +208,20 @@ pub(super) fn verify(env: &Env<'_>, path: &Path, which: &Which) -> Result<(), Fa
                 // The brokers made it after the file was written.
                 None => {
                     let brokers = cluster.open(env)?;
-                    let key = brokers.key(cluster.patience);
+                    let key = brokers.key(cluster.timeout);
                     brokers.close();
                     key?
                 }
             };
             convicts(&cluster.file, &key, &text).map(|culprit| match culprit {
                 Culprit::Broker(it) => {
-                    let misdeed = status::misdeed(Misdeed::FalseShare);
-                    (json!({ "broker": it, "misdeed": misdeed }), format!("broker {it}  {misdeed}"))
+                    let misbehaviour = status::misbehaviour(Misbehaviour::FalseShare);
+                    (json!({ "broker": it, "misdeed": misbehaviour }), format!("broker {it}  {misbehaviour}"))
                 }
                 Culprit::Publisher { client, number } => {
-                    let (client, misdeed) = (hex(&client), "sealed what opens to nothing");
-                    let who = format!("client {client}  {misdeed}, as its number {number}");
-                    (json!({ "client": client, "misdeed": misdeed, "number": number }), who)
+                    let (client, misbehaviour) = (hex(&client), "sealed what opens to nothing");
+                    let who = format!("client {client}  {misbehaviour}, as its number {number}");
+                    (json!({ "client": client, "misdeed": misbehaviour, "number": number }), who)
                 }
             })
         }
@@ -358,7 +359,7 @@ pub(crate) fn export(kept: &[(PathBuf, String)], to: &Path) -> Result<(), Failur
 
 /// Whom the proof in such a file convicts, to anybody who has the cluster file and the key; `None` if nobody.
 pub(crate) fn convicts(file: &ClusterFile, key: &VouchedKey, text: &str) -> Option<Culprit> {
-    fn judged<G: Group>(file: &ClusterFile, key: &VouchedKey, record: &[u8]) -> Option<Culprit> {
+    fn judged<G: PrimeGroup>(file: &ClusterFile, key: &VouchedKey, record: &[u8]) -> Option<Culprit> {
         let cluster = file.cluster().0;
         let pinned = pin(&cluster, &key.key);
         // Whoever looks at a proof publishes nothing: it has no key.

@@ -19,7 +19,7 @@ use sealcast::config::{
     Contexts, FileError, Home, KeptIdentity, Overwrite, name_checked, private_folder, program_folder, read_public,
     write_secret,
 };
-use sealcast::url::{Url, Way};
+use sealcast::url::{TransportAddress, Url};
 use sealcast_broker::cluster_file::{Addresses, ClusterFile, Mismatch};
 use sealcast_broker::genesis::{Genesis, Issuer};
 use sealcast_crypto::ed25519::Key;
@@ -280,8 +280,8 @@ fn not_taken(env: &Env<'_>, made: &Made, addresses: &[Addresses]) -> Result<(), 
 fn known_clusters(env: &Env<'_>) -> Vec<ClusterFile> {
     let made = fs::read_dir(env.home.state().join(CLUSTERS)).into_iter().flatten().flatten();
     let contexts = Contexts::load(&env.home).map(|it| it.context).unwrap_or_default();
-    let urls = contexts.values().filter_map(|it| match Url::parse(&it.url).ok()?.way {
-        Way::Quorum(path) => Some(path),
+    let urls = contexts.values().filter_map(|it| match Url::parse(&it.url).ok()?.address {
+        TransportAddress::Quorum(path) => Some(path),
         _ => None,
     });
     let paths: BTreeSet<PathBuf> = made.map(|it| it.path().join("cluster.toml")).chain(urls).collect();

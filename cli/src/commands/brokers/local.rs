@@ -109,8 +109,8 @@ impl Local {
         let key = ClientKey::fresh()?;
         let registrations = registration(&self.cluster, &identity, &key.client(), false).into_iter().collect();
         let cluster = self.cluster.clone();
-        let (patience, accuse) = (PATIENCE, true);
-        Ok(Brokers::open(Opening { cluster, key, registrations, keys, patience, frame_operations, accuse })?)
+        let (timeout, accuse) = (TIMEOUT, true);
+        Ok(Brokers::open(Opening { cluster, key, registrations, keys, timeout, frame_operations, accuse })?)
     }
 
     /// The cluster.
@@ -181,7 +181,7 @@ fn temporary(within: Option<&Path>) -> Result<PathBuf, Failure> {
 }
 
 /// How long a call may take: the brokers may be starting.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 const STOP_PATIENCE: Duration = Duration::from_secs(10);
 /// A day.
 const VALID_SECONDS: i64 = 86_400;

@@ -154,10 +154,10 @@ impl Processes {
         self.0.iter().filter(|it| !it.ended && it.child.is_some()).count()
     }
 
-    /// Asks all that were started here to end, and waits; whoever does not within `patience` is killed. Whether all ended
+    /// Asks all that were started here to end, and waits; whoever does not within `timeout` is killed. Whether all ended
     /// by themselves.
-    pub(super) fn stop(&mut self, patience: Duration) -> bool {
-        let until = Instant::now() + patience;
+    pub(super) fn stop(&mut self, timeout: Duration) -> bool {
+        let until = Instant::now() + timeout;
         self.0.iter().for_each(Process::ask_to_end);
         // All of them, not only those up to the first that was killed.
         self.0.iter_mut().filter_map(|it| (!it.end(until)).then_some(())).count() == 0

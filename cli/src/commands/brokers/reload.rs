@@ -63,7 +63,7 @@ fn ask(folder: &Path) -> Result<Value, Failure> {
     let path = folder.join(SOCKET);
     let asked = || -> std::io::Result<String> {
         let mut socket = UnixStream::connect(&path)?;
-        socket.set_read_timeout(Some(PATIENCE))?;
+        socket.set_read_timeout(Some(TIMEOUT))?;
         socket.write_all(b"reload\n")?;
         let mut line = String::new();
         BufReader::new(socket.take(ANSWER_BYTES_MAX)).read_line(&mut line)?;
@@ -80,6 +80,6 @@ fn ask(folder: &Path) -> Result<Value, Failure> {
 /// As in `sealcast_brokerd::control`.
 const SOCKET: &str = "control";
 /// How long a broker may take to read two files.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes of what it says.
 const ANSWER_BYTES_MAX: u64 = 16 << 10;

@@ -103,7 +103,7 @@ pub(super) fn too_late(
 ) -> Result<(), Failure> {
     let (number, what) = (admin.number, described(&admin.action));
     let in_force = match (&admin.action, subject(&admin.action)) {
-        (Action::Policy(policy), _) => match cluster.open_known(env)?.policy(cluster.patience) {
+        (Action::Policy(policy), _) => match cluster.open_known(env)?.policy(cluster.timeout) {
             Ok((_, now)) if now == *policy => Some(true),
             // A later policy may have taken its place since.
             Ok(_) => (number + 1 == next).then_some(false),

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use sealcast::brokers::Stand;
+use sealcast::brokers::BrokerStatus;
 use sealcast::code::Code;
 use sealcast_broker::operation::Client;
-use sealcast_broker::protocol::{Misdeed, Report, Status};
+use sealcast_broker::protocol::{Misbehaviour, Report, Status};
 use serde_json::{Value, json};
 
 use super::condition::{Condition, Conditions};
@@ -20,7 +20,7 @@ use crate::text::{duration, row, table};
 pub(super) fn status(env: &Env<'_>, which: &Which, wait: Duration) -> Result<(), Failure> {
     let cluster = Cluster::of(env, which.cluster.as_deref())?;
     let file = cluster.file.clone();
-    let cluster = Cluster { patience: wait, ..cluster };
+    let cluster = Cluster { timeout: wait, ..cluster };
     let brokers = cluster.open(env)?;
     let stands = brokers.survey(wait)?;
     let faulty = brokers.cluster().faulty();
@@ -47,18 +47,18 @@ pub(super) fn status(env: &Env<'_>, which: &Which, wait: Duration) -> Result<(),
 pub(super) fn doubts(judged: &Judged) -> Vec<String> {
     let baseless = judged.baseless.iter().map(|by| format!("broker {by} keeps a file that proves nothing"));
     let unproved = judged.unproved.iter().map(|it| {
-        let claim = format!("broker {} {} at {}", it.broker, misdeed(it.misdeed), it.at);
+        let claim = format!("broker {} {} at {}", it.broker, misbehaviour(it.misbehaviour), it.at);
         format!("unverified: {claim}, says another; --id NAME of a client that the brokers know checks the proof")
     });
     baseless.chain(unproved).collect()
 }
 
-fn show(env: &Env<'_>, stands: &[Stand], conditions: &Conditions, judged: &Judged) -> Result<(), Failure> {
+fn show(env: &Env<'_>, stands: &[BrokerStatus], conditions: &Conditions, judged: &Judged) -> Result<(), Failure> {
     let highest = highest(stands);
     for (it, condition) in stands.iter().zip(&conditions.each) {
         let of = |reports: &[Report], verified: bool| {
             let of = reports.iter().filter(|report| report.broker == it.broker);
-            of.map(|it| json!({ "misdeed": misdeed(it.misdeed), "at": it.at, "verified": verified }))
+            of.map(|it| json!({ "misdeed": misbehaviour(it.misbehaviour), "at": it.at, "verified": verified }))
                 .collect::<Vec<_>>()
         };
         let reports = [of(&judged.proved, true), of(&judged.unproved, false)].concat();
@@ -68,7 +68,7 @@ fn show(env: &Env<'_>, stands: &[Stand], conditions: &Conditions, judged: &Judge
 }
 
 /// The table; with `--json` nothing.
-pub(super) fn show_people(env: &Env<'_>, stands: &[Stand], conditions: &Conditions) -> Result<(), Failure> {
+pub(super) fn show_people(env: &Env<'_>, stands: &[BrokerStatus], conditions: &Conditions) -> Result<(), Failure> {
     let highest = highest(stands);
     let mut rows = vec![row([
         "broker",
@@ -87,12 +87,12 @@ pub(super) fn show_people(env: &Env<'_>, stands: &[Stand], conditions: &Conditio
     env.output.line(table(&rows))
 }
 
-fn highest(stands: &[Stand]) -> u64 {
+fn highest(stands: &[BrokerStatus]) -> u64 {
     stands.iter().filter_map(|it| it.said.as_ref().ok()).map(|it| it.height).max().unwrap_or(0)
 }
 
 /// What brokers have evidence of, each once.
-pub(super) fn against(stands: &[Stand]) -> Vec<Report> {
+pub(super) fn against(stands: &[BrokerStatus]) -> Vec<Report> {
     let said = stands.iter().filter_map(|it| it.said.as_ref().ok());
     let mut reports: Vec<Report> = said.flat_map(|it| it.reports.iter().copied()).collect();
     reports.sort_unstable();
@@ -101,7 +101,7 @@ pub(super) fn against(stands: &[Stand]) -> Vec<Report> {
 }
 
 /// Clients that f + 1 brokers say are suspended, and since which block.
-pub(super) fn suspended(stands: &[Stand], faulty: usize) -> Vec<(Client, u64)> {
+pub(super) fn suspended(stands: &[BrokerStatus], faulty: usize) -> Vec<(Client, u64)> {
     let mut said: BTreeMap<(Client, u64), usize> = BTreeMap::new();
     for it in stands.iter().filter_map(|it| it.said.as_ref().ok()).flat_map(|it| &it.suspended) {
         *said.entry(*it).or_default() += 1;
@@ -117,7 +117,7 @@ pub(super) fn show_suspended(env: &Env<'_>, suspended: &[(Client, u64)]) -> Resu
     Ok(())
 }
 
-fn cells(env: &Env<'_>, it: &Stand, highest: u64, condition: &Condition) -> Vec<String> {
+fn cells(env: &Env<'_>, it: &BrokerStatus, highest: u64, condition: &Condition) -> Vec<String> {
     let number = it.broker.to_string();
     let state = match condition {
         Condition::Ok => condition.to_string(),
@@ -148,7 +148,7 @@ fn cells(env: &Env<'_>, it: &Stand, highest: u64, condition: &Condition) -> Vec<
     ]
 }
 
-fn object(it: &Stand, highest: u64, reports: Vec<Value>, condition: &Condition) -> Value {
+fn object(it: &BrokerStatus, highest: u64, reports: Vec<Value>, condition: &Condition) -> Value {
     let mut object = json!({ "broker": it.broker, "address": it.address, "answers": it.said.is_ok() });
     match &it.said {
         Ok(said) => {
@@ -159,7 +159,7 @@ fn object(it: &Stand, highest: u64, reports: Vec<Value>, condition: &Condition) 
             object["tip"] = json!(said.tip);
             object["lag"] = json!(highest - said.height);
             object["oldest_block"] = json!(oldest_block(said));
-            object["oldest_publication"] = json!(said.floor.sn);
+            object["oldest_publication"] = json!(said.low_water_mark.sn);
             object["commit_p50_ms"] = json!((said.commit_micros > 0).then_some(said.commit_micros as f64 / 1e3));
             object["key_age_s"] = json!(said.key_age);
             object["has_share"] = json!(said.has_share);
@@ -190,7 +190,7 @@ fn keeps(said: &Status) -> String {
 
 /// The first block whose publications it keeps; those before it are gone.
 fn oldest_block(said: &Status) -> u64 {
-    said.floor.height + 1
+    said.low_water_mark.height + 1
 }
 
 /// How many file descriptors it has open, of how many that it may open: "112/1024".
@@ -212,12 +212,12 @@ fn role(said: &Status) -> &'static str {
     if said.leader == said.broker { "leader" } else { "replica" }
 }
 
-pub(super) fn misdeed(misdeed: Misdeed) -> &'static str {
-    match misdeed {
-        Misdeed::Equivocated => "equivocated",
-        Misdeed::SkippedAndFinalized => "skipped and finalized",
-        Misdeed::FalseShare => "false share",
-        Misdeed::FalseState => "false state",
+pub(super) fn misbehaviour(misbehaviour: Misbehaviour) -> &'static str {
+    match misbehaviour {
+        Misbehaviour::Equivocated => "equivocated",
+        Misbehaviour::SkippedAndFinalized => "skipped and finalized",
+        Misbehaviour::FalseShare => "false share",
+        Misbehaviour::FalseState => "false state",
     }
 }
 

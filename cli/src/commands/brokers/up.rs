@@ -94,7 +94,7 @@ fn serve(
         key: ClientKey::fresh()?,
         registrations: Vec::new(),
         keys: Scheme::Threshold,
-        patience: STEP,
+        timeout: STEP,
         frame_operations: FRAME_OPERATIONS,
         accuse: false,
     };

@@ -98,7 +98,7 @@ pub(super) fn register(env: &Env<'_>, files: &[PathBuf], without: &[String], whi
     me.vouchers.extend(new.iter().cloned());
     let me = Arc::new(me);
     let brokers = cluster.opening_as(env, Some(me.clone()), For::Message)?.wait()?.into_brokers()?;
-    let standing = cluster.registered(env, &brokers)?;
+    let order_status = cluster.registered(env, &brokers)?;
     let client = brokers.client();
     let (mut told, mut refused) = (Vec::new(), None);
     for it in me.vouchers.iter().filter(|it| it.not_after() >= now()) {
@@ -125,9 +125,9 @@ pub(super) fn register(env: &Env<'_>, files: &[PathBuf], without: &[String], whi
     }
     let client = hex(&client.0);
     let vouchers: Vec<Value> = told.iter().map(|(issuer, it)| described(issuer, it)).collect();
-    let object = json!({ "client": client, "registered": true, "height": standing.height, "vouchers": vouchers });
+    let object = json!({ "client": client, "registered": true, "height": order_status.height, "vouchers": vouchers });
     env.output.object(&object)?;
-    env.output.line(format!("registered   client {client}   block {}", standing.height))?;
+    env.output.line(format!("registered   client {client}   block {}", order_status.height))?;
     told.iter().try_for_each(|(issuer, it)| env.output.line(format!("also         {}", shown(issuer, it))))
 }
 
@@ -189,7 +189,7 @@ fn described(issuer: &str, it: &Voucher) -> Value {
 
 /// Who speaks, where no cluster says by which name it knows him.
 fn named_as(it: &Voucher) -> String {
-    it.speaker().unwrap_or_else(|| "somebody".to_owned())
+    it.issuer_name().unwrap_or_else(|| "somebody".to_owned())
 }
 
 /// What each of an identity's vouchers says, for people and for programs.

@@ -206,9 +206,9 @@ fn issue_here(env: &Env<'_>, name: &str, grant: &Grant, which: &Which) -> Result
         return Err(failure.hint("choose another name"));
     }
     let certificate = certify(env, &mut kept, name, identity.secret.public(), grant)?;
-    let mut veils = identity.membership.take().map(|m| m.veils).unwrap_or_default();
-    veils.insert(group.clone(), kept.authority.veil(&group));
-    let membership = Membership { certificate, anchor: kept.anchor(), policy: kept.policy.clone(), veils };
+    let mut bootstrap_keys = identity.membership.take().map(|m| m.bootstrap_keys).unwrap_or_default();
+    bootstrap_keys.insert(group.clone(), kept.authority.bootstrap_key(&group));
+    let membership = Membership { certificate, anchor: kept.anchor(), policy: kept.policy.clone(), bootstrap_keys };
     let certificate = membership.certificate.clone();
     identity.membership = Some(membership);
     identity.save(if existing { Overwrite::Replace } else { Overwrite::Never })?;

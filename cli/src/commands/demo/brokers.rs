@@ -69,7 +69,7 @@ impl Person {
         let open = |(name, issuer, attributes): Named<'static>| {
             let brokers = local.client(name, issuer, attributes, Scheme::Threshold, FRAME_OPERATIONS)?;
             brokers.registered()?;
-            brokers.key(KEY_PATIENCE)?;
+            brokers.key(KEY_TIMEOUT)?;
             let subscription = brokers.subscribe("patient/# or bill/# or shift/#".parse().expect("an interest"))?;
             Ok(Person { name, brokers, subscription })
         };
@@ -78,28 +78,28 @@ impl Person {
 
     /// The next thing that the order has for this person: bodies, or ⊥.
     fn next(&mut self) -> Result<Option<Vec<u8>>, Failure> {
-        match self.subscription.next_timeout(PATIENCE)? {
+        match self.subscription.next_timeout(TIMEOUT)? {
             Some(Item::Publication { content, .. }) => Ok(content.bodies().map(<[_]>::concat)),
             Some(Item::Empty { count: 1, .. }) => Ok(None),
             Some(Item::Empty { count, .. } | Item::Lost { count, .. }) => {
                 Err(broken(format!("{}: {count} places at once", self.name)))
             }
-            None => Err(broken(format!("nothing came to {} within {}", self.name, duration(PATIENCE)))),
+            None => Err(broken(format!("nothing came to {} within {}", self.name, duration(TIMEOUT)))),
         }
     }
 }
 
 fn started(people: &[Person], start: Instant) -> Result<String, Failure> {
-    let standing = people[0].brokers.ready()?;
+    let order_status = people[0].brokers.ready()?;
     Ok(format!(
         "four brokers order what two hospitals and an insurer publish: block {} after {}, no server was installed",
-        standing.height,
+        order_status.height,
         duration(start.elapsed())
     ))
 }
 
 fn key(people: &[Person]) -> Result<String, Failure> {
-    let key = people[0].brokers.key(KEY_PATIENCE)?;
+    let key = people[0].brokers.key(KEY_TIMEOUT)?;
     Ok(format!(
         "the brokers made a key together, of which each has a share and nobody the whole; {} of 4 signed it",
         key.signatures.len()
@@ -249,7 +249,7 @@ fn together(local: &mut Local, people: &[Person]) -> Result<(), Failure> {
         stands.iter().map(|it| it.said.as_ref().ok().map(|said| said.height)).collect()
     };
     let together = |heights: &Vec<u64>| heights.iter().max().zip(heights.iter().min()).is_some_and(|(a, b)| a - b <= 8);
-    if holds_within(PATIENCE, || heights().is_some_and(|it| together(&it))) {
+    if holds_within(TIMEOUT, || heights().is_some_and(|it| together(&it))) {
         local.check()
     } else {
         Err(broken(format!("the broker that was started again did not catch up: {:?}", heights())))
@@ -286,7 +286,7 @@ fn lied_to(local: &mut Local, people: &mut [Person], liar: usize) -> Result<Stri
     let published = published.expect("some are published");
     let receipt = people[0].brokers.receipt(published.height, published.number)?;
     receipt.verify(&local.cluster().genesis).map_err(|e| broken(format!("a receipt does not hold: {e}")))?;
-    let place = Read::Place { header: Header { topic: "patient/17".into(), value: None }, ps: 0 };
+    let place = Read::TopicPosition { header: Header { topic: "patient/17".into(), value: None }, ps: 0 };
     let found = people[1].brokers.read(&place, false)?;
     let read = found.iter().find_map(|it| it.publication.as_ref()).and_then(|(_, it)| it.bodies()).map(<[_]>::concat);
     if read.as_deref() != Some(RECORD.as_bytes()) {
@@ -303,7 +303,7 @@ fn lied_to(local: &mut Local, people: &mut [Person], liar: usize) -> Result<Stri
 /// What it signed is kept and exported, and convinces others.
 fn convicted(local: &Local, people: &mut [Person], liar: usize) -> Result<String, Failure> {
     let (home, cluster) = (Home::at(&local.scratch().join("home")), local.cluster());
-    let key = people[0].brokers.key(KEY_PATIENCE)?;
+    let key = people[0].brokers.key(KEY_TIMEOUT)?;
     let culprit = u16::try_from(liar).expect("brokers have a limit");
     let mut witnesses = BTreeSet::new();
     let began = Instant::now();
@@ -323,7 +323,7 @@ fn convicted(local: &Local, people: &mut [Person], liar: usize) -> Result<String
         if let Some(proof) = kept.into_iter().find(|(_, text)| convicts(text)) {
             break proof;
         }
-        if began.elapsed() > PATIENCE {
+        if began.elapsed() > TIMEOUT {
             return Err(broken(format!("none of the lies that {} clients noted is a proof", witnesses.len())));
         }
         // What others answer first is believed, so that a liar who is slow, as one who has just started is, may not have
@@ -363,7 +363,7 @@ fn changed(text: &str) -> String {
 /// An administrator ends the dermatologist; what was readable is no more.
 fn revoked(local: &Local, people: &[Person]) -> Result<String, Failure> {
     let (admin, dermatologist) = (&people[0].brokers, &people[1].brokers);
-    let place = Read::Place { header: Header { topic: "patient/17".into(), value: None }, ps: 0 };
+    let place = Read::TopicPosition { header: Header { topic: "patient/17".into(), value: None }, ps: 0 };
     let readable = |brokers: &Brokers| brokers.read(&place, false).map(|it| it.iter().any(|p| p.publication.is_some()));
     if !readable(dermatologist)? {
         return Err(broken("the dermatologist cannot read the record again"));
@@ -391,8 +391,8 @@ const DERMATOLOGIST_ONLY: &str = "hospitalA:role = dermatologist";
 const RECORD: &str = "patient 17: melanoma, left forearm";
 const BILL: &str = "bill 17: excision, 214.50";
 const EACH: usize = 20;
-const PATIENCE: Duration = Duration::from_secs(15);
-const KEY_PATIENCE: Duration = Duration::from_secs(40);
+const TIMEOUT: Duration = Duration::from_secs(15);
+const KEY_TIMEOUT: Duration = Duration::from_secs(40);
 
 #[cfg(test)]
 mod tests {

@@ -45,7 +45,7 @@ pub(super) fn run(env: &Env<'_>) -> Result<(), Failure> {
 }
 
 fn agree(robots: &[Robot], start: Instant) -> Result<String, Failure> {
-    let agreed = holds_within(PATIENCE, || {
+    let agreed = holds_within(TIMEOUT, || {
         let first = robots[0].epoch();
         first.is_some_and(|(_, n)| n == robots.len()) && robots.iter().all(|r| r.epoch() == first)
     });
@@ -76,7 +76,7 @@ fn poses(robots: &[Robot]) -> Result<String, Failure> {
         }
         None
     };
-    if holds_within(PATIENCE, || missing().is_none()) {
+    if holds_within(TIMEOUT, || missing().is_none()) {
         let all = POSES * robots.len();
         Ok(format!("{all} poses: each robot got every one of the others', each with a verified signature"))
     } else {
@@ -89,7 +89,7 @@ fn camera(robots: &[Robot], frame: &[u8]) -> Result<String, Failure> {
     let start = Instant::now();
     front.session.publish(CAMERA, frame).wait()?;
     let arrived = |r: &Robot| r.got().iter().any(|g| g.topic == CAMERA && g.payload == frame);
-    if holds_within(PATIENCE, || others.iter().all(arrived)) {
+    if holds_within(TIMEOUT, || others.iter().all(arrived)) {
         let took = duration(start.elapsed());
         Ok(format!("a camera frame of {} arrived at both others bit by bit, {took} later", bytes(frame.len() as u64)))
     } else {
@@ -132,12 +132,12 @@ fn it_would_have_noticed(frame: &[u8]) -> Result<String, Failure> {
     }
 }
 
-/// Real processes: one with another authority's certificate and even our group's name and veil, one
+/// Real processes: one with another authority's certificate and even our group's name and bootstrap key, one
 /// without any. Both listen and send while the robots go on.
 fn outsiders(scene: &Scene, robots: &[Robot]) -> Result<[Result<String, Failure>; 2], Failure> {
     let mut impostor = scene.impostor()?;
     impostor.member(MALLORY, &[("both", "#")])?;
-    impostor.steal_veil(scene, MALLORY)?;
+    impostor.steal_bootstrap_key(scene, MALLORY)?;
     let before = robots[0].epoch();
     let counts: Vec<usize> = robots.iter().map(|r| r.got().len()).collect();
 
@@ -190,7 +190,7 @@ fn outsiders(scene: &Scene, robots: &[Robot]) -> Result<[Result<String, Failure>
 fn evict(robots: &[Robot], out: &Robot) -> Result<String, Failure> {
     let report = robots[0].session.evict(out.name.as_str(), "lost").wait()?;
     let n = robots.len();
-    let agreed = holds_within(PATIENCE, || robots.iter().all(|r| r.epoch() == Some((report.to.counter, n))));
+    let agreed = holds_within(TIMEOUT, || robots.iter().all(|r| r.epoch() == Some((report.to.counter, n))));
     if !agreed || report.on_new_key != report.members {
         return Err(broken(format!("after the eviction {}/{} members are on the new key", report.on_new_key, n)));
     }
@@ -214,7 +214,7 @@ fn reads_nothing(robots: &[Robot], out: &Robot) -> Result<String, Failure> {
         robots.iter().try_for_each(|r| r.pose(2 * POSES + number))?;
         std::thread::sleep(Duration::from_millis(5));
     }
-    let arrived = holds_within(PATIENCE, || robots[1].poses_of(&robots[0].name) >= theirs + POSES);
+    let arrived = holds_within(TIMEOUT, || robots[1].poses_of(&robots[0].name) >= theirs + POSES);
     let read = out.got()[before..].iter().filter(|g| g.epoch >= epoch).count();
     match (arrived, read) {
         (false, _) => Err(broken("the robots that stayed do not hear each other any more")),
@@ -285,6 +285,6 @@ const MALLORY: &str = "mallory";
 const CAMERA: &str = "camera/front";
 /// Poses of each robot in a stream.
 const POSES: usize = 100;
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 /// Steps of 10 ms after which a restarted process is ended.
 const RESTART_STEPS_MAX: usize = 800;

@@ -93,13 +93,13 @@ fn broken(what: impl std::fmt::Display) -> Failure {
 }
 
 /// Waits until something holds; false if it did not in time, or if the user wants to end.
-fn holds_within(patience: Duration, mut check: impl FnMut() -> bool) -> bool {
+fn holds_within(timeout: Duration, mut check: impl FnMut() -> bool) -> bool {
     let start = Instant::now();
     loop {
         if check() {
             return true;
         }
-        if start.elapsed() > patience || crate::interrupt::asked() {
+        if start.elapsed() > timeout || crate::interrupt::asked() {
             return false;
         }
         std::thread::sleep(Duration::from_millis(2));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sealcast::brokers::Stand;
+use sealcast::brokers::BrokerStatus;
 use sealcast::code::{Class, Code};
 use sealcast::config::Home;
 
@@ -44,15 +44,15 @@ pub(super) fn check(env: &Env<'_>, target: &Target) -> Vec<Check> {
     vec![of_file, of_brokers]
 }
 
-fn look(env: &Env<'_>, cluster: Cluster) -> Result<Vec<Stand>, Failure> {
-    let brokers = Cluster { patience: LOOK, ..cluster }.open(env)?;
+fn look(env: &Env<'_>, cluster: Cluster) -> Result<Vec<BrokerStatus>, Failure> {
+    let brokers = Cluster { timeout: LOOK, ..cluster }.open(env)?;
     let stands = brokers.survey(LOOK);
     brokers.close();
     Ok(stands?)
 }
 
 /// Of 3f + 1 brokers 2f + 1 must answer.
-fn judged(stands: &[Stand], faulty: usize) -> Check {
+fn judged(stands: &[BrokerStatus], faulty: usize) -> Check {
     let heights = stands.iter().filter_map(|it| Some(it.said.as_ref().ok()?.height));
     let (here, needed) = (heights.clone().count(), 2 * faulty + 1);
     let all = brokers_of(stands.len());
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn two_thirds_of_the_brokers_must_answer() {
-        let stand = |broker: u16, here: bool| Stand {
+        let stand = |broker: u16, here: bool| BrokerStatus {
             broker,
             address: "127.0.0.1:7400".to_owned(),
             said: if here {

@@ -56,7 +56,7 @@ fn probe(group: SocketAddr, options: &Options) -> Result<Probe> {
         (0..count).for_each(|_| batch.push(&datagram));
         sender.send(&batch).map_err(system)?;
         let (mut back, start) = (0, Instant::now());
-        while back < count && start.elapsed() < PATIENCE {
+        while back < count && start.elapsed() < TIMEOUT {
             let mut heard = |_, bytes: &mut [u8]| back += usize::from(bytes == datagram);
             if !receiver.receive(&mut heard).map_err(system)? {
                 sleep(STEP);
@@ -109,7 +109,7 @@ const RUN: usize = 8;
 /// Bytes of each: what an Ethernet frame carries, also on loopback, where one would be much longer and travel alone.
 const LENGTH: usize = 1_400;
 /// How long the loop may take.
-const PATIENCE: Duration = Duration::from_millis(300);
+const TIMEOUT: Duration = Duration::from_millis(300);
 const STEP: Duration = Duration::from_millis(1);
 /// UDP carries no longer datagram.
 const LONGEST: usize = 65_507;

@@ -21,7 +21,7 @@ use std::path::Path;
 use sealcast::code::Code;
 use sealcast::config::Home;
 use sealcast_broker::access::{Access, Name, Vocabulary};
-use sealcast_broker::expression::{ParseError, Place};
+use sealcast_broker::expression::{Location, ParseError};
 use sealcast_broker::operation::Header;
 use sealcast_broker::operation::policy::{Act, Policy, Rule};
 use sealcast_crypto::identity::{Attribute, Pattern, check_topic};
@@ -45,16 +45,16 @@ pub(super) struct PolicyFile {
     /// The attributes that issuers give; `None`: the file does not say.
     pub(super) known: Option<Vocabulary>,
     /// In the order of the file.
-    pub(super) rules: Vec<PlacedRule>,
+    pub(super) rules: Vec<LocatedRule>,
     /// In the order of the file.
     pub(super) cases: Vec<Case>,
 }
 
 /// A rule and where it stands.
-pub(super) struct PlacedRule {
+pub(super) struct LocatedRule {
     pub(super) rule: Rule,
     /// Where it begins.
-    pub(super) place: Place,
+    pub(super) location: Location,
     /// The condition's text as written.
     pub(super) text: String,
     /// Where the condition stands in the file, with its quotes.
@@ -69,13 +69,13 @@ pub(super) struct Case {
     pub(super) attributes: Vec<Attribute>,
     /// Whether it is to be allowed.
     pub(super) allow: bool,
-    pub(super) place: Place,
+    pub(super) location: Location,
 }
 
 /// Something that makes a file no policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Mistake {
-    pub(super) place: Place,
+    pub(super) location: Location,
     pub(super) what: String,
     pub(super) hint: Option<String>,
 }
@@ -91,7 +91,7 @@ impl PolicyFile {
     /// Reads a file that must have no mistake.
     pub(super) fn load(path: &Path) -> Result<PolicyFile, Failure> {
         let (file, mistakes) = PolicyFile::read(path)?;
-        let at = |m: &Mistake| format!("{}:{}: {}", file.shown, m.place, m.what);
+        let at = |m: &Mistake| format!("{}:{}: {}", file.shown, m.location, m.what);
         match mistakes.as_slice() {
             [] => Ok(file),
             [one] => {
@@ -122,7 +122,7 @@ impl PolicyFile {
             reading.mistake(at, error.message().split_whitespace().collect::<Vec<_>>().join(" "), None);
         }
         let mut mistakes = reading.mistakes;
-        mistakes.sort_by_key(|m| m.place);
+        mistakes.sort_by_key(|m| m.location);
         // An unfinished file may end many times.
         mistakes.dedup();
         (file, mistakes)
@@ -134,11 +134,11 @@ impl PolicyFile {
     }
 
     /// Where a part of a rule's condition stands, if it is written as it is shown; else where the condition begins.
-    pub(super) fn place_of(&self, r: &PlacedRule, part: &str) -> Place {
+    pub(super) fn location_of(&self, r: &LocatedRule, part: &str) -> Location {
         let before = r.text.find(part).map_or("", |at| &r.text[..at]);
         let line = before.matches('\n').count() + 1;
         let column = before.rsplit('\n').next().unwrap_or("").chars().count() + 1;
-        Source(&self.text).within(&r.at, &r.text, Place { line, column })
+        Source(&self.text).within(&r.at, &r.text, Location { line, column })
     }
 
     /// The rules that concern a publication; all of this act where no topic is said.
@@ -146,7 +146,7 @@ impl PolicyFile {
         &'a self,
         act: Act,
         headers: &'a [Header],
-    ) -> impl Iterator<Item = (usize, &'a PlacedRule)> {
+    ) -> impl Iterator<Item = (usize, &'a LocatedRule)> {
         let all = headers.is_empty();
         let concerns = move |r: &Rule| all || headers.iter().any(|h| r.topic.matches(&h.topic));
         (1..).zip(&self.rules).filter(move |(_, r)| r.rule.act == act && concerns(&r.rule))
@@ -214,7 +214,7 @@ impl Reading<'_> {
         Vocabulary::new(names)
     }
 
-    fn rule(&mut self, span: &Range<usize>, table: &DeTable<'_>, known: Option<&Vocabulary>) -> Option<PlacedRule> {
+    fn rule(&mut self, span: &Range<usize>, table: &DeTable<'_>, known: Option<&Vocabulary>) -> Option<LocatedRule> {
         self.fields(table, "a rule", &["act", "topic", "allow"]);
         let act = self.act(table);
         let topic = self.needed(table, span, "a rule", "topic", "topic = \"records/#\"").and_then(|v| {
@@ -228,8 +228,8 @@ impl Reading<'_> {
             Some((self.access(v, &text, known)?, text, v.span()))
         });
         let (access, text, at) = allow?;
-        let place = self.source.place(span.start);
-        Some(PlacedRule { rule: Rule { act: act?, topic: topic?, access }, place, text, at })
+        let location = self.source.location(span.start);
+        Some(LocatedRule { rule: Rule { act: act?, topic: topic?, access }, location, text, at })
     }
 
     fn access(&mut self, value: &Value<'_>, text: &str, known: Option<&Vocabulary>) -> Option<Access> {
@@ -242,9 +242,9 @@ impl Reading<'_> {
             Err(errors) => errors,
         };
         for error in errors {
-            let place = self.source.within(&value.span(), text, error.place);
+            let location = self.source.within(&value.span(), text, error.location);
             let what = format!("expected {}, found {}", error.expected, error.found);
-            self.mistakes.push(Mistake { place, what, hint: error.hint });
+            self.mistakes.push(Mistake { location, what, hint: error.hint });
         }
         None
     }
@@ -275,8 +275,8 @@ impl Reading<'_> {
                 }
             }
         });
-        let place = self.source.place(span.start);
-        Some(Case { name: name?, act: act?, headers: topics?, attributes: attributes?, allow: expect?, place })
+        let location = self.source.location(span.start);
+        Some(Case { name: name?, act: act?, headers: topics?, attributes: attributes?, allow: expect?, location })
     }
 
     fn topics(&mut self, value: &Value<'_>) -> Option<Vec<Header>> {
@@ -428,7 +428,7 @@ impl Reading<'_> {
     fn mistake(&mut self, at: usize, what: String, hint: Option<String>) {
         // The file may come from anybody; a terminal obeys control characters.
         let what = what.chars().map(|c| if c.is_control() { c.escape_debug().collect() } else { String::from(c) });
-        self.mistakes.push(Mistake { place: self.source.place(at), what: what.collect(), hint });
+        self.mistakes.push(Mistake { location: self.source.location(at), what: what.collect(), hint });
     }
 }
 

@@ -4,10 +4,10 @@ use std::path::Path;
 
 use sealcast::code::Code;
 use sealcast_broker::access::{Access, Finding, Vocabulary, lint as findings};
-use sealcast_broker::expression::Place;
+use sealcast_broker::expression::Location;
 use serde_json::{Value, json};
 
-use super::file::{Mistake, PlacedRule, PolicyFile};
+use super::file::{LocatedRule, Mistake, PolicyFile};
 use super::{act, count};
 use crate::commands::Env;
 use crate::hint::Failure;
@@ -16,7 +16,7 @@ pub(super) fn lint(env: &Env<'_>, path: &Path, strict: bool) -> Result<(), Failu
     let (file, mistakes) = PolicyFile::read(path)?;
     // What could not be read may be what makes the rest odd.
     let odd = if mistakes.is_empty() { odd(&file) } else { vec![] };
-    let told = |level: &'static str, m: &Mistake| json!({ "level": level, "line": m.place.line, "column": m.place.column, "message": m.what, "hint": m.hint });
+    let told = |level: &'static str, m: &Mistake| json!({ "level": level, "line": m.location.line, "column": m.location.column, "message": m.what, "hint": m.hint });
     let all: Vec<Value> =
         mistakes.iter().map(|m| told("error", m)).chain(odd.iter().map(|m| told("warning", m))).collect();
     env.output.object(&json!({
@@ -26,7 +26,7 @@ pub(super) fn lint(env: &Env<'_>, path: &Path, strict: bool) -> Result<(), Failu
     let error = env.output.bad("error");
     let levels = mistakes.iter().map(|m| (error.as_str(), m)).chain(odd.iter().map(|m| ("warning", m)));
     for (level, m) in levels {
-        env.output.line(format!("{}:{}: {level}: {}", file.shown, m.place, m.what))?;
+        env.output.line(format!("{}:{}: {level}: {}", file.shown, m.location, m.what))?;
         m.hint.iter().try_for_each(|hint| env.output.line(format!("    hint: {hint}")))?;
     }
     let failed = |n, what| Err(Failure::new(Code::Content, format!("{}: {}", file.shown, count(n, what))));
@@ -47,10 +47,10 @@ pub(super) fn lint(env: &Env<'_>, path: &Path, strict: bool) -> Result<(), Failu
 
 /// What is no mistake but hardly meant, in the order of the file.
 fn odd(file: &PolicyFile) -> Vec<Mistake> {
-    let top = Place { line: 1, column: 1 };
+    let top = Location { line: 1, column: 1 };
     let mut found = vec![];
-    let mut say = |place, what: String, hint: Option<&str>| {
-        found.push(Mistake { place, what, hint: hint.map(str::to_owned) });
+    let mut say = |location, what: String, hint: Option<&str>| {
+        found.push(Mistake { location, what, hint: hint.map(str::to_owned) });
     };
     if file.known.is_none() {
         let hint = "[issuers], then a line for each: hospitalA = [\"role\", \"ward\"]";
@@ -67,26 +67,26 @@ fn odd(file: &PolicyFile) -> Vec<Mistake> {
                 | Finding::Shadowed { part, .. }
                 | Finding::Redundant { part, .. }
                 | Finding::TwoValues { part, .. }
-                | Finding::TrueOfStrangers { part } => part,
+                | Finding::ProvedUnregistered { part } => part,
                 Finding::UnknownIssuer { .. } | Finding::UnknownAttribute { .. } => continue,
             };
-            say(file.place_of(r, part), finding.to_string(), None);
+            say(file.location_of(r, part), finding.to_string(), None);
         }
     }
     for (i, later) in file.rules.iter().enumerate() {
         for earlier in file.rules[..i].iter().filter(|e| e.rule.act == later.rule.act) {
             if earlier.rule == later.rule {
-                say(later.place, format!("the same rule stands in line {} already", earlier.place.line), None);
+                say(later.location, format!("the same rule stands in line {} already", earlier.location.line), None);
             } else if let Some(who) = who_meets_both(earlier, later) {
                 let topics = if later.rule.topic.covers(&earlier.rule.topic) { earlier } else { later };
-                let (line, topic) = (earlier.place.line, &topics.rule.topic);
+                let (line, topic) = (earlier.location.line, &topics.rule.topic);
                 let what = format!("with the rule of line {line}, {who} may {} {topic}", act(later.rule.act));
                 let hint = "all rules that match a topic must hold: join alternatives with `or` in one rule";
-                say(later.place, what, Some(hint));
+                say(later.location, what, Some(hint));
             }
         }
     }
-    found.sort_by_key(|m| m.place);
+    found.sort_by_key(|m| m.location);
     found
 }
 
@@ -97,7 +97,7 @@ fn of_one(access: &Access) -> Vec<Finding> {
 
 /// If topics of one rule fall under the other, too, and hardly anybody meets both conditions, though each can
 /// be met: who does.
-fn who_meets_both(a: &PlacedRule, b: &PlacedRule) -> Option<&'static str> {
+fn who_meets_both(a: &LocatedRule, b: &LocatedRule) -> Option<&'static str> {
     let nested = a.rule.topic.covers(&b.rule.topic) || b.rule.topic.covers(&a.rule.topic);
     if !nested {
         return None;

@@ -2,32 +2,32 @@
 
 use std::ops::Range;
 
-use sealcast_broker::expression::Place;
+use sealcast_broker::expression::Location;
 
 /// The text of a file.
 pub(super) struct Source<'a>(pub(super) &'a str);
 
 impl Source<'_> {
     /// Line and column of a byte.
-    pub(super) fn place(&self, at: usize) -> Place {
+    pub(super) fn location(&self, at: usize) -> Location {
         let before = self.0.get(..at.min(self.0.len())).unwrap_or("");
         let line = before.matches('\n').count() + 1;
-        Place { line, column: before.rsplit('\n').next().unwrap_or("").chars().count() + 1 }
+        Location { line, column: before.rsplit('\n').next().unwrap_or("").chars().count() + 1 }
     }
 
     /// Where in the file a place within a string's value stands; `span` is the string with its quotes. If that
     /// cannot be told, where the string begins.
-    pub(super) fn within(&self, span: &Range<usize>, value: &str, inside: Place) -> Place {
+    pub(super) fn within(&self, span: &Range<usize>, value: &str, inside: Location) -> Location {
         let characters = character(value, inside);
         let raw = self.0.get(span.clone()).unwrap_or("");
-        self.place(span.start + offset(raw, value, characters).unwrap_or(0))
+        self.location(span.start + offset(raw, value, characters).unwrap_or(0))
     }
 }
 
 /// How many characters stand before a place of a text.
-fn character(text: &str, place: Place) -> usize {
-    let lines = text.split_inclusive('\n').take(place.line - 1);
-    lines.map(|l| l.chars().count()).sum::<usize>() + place.column - 1
+fn character(text: &str, location: Location) -> usize {
+    let lines = text.split_inclusive('\n').take(location.line - 1);
+    lines.map(|l| l.chars().count()).sum::<usize>() + location.column - 1
 }
 
 /// Where in a TOML string, quotes included, the character of this number stands; one after the last is the
@@ -92,8 +92,8 @@ mod tests {
         let before = &text[..text.find('!').expect("there is a mark")];
         let line = before.matches('\n').count() + 1;
         let column = before.rsplit('\n').next().unwrap_or("").chars().count() + 1;
-        let place = Source(file).within(&value.span(), text, Place { line, column });
-        (place.line, place.column)
+        let location = Source(file).within(&value.span(), text, Location { line, column });
+        (location.line, location.column)
     }
 
     #[test]

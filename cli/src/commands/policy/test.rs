@@ -33,7 +33,7 @@ pub(super) fn test(env: &Env<'_>, path: &Path) -> Result<(), Failure> {
         let topics: Vec<&str> = ran.case.headers.iter().map(|h| h.topic.as_str()).collect();
         let attributes: Vec<String> = ran.case.attributes.iter().map(attribute::shown).collect();
         env.output.object(&json!({
-            "case": ran.case.name, "line": ran.case.place.line, "act": act(ran.case.act), "topics": topics,
+            "case": ran.case.name, "line": ran.case.location.line, "act": act(ran.case.act), "topics": topics,
             "attributes": attributes, "expected": verdict(ran.case.allow), "is": verdict(ran.allowed),
             "rules": ran.rules, "good": good,
         }))?;
@@ -62,7 +62,7 @@ pub(super) fn test(env: &Env<'_>, path: &Path) -> Result<(), Failure> {
         return Ok(());
     };
     let what =
-        format!("{}:{}: «{}» gives {}", file.shown, first.case.place.line, first.case.name, verdict(first.allowed));
+        format!("{}:{}: «{}» gives {}", file.shown, first.case.location.line, first.case.name, verdict(first.allowed));
     let more = if failed.len() > 1 { format!(", and {} more fail", failed.len() - 1) } else { String::new() };
     let what = format!("{what}, expected {}{more}", verdict(first.case.allow));
     Err(Failure::new(Code::PolicyTest, what).hint(explanation(path, first.case)))
@@ -84,7 +84,7 @@ fn run<'a>(file: &PolicyFile, case: &'a Case) -> Ran<'a> {
 fn untested(env: &Env<'_>, file: &PolicyFile, all: &[Ran<'_>]) {
     let deny: BTreeSet<usize> = all.iter().filter(|r| !r.allowed).flat_map(|r| r.rules.iter().copied()).collect();
     for (number, r) in (1..).zip(&file.rules).filter(|(n, _)| !deny.contains(n)) {
-        let at = format!("rule {number} ({}:{}, {} {})", file.shown, r.place.line, act(r.rule.act), r.rule.topic);
+        let at = format!("rule {number} ({}:{}, {} {})", file.shown, r.location.line, act(r.rule.act), r.rule.topic);
         env.output.warn(format!("no case is denied by {at}: without it all would pass as well"));
     }
 }

@@ -6,7 +6,7 @@ use clap::Args;
 use sealcast::code::Code;
 use sealcast::config::{KeptIdentity, name_checked};
 use sealcast_broker::access::{Access, Because, Vocabulary, Why as Judged};
-use sealcast_broker::expression::Place;
+use sealcast_broker::expression::Location;
 use sealcast_broker::operation::Header;
 use sealcast_broker::operation::policy::{Act, Rule};
 use sealcast_crypto::identity::{Attribute, check_topic};
@@ -52,7 +52,7 @@ struct Verdict {
     /// What it is about.
     about: String,
     /// The rule's number, and where it begins if it stands in a file.
-    rule: Option<(usize, Option<Place>)>,
+    rule: Option<(usize, Option<Location>)>,
     why: Judged,
 }
 
@@ -70,9 +70,9 @@ impl Why {
         if let Some(file) = &file {
             for (number, r) in file.concerning(what, &headers) {
                 verdicts.push(Verdict {
-                    name: format!("rule {number} ({}:{})", file.shown, r.place.line),
+                    name: format!("rule {number} ({}:{})", file.shown, r.location.line),
                     about: format!("{} {}", act(what), r.rule.topic),
-                    rule: Some((number, Some(r.place))),
+                    rule: Some((number, Some(r.location))),
                     why: r.rule.access.why(&attributes),
                 });
             }
@@ -151,7 +151,7 @@ fn condition(text: &str, known: Option<&Vocabulary>) -> Result<Access, Failure> 
         None => text.parse(),
     };
     read.map_err(|e| {
-        let what = format!("--expr:{}: expected {}, found {}", e.place, e.expected, e.found);
+        let what = format!("--expr:{}: expected {}, found {}", e.location, e.expected, e.found);
         let failure = Failure::new(Code::BadValue, what);
         failure
             .hint(e.hint.unwrap_or_else(|| "--expr 'hospitalA:role = nurse and hospitalA:ward in [3, 4]'".to_owned()))
@@ -212,7 +212,7 @@ fn told(
 }
 
 fn verdict_json(v: &Verdict) -> Value {
-    let (number, line) = v.rule.map(|(number, place)| (number, place.map(|it| it.line))).unzip();
+    let (number, line) = v.rule.map(|(number, location)| (number, location.map(|it| it.line))).unzip();
     json!({ "rule": number, "line": line, "about": v.about, "holds": v.why.holds, "why": why_json(&v.why) })
 }
 

@@ -176,7 +176,7 @@ fn denied(env: &Env<'_>, cluster: &Cluster, brokers: &Brokers, headers: &[Header
 fn condition(cluster: &Cluster, text: &str) -> Result<Access, Failure> {
     let access: Access = text.parse().map_err(|e: ParseError| {
         let failure =
-            Failure::new(Code::BadValue, format!("--allow:{}: expected {}, found {}", e.place, e.expected, e.found));
+            Failure::new(Code::BadValue, format!("--allow:{}: expected {}, found {}", e.location, e.expected, e.found));
         match e.hint {
             Some(hint) => failure.hint(hint),
             None => failure.hint("--allow 'exchange:desk = fx and exchange:clearance >= 3'"),

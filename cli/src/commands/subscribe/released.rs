@@ -6,7 +6,7 @@ use std::time::Instant;
 use sealcast::brokers::{Advertisement, Advertisements, Brokers, Item};
 use sealcast::code::Code;
 use sealcast_broker::operation::{Client, Header, Interest};
-use sealcast_client::Stood;
+use sealcast_client::ConfirmedSubscription;
 use serde_json::json;
 
 use super::watch::Watch;
@@ -163,9 +163,9 @@ pub(super) fn list(env: &Env<'_>, cluster: &Cluster) -> Result<(), Failure> {
     let (clients, in_use) = cluster.open_subscribers(env)?;
     let mut rows = vec![row(["ID", "NEXT", "WAITING", "INTEREST"])];
     for client in clients {
-        let (stood, of) = (client.subscriptions(), hex(&client.client().0));
+        let (confirmed, of) = (client.subscriptions(), hex(&client.client().0));
         client.close();
-        for it in stood? {
+        for it in confirmed? {
             let (interest, waiting) = (it.interest.to_string(), it.places.saturating_sub(it.next));
             env.output.object(&json!({
                 "id": it.subscription, "client": of, "interest": interest, "next": it.next, "waiting": waiting,
@@ -190,7 +190,7 @@ pub(super) fn end(env: &Env<'_>, cluster: &Cluster, interest: &Interest) -> Resu
     let (clients, in_use) = cluster.open_subscribers(env)?;
     let mut ended = 0;
     for client in clients {
-        let these = |it: &Stood| it.interest == *interest;
+        let these = |it: &ConfirmedSubscription| it.interest == *interest;
         let ids: Vec<u64> = client.subscriptions()?.into_iter().filter(these).map(|it| it.subscription).collect();
         for id in ids {
             client.end_subscription(id)?;

@@ -315,7 +315,7 @@ fn an_authority_goes_on_from_what_was_kept() {
     assert_eq!(&ledger, ca.ledger());
     let secret_text = AuthoritySecret::import(&ca.secret().export()).expect("what is written is read");
     let mut again = Authority::restore(ca.certificate().der(), secret_text, ledger).expect("restored");
-    assert_eq!(again.veil(GROUP), ca.veil(GROUP));
+    assert_eq!(again.bootstrap_key(GROUP), ca.bootstrap_key(GROUP));
     let second = again.issue(&request("second", &secret(3), everything()), NOW, DAY).expect("issued");
     assert_eq!(second.serial().number(), Some(2));
     assert_eq!(again.ledger().valid_of("first one", NOW), []);
@@ -323,8 +323,8 @@ fn an_authority_goes_on_from_what_was_kept() {
     let mut anchor = ca.anchor().clone();
     assert_eq!(anchor.learn_crl(&again.crl(NOW, DAY).expect("signed")), Ok(true));
     assert_eq!(anchor.crl().map(Crl::number), Some(2));
-    let stranger = authority(9).secret().clone();
-    let mixed = Authority::restore(ca.certificate().der(), stranger, ca.ledger().clone());
+    let other_secret = authority(9).secret().clone();
+    let mixed = Authority::restore(ca.certificate().der(), other_secret, ca.ledger().clone());
     assert_eq!(mixed.map(|_| ()), Err(AuthorityError::Mismatch));
 }
 

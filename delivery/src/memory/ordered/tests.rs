@@ -101,9 +101,9 @@ fn all_see_one_order_in_spite_of_loss() {
         assert!(wire.seen.iter().all(|s| s.len() == 60), "losing each {lose_each}th: {:?}", wire.seen);
         for place in 0..60 {
             let at: Vec<&String> = wire.seen.iter().map(|s| &s[place]).collect();
-            let is_placed = |s: &&String| s.ends_with(&format!("Placed({place})"));
-            let (placed, texts): (Vec<&String>, Vec<&String>) = at.iter().copied().partition(is_placed);
-            assert!(placed.len() == 1 && texts[0] == texts[1], "{at:?}");
+            let is_ordered = |s: &&String| s.ends_with(&format!("Ordered({place})"));
+            let (ordered, texts): (Vec<&String>, Vec<&String>) = at.iter().copied().partition(is_ordered);
+            assert!(ordered.len() == 1 && texts[0] == texts[1], "{at:?}");
         }
     }
 }
@@ -115,8 +115,8 @@ fn of_two_racers_both_have_a_position_and_all_see_the_same_one_first() {
     wire.send(0, b"a");
     wire.send(1, b"b");
     wire.run(100);
-    assert_eq!(wire.seen[0], ["1 Placed(0)", "b"]);
-    assert_eq!(wire.seen[1], ["a", "1 Placed(1)"]);
+    assert_eq!(wire.seen[0], ["1 Ordered(0)", "b"]);
+    assert_eq!(wire.seen[1], ["a", "1 Ordered(1)"]);
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn the_same_bytes_again_are_the_same_message() {
     wire.run(50);
     wire.send(0, b"commit");
     wire.run(50);
-    assert_eq!(wire.seen[0], ["1 Placed(0)"]);
+    assert_eq!(wire.seen[0], ["1 Ordered(0)"]);
     assert_eq!(wire.seen[1], ["commit"]);
     assert_eq!(wire.orderer.ordered(), 1);
 }
@@ -159,7 +159,7 @@ fn what_one_offers_another_fetches() {
     wire.clients[1].handle(wire.now, Input::Fetch(FetchId(5), &what));
     wire.run(60);
     assert!(wire.seen[1].is_empty(), "nobody has it yet");
-    wire.clients[0].handle(wire.now, Input::Offer { what: &what, bytes: b"package" });
+    wire.clients[0].handle(wire.now, Input::Provide { what: &what, bytes: b"package" });
     wire.run(2_000);
     assert_eq!(wire.seen[1], [format!("{:?} {:?}", FetchId(5), Fetched::Bytes(b"package".to_vec()))]);
     wire.clients[1].handle(wire.now, Input::Fetch(FetchId(6), &Fetch::Blob([1; 32])));
@@ -171,7 +171,7 @@ fn what_one_offers_another_fetches() {
 fn only_the_orderer_orders() {
     let mut client = Ordered::new(ORDERER, Start::Beginning);
     let now = Now { monotonic: Monotonic(0), utc: None };
-    let mut entry = Frame::Entry { index: 0, id: [0; 16], before: [0; 32], cargo: b"x" }.bytes();
+    let mut entry = Frame::Entry { index: 0, id: [0; 16], before: [0; 32], payload: b"x" }.bytes();
     client.handle(now, Input::open(Address::Node(9), &mut entry));
     assert_eq!(dropped(&mut client), [Dropped::Auth]);
 }
@@ -198,8 +198,8 @@ fn prepare(client: &mut Ordered, now: Now, view: &View, flush: Flush) {
 /// An orderer shows a client this, behind what has that hash.
 fn show(client: &mut Ordered, index: u64, id: u8, before: Chain) {
     let now = Now { monotonic: Monotonic(0), utc: None };
-    let cargo = open_datagram(&Frame::Keys(b"commit"));
-    let mut entry = Frame::Entry { index, id: [id; 16], before, cargo: &cargo }.bytes();
+    let payload = open_datagram(&Frame::Keys(b"commit"));
+    let mut entry = Frame::Entry { index, id: [id; 16], before, payload: &payload }.bytes();
     client.handle(now, Input::open(ORDERER, &mut entry));
 }
 

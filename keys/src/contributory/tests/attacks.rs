@@ -44,17 +44,21 @@ fn under_attack(
 
 /// Messages of one node in the log, as they were sent.
 fn recorded(net: &Net, from: usize, of: impl Fn(&Message) -> bool) -> Vec<Vec<u8>> {
-    net.log.iter().filter(|(_, by, bytes)| *by == from && of(&unveil(bytes))).map(|(_, _, b)| b.clone()).collect()
+    net.log
+        .iter()
+        .filter(|(_, by, bytes)| *by == from && of(&bootstrap_open(bytes)))
+        .map(|(_, _, b)| b.clone())
+        .collect()
 }
 
 fn is_join(m: &Message) -> bool {
     matches!(m, Message::Join(_))
 }
 
-fn veiled(net: &mut Net, message: &Message) -> Vec<u8> {
+fn bootstrap_sealed(net: &mut Net, message: &Message) -> Vec<u8> {
     let mut nonce = [0; 12];
     net.rng.fill_bytes(&mut nonce);
-    robot(0).veil(GROUP).seal(nonce, &message.encode())
+    robot(0).bootstrap_key(GROUP).seal(nonce, &message.encode())
 }
 
 /// A beacon that node `by` signs.
@@ -65,7 +69,7 @@ fn beacon(net: &mut Net, by: usize, epoch: EpochId, size: u16) -> Vec<u8> {
     let mut m = Beacon { author: keys.me.short, epoch, size, summary, versions, added, signature: [0; 64] };
     let body = Message::Beacon(m.clone()).body();
     m.signature = keys.key.sign(&signed("sealcast/v1/beacon", GROUP, &[], &body));
-    veiled(net, &Message::Beacon(m))
+    bootstrap_sealed(net, &Message::Beacon(m))
 }
 
 /// A JOIN of a new run of an identity, with a claim about where it comes from.
@@ -84,7 +88,7 @@ fn join(net: &mut Net, identity: &Identity, epoch: EpochId, size: u16) -> Vec<u8
     let mut m = Join { card, summary, epoch, size, towards: EpochId::default(), added, signature: [0; 64] };
     let body = Message::Join(m.clone()).body();
     m.signature = key.sign(&signed("sealcast/v1/join", GROUP, &[], &body));
-    veiled(net, &Message::Join(m))
+    bootstrap_sealed(net, &Message::Join(m))
 }
 
 /// A proposal that node `by` signs.
@@ -97,7 +101,7 @@ pub(super) fn proposal(net: &mut Net, by: usize, mut content: Propose) -> Vec<u8
     content.seats.sort_unstable();
     content.seats.insert(0, me);
     content.signature = keys.key.sign(&Proposal::instance(GROUP, &nonce, &content));
-    robot(0).veil(GROUP).seal(nonce, &Message::Propose(content).encode())
+    robot(0).bootstrap_key(GROUP).seal(nonce, &Message::Propose(content).encode())
 }
 
 fn seats(net: &Net, of: &[usize]) -> Vec<ShortId> {
@@ -129,7 +133,7 @@ fn beacons_of_another_time(seed: u64) {
     let mut net = group(seed, 5);
     let is_said = |m: &Message| matches!(m, Message::Join(_) | Message::Beacon(_));
     let old: Vec<Vec<u8>> = (0..5).flat_map(|i| recorded(&net, i, is_said)).collect();
-    assert!(old.iter().any(|b| matches!(unveil(b), Message::Beacon(_))));
+    assert!(old.iter().any(|b| matches!(bootstrap_open(b), Message::Beacon(_))));
     for i in 0..5 {
         net.nodes[i].alive = false;
     }
@@ -354,7 +358,7 @@ fn rule_g8_a_status_sent_again_is_answered_seldom() {
 fn rule_g8_a_fetch_of_all_cards_is_answered_seldom() {
     let mut net = group(11, 8);
     let cards = seats(&net, &[0, 1, 2, 3, 4, 5, 6, 7]);
-    let fetch = veiled(&mut net, &Message::Fetch(Fetch { proposal: None, cards }));
+    let fetch = bootstrap_sealed(&mut net, &Message::Fetch(Fetch { proposal: None, cards }));
     let (datagrams, bytes) = echoes(&mut net, &fetch, 500, 10);
     println!("FETCH: {datagrams} datagrams, {bytes} B for 500 of {} B", fetch.len());
     assert!(bytes <= 5 * 8 * 12 * 1100, "{bytes} B in 5 s");
@@ -374,7 +378,7 @@ fn rule_g8_a_list_of_nothing_is_answered_seldom_and_in_small_portions() {
     }
     drop(house);
     net.run(3_000);
-    let state = veiled(&mut net, &Message::State(State { crl: 0, policy: 0, evictions: vec![] }));
+    let state = bootstrap_sealed(&mut net, &Message::State(State { crl: 0, policy: 0, evictions: vec![] }));
     let (datagrams, bytes) = echoes(&mut net, &state, 500, 10);
     println!("STATE: {datagrams} datagrams, {bytes} B for 500 of {} B", state.len());
     assert!(bytes <= 5 * 100_000, "{bytes} B in 5 s");
@@ -398,7 +402,7 @@ fn rule_g1_false_statements_are_checked_so_many_times_a_second() {
             (bytes[last], bytes[last - 1]) = (i, j);
             Object::Eviction(bytes)
         };
-        let give = veiled(&mut net, &Message::Give((0..20).map(forged).collect()));
+        let give = bootstrap_sealed(&mut net, &Message::Give((0..20).map(forged).collect()));
         net.deliver(0, &give);
     }
     let dropped = net.nodes[0].keys.drops().of(sealcast_wire::Dropped::Rate) - before;
@@ -416,7 +420,7 @@ fn lie(net: &mut Net, liar: usize, change: impl Fn(&mut Message, [u8; 32]) -> bo
             net.now = end;
         }
         for bytes in std::mem::take(&mut net.held_back) {
-            let mut message = unveil(&bytes);
+            let mut message = bootstrap_open(&bytes);
             let keys = &net.nodes[liar].keys;
             let bound = keys.attempt.as_ref().or(keys.last.as_ref()).and_then(|a| {
                 let formation = a.formation.as_ref()?;
@@ -434,7 +438,7 @@ fn lie(net: &mut Net, liar: usize, change: impl Fn(&mut Message, [u8; 32]) -> bo
                 }
             }
             let bytes = match message {
-                Message::R2(_) | Message::Kc(_) => veiled(net, &message),
+                Message::R2(_) | Message::Kc(_) => bootstrap_sealed(net, &message),
                 _ => bytes,
             };
             net.transmit(liar, None, bytes);
@@ -489,7 +493,7 @@ fn rule_a9_who_claims_to_have_heard_something_else_is_left_out() {
     assert_goes_on_without(&net, 4, before);
 }
 
-/// Outsiders, and insiders with the veil and keys of their own, change bytes of what was really said: no
+/// Outsiders, and insiders with the bootstrap key and keys of their own, change bytes of what was really said: no
 /// panic, nothing of unproved origin changes the epoch, and memory stays where it was.
 #[test]
 fn rule_g2_no_changed_message_brings_a_member_down() {
@@ -503,12 +507,12 @@ fn rule_g2_no_changed_message_brings_a_member_down() {
     net.loss = 0;
     net.run(2_000);
     let log: Vec<Vec<u8>> = net.log.iter().map(|(_, _, b)| b.clone()).collect();
-    let veil = robot(0).veil(GROUP);
+    let bootstrap_key = robot(0).bootstrap_key(GROUP);
     let epochs = net.nodes.iter().map(|n| n.epochs.len()).collect::<Vec<_>>();
     let rounds = seeds(1) * 20_000;
     for round in 0..rounds {
         let original = &log[net.rng.next_u64() as usize % log.len()];
-        let mut bytes = veil.open(original).unwrap();
+        let mut bytes = bootstrap_key.open(original).unwrap();
         for _ in 0..=net.rng.next_u64() % 3 {
             let at = net.rng.next_u64() as usize % bytes.len().max(1);
             match net.rng.next_u64() % 6 {
@@ -518,7 +522,7 @@ fn rule_g2_no_changed_message_brings_a_member_down() {
                 3 => bytes.insert(at, net.rng.next_u64() as u8),
                 4 => bytes[at..].fill(0xFF),
                 _ => {
-                    let other = veil.open(&log[net.rng.next_u64() as usize % log.len()]).unwrap();
+                    let other = bootstrap_key.open(&log[net.rng.next_u64() as usize % log.len()]).unwrap();
                     let from = net.rng.next_u64() as usize % other.len();
                     bytes.truncate(at);
                     bytes.extend_from_slice(&other[from..]);
@@ -528,8 +532,8 @@ fn rule_g2_no_changed_message_brings_a_member_down() {
         }
         let mut nonce = [0; 12];
         net.rng.fill_bytes(&mut nonce);
-        let veiled = veil.seal(nonce, &bytes);
-        net.deliver((round % 6) as usize, &veiled);
+        let bootstrap_sealed = bootstrap_key.seal(nonce, &bytes);
+        net.deliver((round % 6) as usize, &bootstrap_sealed);
         if round % 50 == 0 {
             net.run(1);
         }
@@ -560,9 +564,9 @@ fn a_revocation_list_too_long_for_a_message_brings_nobody_down() {
     keys.handle_timeout(net.clock());
     keys.command(net.clock(), Command::Learn(crl)).unwrap();
     let state = Message::State(State { crl: 0, policy: 0, evictions: vec![] });
-    let veiled = identity.veil(GROUP).seal([1; 12], &state.encode());
+    let bootstrap_sealed = identity.bootstrap_key(GROUP).seal([1; 12], &state.encode());
     for _ in 0..20 {
-        _ = keys.hear(net.clock(), &Source::Outside(Address::Node(0)), &veiled);
+        _ = keys.hear(net.clock(), &Source::Outside(Address::Node(0)), &bootstrap_sealed);
         while keys.poll().is_some() {}
     }
 }
@@ -604,7 +608,7 @@ fn rule_g7_many_farewells_of_strangers_push_no_members_out_of_mind() {
     };
     for i in 0..600 {
         let (card, leave) = leave(&net, i);
-        let (card, leave) = (veiled(&mut net, &card), veiled(&mut net, &leave));
+        let (card, leave) = (bootstrap_sealed(&mut net, &card), bootstrap_sealed(&mut net, &leave));
         net.deliver(0, &card);
         net.deliver(0, &leave);
         net.now += 60_000;
@@ -675,7 +679,7 @@ fn rule_a3_a_former_runs_farewell_sent_again_or_spliced_removes_nobody() {
     net.command(3, Command::Leave).unwrap();
     assert!(net.run_until(5_000, |net| net.nodes[3].excluded.is_some() && net.are_one(&[0, 1, 2])));
     let sent = recorded(&net, 3, |m| matches!(m, Message::Leave(_)));
-    let Message::Leave(old) = unveil(sent.first().expect("it said that it goes")) else { unreachable!() };
+    let Message::Leave(old) = bootstrap_open(sent.first().expect("it said that it goes")) else { unreachable!() };
     let again = net.restart(3);
     let members = [0, 1, 2, again];
     assert!(net.run_until(5_000, |net| net.are_one(&members)), "{}", net.describe());
@@ -698,7 +702,7 @@ fn rule_a3_a_former_runs_farewell_sent_again_or_spliced_removes_nobody() {
     forgeries.push(leave(short, epoch, by_other));
 
     let mut datagrams = sent;
-    forgeries.iter().for_each(|m| datagrams.push(veiled(&mut net, m)));
+    forgeries.iter().for_each(|m| datagrams.push(bootstrap_sealed(&mut net, m)));
     let prepared: Vec<usize> = members.iter().map(|i| net.nodes[*i].prepared.len()).collect();
     under_attack(&mut net, (1_000, 50), |_| datagrams.clone(), |_| false);
     for (i, prepared) in members.into_iter().zip(prepared) {
@@ -737,7 +741,7 @@ fn rule_g8_a_second_of_each_hostile_datagram_costs_so_much_and_no_more() {
             Box::new(|net, i| {
                 let nonce = [i as u8; 12];
                 net.rng.next_u64();
-                robot(0).veil(GROUP).seal(nonce, &[&[5][..], &i.to_be_bytes(), &[9; 300]].concat())
+                robot(0).bootstrap_key(GROUP).seal(nonce, &[&[5][..], &i.to_be_bytes(), &[9; 300]].concat())
             }),
             0,
             0,
@@ -750,7 +754,7 @@ fn rule_g8_a_second_of_each_hostile_datagram_costs_so_much_and_no_more() {
                 let summary = Summary::default();
                 let (epoch, towards) = (EpochId::default(), EpochId::default());
                 let card = garbage_card(i);
-                veiled(
+                bootstrap_sealed(
                     net,
                     &Message::Join(Join {
                         card,
@@ -775,7 +779,7 @@ fn rule_g8_a_second_of_each_hostile_datagram_costs_so_much_and_no_more() {
                 let (roster, state, of_base) = ([1; 32], [2; 32], false);
                 let m =
                     super::super::message::R1 { author, instance, roster, state, of_base, contributions, signature };
-                veiled(net, &Message::R1(m))
+                bootstrap_sealed(net, &Message::R1(m))
             }),
             60,
             1000,
@@ -785,7 +789,7 @@ fn rule_g8_a_second_of_each_hostile_datagram_costs_so_much_and_no_more() {
             Box::new(|net, i| {
                 let summary = Summary::default();
                 let epoch = EpochId { hash: i, ..epoch };
-                veiled(
+                bootstrap_sealed(
                     net,
                     &Message::Beacon(Beacon {
                         author,
@@ -805,14 +809,16 @@ fn rule_g8_a_second_of_each_hostile_datagram_costs_so_much_and_no_more() {
             "FETCH of all, former member",
             Box::new(|net, _| {
                 let cards = seats(net, &[0, 1, 2, 3, 4, 5, 6, 7]);
-                veiled(net, &Message::Fetch(Fetch { proposal: Some(last), cards }))
+                bootstrap_sealed(net, &Message::Fetch(Fetch { proposal: Some(last), cards }))
             }),
             1200,
             0,
         ),
         (
             "STATE of nothing, former member",
-            Box::new(|net, _| veiled(net, &Message::State(State { crl: 9, policy: 9, evictions: vec![[3; 8]] }))),
+            Box::new(|net, _| {
+                bootstrap_sealed(net, &Message::State(State { crl: 9, policy: 9, evictions: vec![[3; 8]] }))
+            }),
             1200,
             0,
         ),

@@ -82,8 +82,8 @@ fn one_of_three_installs_alone(seed: u64) -> Net {
     let mut net = Net::robots(seed, 3, 0);
     net.start_at(net.now + 41_000, robot(3));
     net.keep_log = true;
-    let first = |net: &Net| net.nodes.first().and_then(|n| n.keys.attempt.as_ref().map(stage));
-    let at = |net: &Net, stages: &[&str]| first(net).is_some_and(|stage| stages.contains(&stage));
+    let first = |net: &Net| net.nodes.first().and_then(|n| n.keys.attempt.as_ref().map(state));
+    let at = |net: &Net, stages: &[&str]| first(net).is_some_and(|state| stages.contains(&state));
     assert!(net.run_until(1_000, |net| at(net, &["r2", "kc"])), "{}", net.describe());
     net.muted.insert(0);
     assert!(net.run_until(1_000, |net| net.epoch_of(0).is_some()), "{}", net.describe());

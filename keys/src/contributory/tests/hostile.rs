@@ -22,7 +22,7 @@ fn assert_undisturbed(net: &Net, who: &[usize], epoch: Option<EpochId>) {
 fn w4_w14_garbage_of_any_kind_changes_nothing() {
     let mut net = group(1, 4);
     let epoch = net.epoch_of(0);
-    let veil = robot(0).veil(GROUP);
+    let bootstrap_key = robot(0).bootstrap_key(GROUP);
     let samples: Vec<Vec<u8>> = net.log.iter().map(|(_, _, bytes)| bytes.clone()).collect();
     let mut rng = ChaCha20Rng::seed_from_u64(99);
     let mut states = Vec::new();
@@ -32,14 +32,14 @@ fn w4_w14_garbage_of_any_kind_changes_nothing() {
         if round % 2 == 0 {
             bytes[at] ^= 1 << (rng.next_u64() % 8); // from an outsider
         } else {
-            // From somebody who knows the veil and nothing else.
-            let mut plain = veil.open(&bytes).unwrap();
+            // From somebody who knows the bootstrap key and nothing else.
+            let mut plain = bootstrap_key.open(&bytes).unwrap();
             let at = rng.next_u64() as usize % plain.len();
             plain[at] ^= 1 << (rng.next_u64() % 8);
             if round % 5 == 0 {
                 plain.truncate(at);
             }
-            bytes = veil.seal([round as u8; 12], &plain);
+            bytes = bootstrap_key.seal([round as u8; 12], &plain);
         }
         net.deliver(round % 4, &bytes);
         states.push(net.nodes[round % 4].keys.attempt.is_some());
@@ -56,7 +56,8 @@ fn w4_rule_a6_a_replayed_join_elicits_a_proposal_and_stops_nobody() {
     // A former member's JOIN, recorded and sent again for ever.
     let extra = net.start(robot(5));
     assert!(net.run_until(2_000, Net::is_one));
-    let join = net.log.iter().rev().find(|(_, from, b)| *from == extra && matches!(unveil(b), Message::Join(_)));
+    let join =
+        net.log.iter().rev().find(|(_, from, b)| *from == extra && matches!(bootstrap_open(b), Message::Join(_)));
     let join = join.unwrap().2.clone();
     net.command(extra, Command::Leave).unwrap();
     net.run(1_000);
@@ -77,8 +78,13 @@ fn w4_rule_a6_a_replayed_join_elicits_a_proposal_and_stops_nobody() {
 #[test]
 fn w4_a_replayed_join_of_a_process_that_was_restarted_displaces_nobody() {
     let mut net = group(3, 4);
-    let join =
-        net.log.iter().find(|(_, from, b)| *from == 1 && matches!(unveil(b), Message::Join(_))).unwrap().2.clone();
+    let join = net
+        .log
+        .iter()
+        .find(|(_, from, b)| *from == 1 && matches!(bootstrap_open(b), Message::Join(_)))
+        .unwrap()
+        .2
+        .clone();
     net.restart(1);
     assert!(net.run_until(3_000, Net::is_one), "{}", net.describe());
     net.run(1_000);
@@ -140,15 +146,15 @@ fn tamper(
 ) {
     let end = net.now + ms * 1000;
     net.muted.insert(i);
-    let veil = robot(0).veil(GROUP);
+    let bootstrap_key = robot(0).bootstrap_key(GROUP);
     net.held_back.clear();
     while net.step(end) {
         for bytes in std::mem::take(&mut net.held_back) {
             let nonce: [u8; 12] = bytes[8..20].try_into().unwrap();
-            let message = unveil(&bytes);
+            let message = bootstrap_open(&bytes);
             for (to, message) in change(net, message) {
-                let veiled = veil.seal(nonce, &message.encode());
-                net.transmit(i, to, veiled);
+                let bootstrap_sealed = bootstrap_key.seal(nonce, &message.encode());
+                net.transmit(i, to, bootstrap_sealed);
             }
         }
     }
@@ -291,7 +297,7 @@ fn an_outsider_with_a_certificate_cannot_propose_for_a_group() {
     net.muted.insert(outsider);
     net.run(1);
     let (card, key) = (net.nodes[outsider].keys.me.card.clone(), net.nodes[outsider].keys.key.clone());
-    let veil = robot(0).veil(GROUP);
+    let bootstrap_key = robot(0).bootstrap_key(GROUP);
     let give = Message::Give(vec![super::super::message::Object::Card(Box::new(card))]);
     let mut seats: Vec<_> = (0..4).map(|i| net.nodes[i].keys.me.short).collect();
     seats.sort_unstable();
@@ -306,8 +312,8 @@ fn an_outsider_with_a_certificate_cannot_propose_for_a_group() {
         let instance = super::super::proposal::Proposal::instance(GROUP, &nonce, &propose);
         propose.signature = key.sign(&instance);
         for i in 0..4 {
-            net.deliver(i, &veil.seal(nonce, &give.encode()));
-            net.deliver(i, &veil.seal(nonce, &Message::Propose(propose.clone()).encode()));
+            net.deliver(i, &bootstrap_key.seal(nonce, &give.encode()));
+            net.deliver(i, &bootstrap_key.seal(nonce, &Message::Propose(propose.clone()).encode()));
             assert!(net.nodes[i].keys.attempt.is_none());
         }
     }
@@ -321,12 +327,13 @@ fn rule_a3_nobody_can_leave_for_somebody_else() {
     let epoch = net.epoch_of(0);
     net.run(10);
     net.command(1, Command::Leave).unwrap();
-    let leave = net.log.iter().rev().find(|(_, _, b)| matches!(unveil(b), Message::Leave(_))).unwrap().2.clone();
-    let Message::Leave(mut forged) = unveil(&leave) else { unreachable!("found as a leave") };
+    let leave =
+        net.log.iter().rev().find(|(_, _, b)| matches!(bootstrap_open(b), Message::Leave(_))).unwrap().2.clone();
+    let Message::Leave(mut forged) = bootstrap_open(&leave) else { unreachable!("found as a leave") };
     forged.author = net.nodes[2].keys.me.short;
     let mut other = group(10, 4);
-    let veil = robot(0).veil(GROUP);
-    let bytes = veil.seal([1; 12], &Message::Leave(forged).encode());
+    let bootstrap_key = robot(0).bootstrap_key(GROUP);
+    let bytes = bootstrap_key.seal([1; 12], &Message::Leave(forged).encode());
     let now = other.clock();
     let heard = other.nodes[0].keys.hear(now, &Source::Outside(Address::Node(9)), &bytes);
     assert_eq!(heard, Err(Dropped::Auth.into()));
@@ -338,15 +345,15 @@ fn rule_a3_nobody_can_leave_for_somebody_else() {
 fn rule_g1_a_flood_of_strangers_is_checked_so_many_times_a_second() {
     let mut net = group(11, 3);
     let epoch = net.epoch_of(0);
-    let veil = robot(0).veil(GROUP);
-    let join = net.log.iter().find(|(_, _, b)| matches!(unveil(b), Message::Join(_))).unwrap().2.clone();
-    let Message::Join(join) = unveil(&join) else { unreachable!("found as a join") };
+    let bootstrap_key = robot(0).bootstrap_key(GROUP);
+    let join = net.log.iter().find(|(_, _, b)| matches!(bootstrap_open(b), Message::Join(_))).unwrap().2.clone();
+    let Message::Join(join) = bootstrap_open(&join) else { unreachable!("found as a join") };
     let now = net.clock();
     let mut rate = 0;
     for i in 0..5_000_u32 {
         let mut card = join.card.clone();
         card.incarnation.0[..4].copy_from_slice(&i.to_be_bytes());
-        let bytes = veil.seal([2; 12], &Message::Join(Join { card, ..join.clone() }).encode());
+        let bytes = bootstrap_key.seal([2; 12], &Message::Join(Join { card, ..join.clone() }).encode());
         let heard = net.nodes[0].keys.hear(now, &Source::Outside(Address::Node(9)), &bytes);
         rate += usize::from(heard == Err(Dropped::Rate.into()));
     }
@@ -362,7 +369,7 @@ fn rule_g3_a_message_of_one_group_or_attempt_is_nothing_in_another() {
     let rounds: Vec<Vec<u8>> = net
         .log
         .iter()
-        .filter(|(_, _, b)| matches!(unveil(b), Message::R1(_) | Message::R2(_) | Message::Kc(_)))
+        .filter(|(_, _, b)| matches!(bootstrap_open(b), Message::R1(_) | Message::R2(_) | Message::Kc(_)))
         .map(|(_, _, b)| b.clone())
         .collect();
     net.command(0, Command::Rotate).unwrap();
@@ -377,10 +384,10 @@ fn rule_g3_a_message_of_one_group_or_attempt_is_nothing_in_another() {
     let id = net.nodes[0].keys.attempt.as_ref().map(|a| a.proposal.instance);
     net.run_until(10, |net| net.nodes[0].keys.attempt.is_some());
     let id = id.or(net.nodes[0].keys.attempt.as_ref().map(|a| a.proposal.instance)).unwrap();
-    let veil = robot(0).veil(GROUP);
+    let bootstrap_key = robot(0).bootstrap_key(GROUP);
     for bytes in &rounds {
-        let Message::R1(m) = unveil(bytes) else { continue };
-        let bytes = veil.seal([3; 12], &Message::R1(R1 { instance: id, ..m }).encode());
+        let Message::R1(m) = bootstrap_open(bytes) else { continue };
+        let bytes = bootstrap_key.seal([3; 12], &Message::R1(R1 { instance: id, ..m }).encode());
         let now = net.clock();
         let heard = net.nodes[0].keys.hear(now, &Source::Outside(Address::Node(9)), &bytes);
         assert!(heard.is_err() || net.nodes[0].keys.attempt.as_ref().is_some_and(|a| a.held(0).count_ones() <= 1));

@@ -25,10 +25,10 @@ fn group(seed: u64, n: usize) -> Net {
     net
 }
 
-fn veiled(net: &mut Net, message: &Message) -> Vec<u8> {
+fn bootstrap_sealed(net: &mut Net, message: &Message) -> Vec<u8> {
     let mut nonce = [0; 12];
     net.rng.fill_bytes(&mut nonce);
-    robot(0).veil(GROUP).seal(nonce, &message.encode())
+    robot(0).bootstrap_key(GROUP).seal(nonce, &message.encode())
 }
 
 /// Hands a datagram to one node alone, as an insider can.
@@ -81,7 +81,7 @@ impl Captor {
                     continue;
                 }
                 net.deliver(self.node, &bytes);
-                if matches!(unveil(&bytes), Message::Join(_)) {
+                if matches!(bootstrap_open(&bytes), Message::Join(_)) {
                     self.propose(net);
                 }
             }
@@ -110,9 +110,9 @@ fn make_up(net: &mut Net, node: usize, base: Option<Base>, counter: u32, seats: 
     keys.rng.fill_bytes(&mut nonce);
     let instance = Proposal::instance(GROUP, &nonce, &content);
     content.signature = keys.key.sign(&instance);
-    let veiled = keys.veil.seal(nonce, &Message::Propose(content.clone()).encode());
-    keys.send_veiled(&Message::Propose(content.clone()), veiled.clone());
-    keys.adopt(now, Proposal { content, instance, veiled, sent: now.monotonic });
+    let bootstrap_sealed = keys.bootstrap_key.seal(nonce, &Message::Propose(content.clone()).encode());
+    keys.send_bootstrap(&Message::Propose(content.clone()), bootstrap_sealed.clone());
+    keys.adopt(now, Proposal { content, instance, bootstrap_sealed, sent: now.monotonic });
     net.drain(node);
 }
 
@@ -305,7 +305,7 @@ fn a_claim_in_a_join_moves_the_number_by_one_epoch_only() {
         let body = Message::Join(join.clone()).body();
         join.signature = keys.key.sign(&signed("sealcast/v1/join", GROUP, &[], &body));
         _ = now;
-        let bytes = veiled(&mut net, &Message::Join(join));
+        let bytes = bootstrap_sealed(&mut net, &Message::Join(join));
         (0..3).for_each(|to| net.deliver(to, &bytes));
         assert!(net.run_until(5_000, Net::is_one), "{}", net.describe());
         assert_eq!(net.epoch_of(0).unwrap().counter, before + 1);
@@ -330,7 +330,7 @@ fn split(net: &mut Net, liar: usize, change: Change1<'_>, ms: u64) {
         }
         for bytes in std::mem::take(&mut net.held_back) {
             for to in (0..net.nodes.len()).filter(|to| *to != liar) {
-                let mut message = unveil(&bytes);
+                let mut message = bootstrap_open(&bytes);
                 let keys = &net.nodes[liar].keys;
                 let bound = keys.attempt.as_ref().or(keys.last.as_ref()).and_then(|a| {
                     let formation = a.formation.as_ref()?;
@@ -347,7 +347,7 @@ fn split(net: &mut Net, liar: usize, change: Change1<'_>, ms: u64) {
                     Message::Kc(m) => m.signature = sign("sealcast/v1/kc"),
                     _ => {}
                 }
-                let changed = veiled(net, &message);
+                let changed = bootstrap_sealed(net, &message);
                 hand(net, to, changed);
             }
         }
@@ -491,7 +491,7 @@ fn twins(seed: u64, n: usize, join_for_all: bool) {
     let mut card: Card = net.nodes[twin].keys.me.card.clone();
     card.incarnation.0[0] ^= 1;
     card.signature = mallory.key().sign(&card.signed(GROUP));
-    let give = veiled(&mut net, &Message::Give(vec![Object::Card(Box::new(card))]));
+    let give = bootstrap_sealed(&mut net, &Message::Give(vec![Object::Card(Box::new(card))]));
     (half..n).for_each(|to| net.deliver(to, &give));
     let end = net.now + 8_000_000;
     while net.now < end {
@@ -499,7 +499,7 @@ fn twins(seed: u64, n: usize, join_for_all: bool) {
             net.now = end;
         }
         for bytes in std::mem::take(&mut net.held_back) {
-            let is_card = matches!(unveil(&bytes), Message::Join(_) | Message::Give(_));
+            let is_card = matches!(bootstrap_open(&bytes), Message::Join(_) | Message::Give(_));
             let heard = if is_card && !join_for_all { half } else { n };
             (0..heard).for_each(|to| hand(&mut net, to, bytes.clone()));
         }
@@ -602,11 +602,11 @@ fn rule_g8_one_member_changes_the_key_so_often_and_no_more() {
     for n in SIZES {
         for rules in [&[][..], &[Rule::Allowance]] {
             let mut net = group(810, n);
-            let asking = n - 1;
-            net.nodes[asking].keys.config.without = rules;
+            let requester = n - 1;
+            net.nodes[requester].keys.config.without = rules;
             let before = net.nodes[0].epochs.len();
             for _ in 0..30_000 / 20 {
-                _ = net.command(asking, Command::Rotate);
+                _ = net.command(requester, Command::Rotate);
                 net.run(20);
             }
             let at = format!("n {n}, without {rules:?}\n{}", net.describe());
@@ -618,11 +618,11 @@ fn rule_g8_one_member_changes_the_key_so_often_and_no_more() {
             assert!(changed <= most, "{changed} new keys in 30 s: {at}");
             assert!(changed > 6, "{changed}: not even what it may: {at}");
             // Nobody else is blamed for it, and the others stay together, with it if it kept the rules.
-            let all: Vec<usize> = (0..n).filter(|i| rules.is_empty() || *i != asking).collect();
+            let all: Vec<usize> = (0..n).filter(|i| rules.is_empty() || *i != requester).collect();
             let of: BTreeSet<_> = all.iter().map(|i| net.epoch_of(*i)).collect();
             assert_eq!(of.len(), 1, "{at}");
             net.assert_one_key(&all);
-            let cert = net.nodes[asking].keys.me.id.cert;
+            let cert = net.nodes[requester].keys.me.id.cert;
             let others = |x: &Notice| matches!(x, Notice::LeftOut { cert: c, .. } if *c != cert || rules.is_empty());
             assert!(!all.iter().any(|i| net.nodes[*i].notices.iter().any(others)), "{at}");
             println!("n {n}, without {rules:?}: {changed} new keys in 30 s");
@@ -639,26 +639,26 @@ const REKEYS_IN_HALF_A_MINUTE: usize = 14;
 fn rule_g8_members_do_not_part_over_when_somebody_may_propose_again() {
     for n in SIZES {
         let mut net = group(830, n);
-        let asking = n - 1;
-        net.nodes[asking].keys.config.without = &[Rule::Allowance];
+        let requester = n - 1;
+        net.nodes[requester].keys.config.without = &[Rule::Allowance];
         for _ in 0..20 {
-            _ = net.command(asking, Command::Rotate);
+            _ = net.command(requester, Command::Rotate);
             net.run(20);
         }
         net.run(3_000);
         // Half of the others would follow again, and half would not.
-        let cert = net.nodes[asking].keys.me.id.cert;
+        let cert = net.nodes[requester].keys.me.id.cert;
         let (now, late) = (Monotonic(net.now), Monotonic(net.now + 60_000_000));
-        for i in (0..n).filter(|i| *i != asking) {
+        for i in (0..n).filter(|i| *i != requester) {
             let until = if i % 2 == 0 { late } else { now };
             net.nodes[i].keys.vain.insert(cert, super::super::Strike { count: 9, until });
         }
         let before = net.epoch_of(0);
-        let honest: Vec<usize> = (0..n).filter(|i| *i != asking).collect();
+        let honest: Vec<usize> = (0..n).filter(|i| *i != requester).collect();
         if !net.are_one(&(0..n).collect::<Vec<_>>()) {
             continue; // it has parted from the others by itself
         }
-        _ = net.command(asking, Command::Rotate);
+        _ = net.command(requester, Command::Rotate);
         net.run(2_000);
         let at = format!("n {n}\n{}", net.describe());
         assert_ne!(net.epoch_of(0), before, "{at}");

@@ -149,8 +149,8 @@ fn rule_a4_who_has_no_right_evicts_nobody() {
     let victim = net.nodes[1].identity.certificate().hash;
     let refused = net.command(0, Command::Evict { cert: victim, reason: "I want".into() });
     assert_eq!(refused, Err(CommandError::Denied("evict")));
-    let stranger = Command::Evict { cert: Default::default(), reason: "who".into() };
-    assert_eq!(net.command(0, stranger), Err(CommandError::NoSuchMember));
+    let unknown = Command::Evict { cert: Default::default(), reason: "who".into() };
+    assert_eq!(net.command(0, unknown), Err(CommandError::NoSuchMember));
 }
 
 #[test]

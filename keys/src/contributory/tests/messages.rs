@@ -98,7 +98,14 @@ fn rule_g8_old_joins_are_answered_by_few_beacons() {
     let newcomer = net.start(robot(6));
     net.run(1);
     net.nodes[newcomer].alive = false;
-    let join = net.log.iter().rev().map(|(_, _, b)| b).find(|b| matches!(unveil(b), Message::Join(_))).unwrap().clone();
+    let join = net
+        .log
+        .iter()
+        .rev()
+        .map(|(_, _, b)| b)
+        .find(|b| matches!(bootstrap_open(b), Message::Join(_)))
+        .unwrap()
+        .clone();
     net.run(2_000);
     let from = net.log.len();
     for _ in 0..1_000 {
@@ -106,7 +113,7 @@ fn rule_g8_old_joins_are_answered_by_few_beacons() {
         net.run(5);
     }
     let beacons =
-        net.log[from..].iter().filter(|(_, _, b)| matches!(unveil(b), Message::Beacon(Beacon { .. }))).count();
+        net.log[from..].iter().filter(|(_, _, b)| matches!(bootstrap_open(b), Message::Beacon(Beacon { .. }))).count();
     assert!(beacons <= 5 * 25, "{beacons} in 5 s");
 }
 
@@ -114,7 +121,7 @@ fn rule_g8_old_joins_are_answered_by_few_beacons() {
 fn two_who_come_one_after_the_other_are_both_given_the_cards_that_they_ask_for() {
     let mut net = lan(9, 3);
     let given = |net: &Net, from: usize, cert| {
-        let cards = net.log[from..].iter().filter_map(|(_, _, bytes)| match unveil(bytes) {
+        let cards = net.log[from..].iter().filter_map(|(_, _, bytes)| match bootstrap_open(bytes) {
             Message::Give(objects) => Some(objects),
             _ => None,
         });
@@ -145,6 +152,6 @@ fn rule_a4_a_statement_whose_first_saying_is_lost_is_said_again() {
     let heard = net.nodes[1..].iter().filter(|n| n.keys.statements.evictions().len() == 1).count();
     assert_eq!(heard, 4, "all know it soon\n{}", net.tail(20));
     net.run(3_000);
-    let said = net.log[from..].iter().filter(|(_, _, bytes)| matches!(unveil(bytes), Message::Give(_))).count();
+    let said = net.log[from..].iter().filter(|(_, _, bytes)| matches!(bootstrap_open(bytes), Message::Give(_))).count();
     assert_eq!(said, 2, "twice more, and no oftener");
 }

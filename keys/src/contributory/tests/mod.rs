@@ -69,7 +69,7 @@ impl House {
         let certificate = self.authority.issue(&request, UTC, 86_400 * 365).unwrap();
         let anchor = self.authority.anchor().clone();
         let identity = Identity::new(&certificate, &secret, anchor).unwrap();
-        let identity = Arc::new(identity.with_veil(GROUP, self.authority.veil(GROUP)));
+        let identity = Arc::new(identity.with_bootstrap_key(GROUP, self.authority.bootstrap_key(GROUP)));
         self.identities.insert(name.into(), identity.clone());
         identity
     }
@@ -331,7 +331,7 @@ impl Net {
                 Output::Excluded { why } => node.excluded = Some(why),
                 Output::Notice { notice, .. } => node.notices.push(notice),
                 Output::Store { id, record } => _ = node.records.insert(id, record),
-                Output::Fetch { .. } | Output::Offer { .. } | Output::Opened { .. } | Output::Described(_) => {
+                Output::Fetch { .. } | Output::Provide { .. } | Output::Opened { .. } | Output::Described(_) => {
                     panic!("not of this scheme")
                 }
             }
@@ -428,7 +428,7 @@ impl Net {
     /// The last messages sent, for failures; needs `keep_log`.
     pub(super) fn tail(&self, n: usize) -> String {
         let line = |(at, from, bytes): &(u64, usize, Vec<u8>)| {
-            let mut text = format!("{:?}", unveil(bytes));
+            let mut text = format!("{:?}", bootstrap_open(bytes));
             text.truncate(300);
             format!("{:9.3} {from:2} {text}\n", *at as f64 / 1000.0)
         };
@@ -442,7 +442,7 @@ impl Net {
             let epoch = n.epochs.last().map(|e| (e.view.epoch, e.view.members.len()));
             let attempt = n.keys.attempt.as_ref().map(|a| {
                 let c = &a.proposal.content;
-                (c.counter, c.attempt, c.seats.len(), a.proposal.id(), format!("{:?}", stage(a)))
+                (c.counter, c.attempt, c.seats.len(), a.proposal.id(), format!("{:?}", state(a)))
             });
             let wanting = n.keys.wanting.len();
             let merging = n.keys.merging.is_some();
@@ -458,16 +458,16 @@ impl Net {
     }
 }
 
-fn stage(a: &super::Attempt) -> &'static str {
-    use super::attempt::Stage;
-    match a.stage {
-        Stage::Gathering => "gathering",
-        Stage::Round1 { sent: false, .. } => "waiting",
-        Stage::Round1 { .. } => "r1",
-        Stage::Round2 { .. } => "r2",
-        Stage::Confirming(_) => "kc",
-        Stage::Done => "done",
-        Stage::Failed => "failed",
+fn state(a: &super::Attempt) -> &'static str {
+    use super::attempt::AttemptState;
+    match a.state {
+        AttemptState::Gathering => "gathering",
+        AttemptState::Round1 { sent: false, .. } => "waiting",
+        AttemptState::Round1 { .. } => "r1",
+        AttemptState::Round2 { .. } => "r2",
+        AttemptState::Confirming(_) => "kc",
+        AttemptState::Done => "done",
+        AttemptState::Failed => "failed",
     }
 }
 
@@ -483,10 +483,10 @@ pub(super) fn open(protect: &Arc<dyn Protect>, sealed: &[u8]) -> Result<Vec<u8>,
     protect.open(&mut sealed.to_vec()).map(|(_, _, text)| text.to_vec())
 }
 
-/// What lies under the veil.
-pub(super) fn unveil(bytes: &[u8]) -> Message {
-    let veil = robot(0).veil(GROUP);
-    Message::decode(&veil.open(bytes).unwrap()).unwrap()
+/// What lies under the bootstrap key.
+pub(super) fn bootstrap_open(bytes: &[u8]) -> Message {
+    let bootstrap_key = robot(0).bootstrap_key(GROUP);
+    Message::decode(&bootstrap_key.open(bytes).unwrap()).unwrap()
 }
 
 /// How many seeds a sweep tries: few by default, as many as wished by `SEALCAST_SEEDS`.

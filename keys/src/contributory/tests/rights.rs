@@ -170,8 +170,11 @@ fn rule_a13_the_epoch_id_names_the_transcript_and_every_member_confirms_it() {
     let mut net = Net::robots(7, 4, 0);
     net.keep_log = true;
     becomes_one(&mut net, 3_000);
-    let confirmations: Vec<_> =
-        net.log.iter().filter_map(|(_, _, b)| if let Message::Kc(kc) = unveil(b) { Some(kc) } else { None }).collect();
+    let confirmations: Vec<_> = net
+        .log
+        .iter()
+        .filter_map(|(_, _, b)| if let Message::Kc(kc) = bootstrap_open(b) { Some(kc) } else { None })
+        .collect();
     let epoch = net.epoch_of(0).unwrap();
     assert!(confirmations.len() == 4 && confirmations.iter().all(|kc| kc.epoch == epoch.hash));
     let commitment = confirmations[0].rings[0].1;

@@ -41,7 +41,7 @@ fn version(net: &Net, i: usize) -> u8 {
     net.nodes[i].keys.status(net.clock()).version
 }
 
-fn is_told(net: &Net, i: usize, cert: CertHash) -> bool {
+fn is_notified(net: &Net, i: usize, cert: CertHash) -> bool {
     let about = |n: &Notice| matches!(n, Notice::OtherVersion { cert: Some(of), .. } if *of == cert);
     net.nodes[i].notices.iter().any(about)
 }
@@ -51,19 +51,19 @@ fn is_left_out(net: &Net, i: usize, cert: CertHash) -> bool {
     net.nodes[i].notices.iter().any(about)
 }
 
-fn veiled(net: &mut Net, message: &Message) -> Vec<u8> {
-    veiled_bytes(net, &message.encode())
+fn bootstrap_sealed(net: &mut Net, message: &Message) -> Vec<u8> {
+    bootstrap_bytes(net, &message.encode())
 }
 
-fn veiled_bytes(net: &mut Net, bytes: &[u8]) -> Vec<u8> {
+fn bootstrap_bytes(net: &mut Net, bytes: &[u8]) -> Vec<u8> {
     let mut nonce = [0; 12];
     net.rng.fill_bytes(&mut nonce);
-    robot(0).veil(GROUP).seal(nonce, bytes)
+    robot(0).bootstrap_key(GROUP).seal(nonce, bytes)
 }
 
-fn hear(net: &mut Net, i: usize, veiled: &[u8]) -> Option<HandleError> {
+fn hear(net: &mut Net, i: usize, bootstrap_sealed: &[u8]) -> Option<HandleError> {
     let now = net.clock();
-    let result = net.nodes[i].keys.hear(now, &Source::Outside(Address::Node(99)), veiled);
+    let result = net.nodes[i].keys.hear(now, &Source::Outside(Address::Node(99)), bootstrap_sealed);
     net.drain(i);
     result.err()
 }
@@ -71,7 +71,7 @@ fn hear(net: &mut Net, i: usize, veiled: &[u8]) -> Option<HandleError> {
 /// The last message of a node that `find` finds something in.
 fn said<T>(net: &Net, by: usize, find: impl Fn(Message) -> Option<T>) -> T {
     let of_node = net.log.iter().rev().filter(|(_, from, _)| *from == by);
-    of_node.filter_map(|(_, _, bytes)| find(unveil(bytes))).next().expect("it has said so")
+    of_node.filter_map(|(_, _, bytes)| find(bootstrap_open(bytes))).next().expect("it has said so")
 }
 
 #[test]
@@ -128,13 +128,13 @@ fn members_of_several_versions_use_the_highest_that_all_speak() {
 fn whoever_has_no_version_in_common_is_reported_and_not_let_in() {
     let mut net = group(1, &[&[1], BOTH, &[1]]);
     net.versions = Versions::of(&[2]);
-    let stranger = net.start(robot(3));
-    let cert = net.nodes[stranger].identity.certificate().hash;
-    assert!(net.run_until(3_000, |net| is_told(net, 0, cert) && is_told(net, 2, cert)), "{}", net.describe());
+    let unknown = net.start(robot(3));
+    let cert = net.nodes[unknown].identity.certificate().hash;
+    assert!(net.run_until(3_000, |net| is_notified(net, 0, cert) && is_notified(net, 2, cert)), "{}", net.describe());
     net.run(3_000);
     assert!(net.are_one(&[0, 1, 2]), "{}", net.describe());
     let mut others = (0..3).map(|i| net.nodes[i].identity.certificate().hash);
-    assert!(others.any(|other| is_told(&net, stranger, other)), "it knows why");
+    assert!(others.any(|other| is_notified(&net, unknown, other)), "it knows why");
 }
 
 /// What version 0 of this program said, byte by byte.
@@ -160,13 +160,13 @@ fn a_join_of_version_0_is_reported_by_name_and_changes_nothing() {
     let mut forged = join.clone();
     let last = forged.len() - 1;
     forged[last] ^= 1;
-    let forged = veiled_bytes(&mut net, &forged);
+    let forged = bootstrap_bytes(&mut net, &forged);
     assert_eq!(hear(&mut net, 0, &forged), Some(Dropped::Auth.into()));
-    assert!(!is_told(&net, 0, cert), "nobody is reported on a stranger's word");
+    assert!(!is_notified(&net, 0, cert), "nobody is reported on a stranger's word");
 
-    let join = veiled_bytes(&mut net, &join);
+    let join = bootstrap_bytes(&mut net, &join);
     assert_eq!(hear(&mut net, 0, &join), Some(Dropped::Policy.into()));
-    assert!(is_told(&net, 0, cert));
+    assert!(is_notified(&net, 0, cert));
     assert_eq!(net.nodes[0].keys.people.named(cert), Some(("robot5", true)));
     let told = net.nodes[0].notices.len();
     for _ in 0..100 {
@@ -178,7 +178,7 @@ fn a_join_of_version_0_is_reported_by_name_and_changes_nothing() {
     assert!(net.epoch_of(0) == epoch && net.nodes[0].keys.wanting.is_empty(), "{}", net.describe());
 }
 
-/// Somebody on the road, who knows the veil, takes version 2 out of what a member signed.
+/// Somebody on the road, who knows the bootstrap key, takes version 2 out of what a member signed.
 #[test]
 fn a_join_or_card_stripped_of_versions_is_refused() {
     let mut net = group(3, &[BOTH, BOTH]);
@@ -189,11 +189,11 @@ fn a_join_or_card_stripped_of_versions_is_refused() {
     net.versions = Versions::of(BOTH);
     let newcomer = net.start(robot(2));
     join.card.versions = Versions::OURS;
-    let stripped = veiled(&mut net, &Message::Join(join));
+    let stripped = bootstrap_sealed(&mut net, &Message::Join(join));
     assert_eq!(hear(&mut net, newcomer, &stripped), Some(Dropped::Auth.into()));
     let mut card: Card = unsigned;
     card.versions = Versions::OURS;
-    let stripped = veiled(&mut net, &Message::Give(vec![Object::Card(Box::new(card))]));
+    let stripped = bootstrap_sealed(&mut net, &Message::Give(vec![Object::Card(Box::new(card))]));
     assert_eq!(hear(&mut net, newcomer, &stripped), Some(Dropped::Auth.into()));
     agree(&mut net, "in spite of it");
     assert_eq!(version(&net, newcomer), 2);
@@ -205,20 +205,21 @@ fn a_beacon_stripped_of_versions_is_refused() {
     net.run(2_000);
     let (by, mut beacon): (usize, Beacon) = (0..2)
         .find_map(|by| {
-            let mut of = net.log.iter().rev().filter(|(_, from, _)| *from == by).map(|(_, _, bytes)| unveil(bytes));
+            let mut of =
+                net.log.iter().rev().filter(|(_, from, _)| *from == by).map(|(_, _, bytes)| bootstrap_open(bytes));
             of.find_map(|m| if let Message::Beacon(m) = m { Some((by, m)) } else { None })
         })
         .expect("a group says that it is here");
     net.run(100);
     beacon.versions = Versions::OURS;
-    let stripped = veiled(&mut net, &Message::Beacon(beacon.clone()));
+    let stripped = bootstrap_sealed(&mut net, &Message::Beacon(beacon.clone()));
     assert_eq!(hear(&mut net, 1 - by, &stripped), Some(Dropped::Auth.into()));
     assert!(!is_left_out(&net, 1 - by, net.nodes[by].identity.certificate().hash), "it did not say so");
 
     // Its author signs something else than its card says: that is its own lie.
     let body = Message::Beacon(beacon.clone()).body();
     beacon.signature = net.nodes[by].keys.key.sign(&signed("sealcast/v1/beacon", GROUP, &[], &body));
-    let lie = veiled(&mut net, &Message::Beacon(beacon));
+    let lie = bootstrap_sealed(&mut net, &Message::Beacon(beacon));
     let cert = net.nodes[by].identity.certificate().hash;
     assert_eq!(hear(&mut net, 1 - by, &lie), Some(HandleError::Misbehaved(cert, Misbehaviour::Version)));
     assert!(is_left_out(&net, 1 - by, cert));
@@ -250,7 +251,7 @@ fn a_member_that_says_that_others_speak_less_is_left_out() {
         let mut nonce = [0; 12];
         net.rng.fill_bytes(&mut nonce);
         content.signature = net.nodes[liar].keys.key.sign(&Proposal::instance(GROUP, &nonce, &content));
-        let lie = robot(0).veil(GROUP).seal(nonce, &Message::Propose(content).encode());
+        let lie = robot(0).bootstrap_key(GROUP).seal(nonce, &Message::Propose(content).encode());
         for i in 0..3 {
             hear(&mut net, i, &lie);
         }

@@ -24,7 +24,7 @@ pub(in crate::figures) fn faults(bench: &Bench) -> Result<Vec<Row>, Failure> {
     let (mut gaps, mut unharmed, mut caught_up) = (vec![], vec![], vec![]);
     for _ in 0..runs {
         let mut cluster = Cluster::start(4, &disk())?;
-        cluster.caught_up(PATIENCE)?;
+        cluster.caught_up(TIMEOUT)?;
         let load = Load::start(&cluster, Rate { per_second: OPERATIONS_S, bytes: 1024, frame: 32 })?;
         std::thread::sleep(WARM_UP);
         load.longest_gap();
@@ -35,7 +35,7 @@ pub(in crate::figures) fn faults(bench: &Bench) -> Result<Vec<Row>, Failure> {
         std::thread::sleep(AWAY);
         gaps.push(load.longest_gap().as_secs_f64() * 1e3);
         cluster.restart(leader)?;
-        caught_up.push(cluster.caught_up(PATIENCE)?.as_secs_f64());
+        caught_up.push(cluster.caught_up(TIMEOUT)?.as_secs_f64());
         load.check()?;
         load.end()?;
     }
@@ -120,7 +120,7 @@ const OPERATIONS_S: f64 = 6000.0;
 const WARM_UP: Duration = Duration::from_secs(2);
 const AWAY: Duration = Duration::from_secs(10);
 /// Beyond this something is wrong.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// Figures are measured where there is no network.
 /// The broker and the order in it; the lab's programs beside it link the engine once more each.
 const BUILD: [&str; 8] =

@@ -21,7 +21,7 @@ pub(in crate::figures) const FLOODS: &[&str] = &["brokers-flood-one", "brokers-f
 pub(in crate::figures) fn floods(bench: &Bench) -> Result<Vec<Row>, Failure> {
     let publications = bench.pick(100, 500);
     let mut cluster = Cluster::start(4, &disk())?;
-    cluster.caught_up(PATIENCE)?;
+    cluster.caught_up(TIMEOUT)?;
     let honest = cluster.client(1)?;
     honest.registered()?;
     // The first ones find caches cold.
@@ -116,7 +116,7 @@ impl Flood {
         }
         let begun = Instant::now();
         while full.load(Ordering::Acquire) < flooders as u64 && clients.iter().all(|it| !it.is_finished()) {
-            if begun.elapsed() > PATIENCE {
+            if begun.elapsed() > TIMEOUT {
                 return Err("the flood did not come up".into());
             }
             std::thread::sleep(PAUSE);
@@ -177,7 +177,7 @@ const AFTERWARDS: Duration = Duration::from_secs(60);
 /// Between two publications of the honest client.
 const PAUSE: Duration = Duration::from_millis(20);
 /// Beyond this something is wrong.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
 mod tests {

@@ -75,8 +75,8 @@ impl<E: Runtime> Digests<E> {
             let count = file.tables[0].count;
             for index in (0..count).step_by(ENTRIES_AT_ONCE) {
                 let some = (count - index).min(ENTRIES_AT_ONCE as u64);
-                let places = file.entries(&blob, 0, index, some).await.map_err(|e| e.named(log, file.number))?;
-                entries.extend(places.into_iter().map(|(height, place)| (place.prefix, height)));
+                let locations = file.entries(&blob, 0, index, some).await.map_err(|e| e.named(log, file.number))?;
+                entries.extend(locations.into_iter().map(|(height, location)| (location.prefix, height)));
             }
             digests.add(file.number, entries, 0).await?;
         }
@@ -125,8 +125,13 @@ impl<E: Runtime> Digests<E> {
         Ok(run.filter(|run| bytes == trailer(run) && begin == run.entries * ENTRY_BYTES as u64))
     }
 
-    /// Adds the blocks of a file that was just closed. Those below `floor` may be left out.
-    pub(super) async fn add(&mut self, number: u64, entries: BTreeSet<Entry>, floor: u64) -> Result<(), LogError> {
+    /// Adds the blocks of a file that was just closed. Those below `low_water_mark` may be left out.
+    pub(super) async fn add(
+        &mut self,
+        number: u64,
+        entries: BTreeSet<Entry>,
+        low_water_mark: u64,
+    ) -> Result<(), LogError> {
         let mut writer = Writer::create(&self.context, &self.partition, self.next).await?;
         self.next += 1;
         for entry in entries {
@@ -135,7 +140,7 @@ impl<E: Runtime> Digests<E> {
         let run = writer.finish(number, number).await?;
         self.runs.push(run);
         self.take_merged().await?;
-        self.merge(floor);
+        self.merge(low_water_mark);
         if self.runs.len() >= limits::LOG_RUNS_MAX
             && let Some(merging) = self.merging.take()
         {
@@ -157,7 +162,7 @@ impl<E: Runtime> Digests<E> {
     }
 
     /// Begins to merge the runs at the end, if enough are of similar size.
-    fn merge(&mut self, floor: u64) {
+    fn merge(&mut self, low_water_mark: u64) {
         if self.merging.is_some() {
             return;
         }
@@ -180,7 +185,7 @@ impl<E: Runtime> Digests<E> {
         self.merging = Some(merging);
         drop(self.context.child("merge").spawn(move |context| async move {
             // The log may have ended meanwhile.
-            let _ = merged.send(merge(&context, &partition, name, parts, floor).await);
+            let _ = merged.send(merge(&context, &partition, name, parts, low_water_mark).await);
         }));
     }
 
@@ -321,13 +326,13 @@ impl<B: Blob> Writer<B> {
     }
 }
 
-/// Writes the entries of all `parts`, which follow on each other, in order; without those below `floor`.
+/// Writes the entries of all `parts`, which follow on each other, in order; without those below `low_water_mark`.
 async fn merge<E: Runtime>(
     context: &E,
     partition: &str,
     name: u64,
     parts: Vec<Run<E::Blob>>,
-    floor: u64,
+    low_water_mark: u64,
 ) -> Result<Run<E::Blob>, LogError> {
     let (first, last) = (parts[0].first, parts[parts.len() - 1].last);
     let mut writer = Writer::create(context, partition, name).await?;
@@ -342,7 +347,7 @@ async fn merge<E: Runtime>(
         }
         let Some((entry, i)) = least else { break };
         readers[i].page.pop_front();
-        if entry.1 >= floor {
+        if entry.1 >= low_water_mark {
             writer.push(entry).await?;
         }
     }

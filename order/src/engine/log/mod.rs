@@ -42,7 +42,7 @@ mod tests;
 use digests::Digests;
 use heights::Heights;
 use record::{Kind, Marker};
-use segment::{Closed, Place};
+use segment::{Closed, Location};
 
 /// What the log needs of a runtime.
 pub(super) trait Runtime: Context + Spawner + CryptoRng {}
@@ -143,7 +143,7 @@ struct Active<B> {
     marker: Marker,
     file: Arc<B>,
     /// Where blocks and certificates lie, by height.
-    places: [BTreeMap<u64, Place>; 2],
+    locations: [BTreeMap<u64, Location>; 2],
     /// The blocks' digests, by their first bytes.
     digests: BTreeSet<(u64, u64)>,
     /// Records of all kinds.
@@ -225,11 +225,11 @@ impl<E: Runtime> Log<E> {
     /// The record of this kind and height, if it is held and not below the floor.
     async fn get(&mut self, kind: Kind, height: u64) -> Result<Option<Record>, LogError> {
         let table = table_of(kind);
-        if self.is_below_floor(kind, height) {
+        if self.is_pruned(kind, height) {
             return Ok(None);
         }
-        if let Some(place) = self.active.places[table].get(&height).copied() {
-            let bytes = self.active.read(&place).await.map_err(|e| e.named(&self.partition, self.active.number))?;
+        if let Some(location) = self.active.locations[table].get(&height).copied() {
+            let bytes = self.active.read(&location).await.map_err(|e| e.named(&self.partition, self.active.number))?;
             return self.checked(kind, height, self.active.number, self.active.marker, bytes).map(Some);
         }
         for i in (0..self.closed.len()).rev() {
@@ -240,8 +240,8 @@ impl<E: Runtime> Log<E> {
             let number = closed.number;
             let named = |e: LogError| e.named(&self.partition, number);
             let file = open_file(&self.context, &self.partition, &mut self.files, number).await.map_err(named)?;
-            if let Some(place) = closed.find(&file, table, height).await.map_err(named)? {
-                let bytes = segment::read(&file, place.offset, place.length).await.map_err(named)?;
+            if let Some(location) = closed.find(&file, table, height).await.map_err(named)? {
+                let bytes = segment::read(&file, location.offset, location.length).await.map_err(named)?;
                 return self.checked(kind, height, number, closed.marker, bytes).map(Some);
             }
         }
@@ -297,12 +297,12 @@ impl<E: Runtime> Log<E> {
         if min <= self.floors[table] {
             return Ok(());
         }
-        self.append(Kind::Floor, min, &[0; 32], &kind.byte()).await?;
+        self.append(Kind::LowWaterMark, min, &[0; 32], &kind.byte()).await?;
         self.floors[table] = min;
         let floors = self.floors;
         let is_needed = |closed: &Closed| {
             let mut tables = closed.tables.iter().zip(floors);
-            tables.any(|(table, floor)| table.count > 0 && table.last >= floor)
+            tables.any(|(table, low_water_mark)| table.count > 0 && table.last >= low_water_mark)
         };
         let needless = self.closed.iter().take_while(|closed| !is_needed(closed)).count();
         for closed in self.closed.drain(..needless) {
@@ -313,7 +313,7 @@ impl<E: Runtime> Log<E> {
     }
 
     /// Whether a record of this kind and height is needed no more.
-    fn is_below_floor(&self, kind: Kind, height: u64) -> bool {
+    fn is_pruned(&self, kind: Kind, height: u64) -> bool {
         height < self.floors[table_of(kind)]
     }
 
@@ -321,10 +321,10 @@ impl<E: Runtime> Log<E> {
     async fn close(&mut self) -> Result<(), LogError> {
         let active = &mut self.active;
         active.flush().await?;
-        let [blocks, certificates] = &active.places;
-        let mut blocks = blocks.iter().map(|(height, place)| (*height, *place));
-        let mut certificates = certificates.iter().map(|(height, place)| (*height, *place));
-        let entries: [&mut dyn Iterator<Item = (u64, Place)>; 2] = [&mut blocks, &mut certificates];
+        let [blocks, certificates] = &active.locations;
+        let mut blocks = blocks.iter().map(|(height, location)| (*height, *location));
+        let mut certificates = certificates.iter().map(|(height, location)| (*height, *location));
+        let entries: [&mut dyn Iterator<Item = (u64, Location)>; 2] = [&mut blocks, &mut certificates];
         let (closed, bytes) = Closed::close(active.number, active.marker, active.written, entries, self.floors);
         active.file.write_at(active.written, bytes, WriteOptions::default()).await?;
         active.file.sync().await?;
@@ -368,7 +368,7 @@ impl<B: commonware_runtime::Blob> Active<B> {
             number,
             marker,
             file,
-            places: [BTreeMap::new(), BTreeMap::new()],
+            locations: [BTreeMap::new(), BTreeMap::new()],
             digests: BTreeSet::new(),
             records: 0,
             written,
@@ -388,8 +388,8 @@ impl<B: commonware_runtime::Blob> Active<B> {
         if kind == Kind::Block {
             self.digests.insert((prefix, height));
         }
-        if kind != Kind::Floor {
-            self.places[table_of(kind)].insert(height, Place { offset, length, prefix });
+        if kind != Kind::LowWaterMark {
+            self.locations[table_of(kind)].insert(height, Location { offset, length, prefix });
         }
     }
 
@@ -404,13 +404,13 @@ impl<B: commonware_runtime::Blob> Active<B> {
         Ok(())
     }
 
-    async fn read(&self, place: &Place) -> Result<Bytes, LogError> {
-        match place.offset.checked_sub(self.written) {
+    async fn read(&self, location: &Location) -> Result<Bytes, LogError> {
+        match location.offset.checked_sub(self.written) {
             Some(begin) => {
                 let begin = usize::try_from(begin).expect("it lies in the buffer");
-                Ok(Bytes::copy_from_slice(&self.buffer[begin..begin + place.length]))
+                Ok(Bytes::copy_from_slice(&self.buffer[begin..begin + location.length]))
             }
-            None => segment::read(&self.file, place.offset, place.length).await,
+            None => segment::read(&self.file, location.offset, location.length).await,
         }
     }
 }
@@ -444,7 +444,7 @@ fn table_of(kind: Kind) -> usize {
     match kind {
         Kind::Block => 0,
         Kind::Certificate => 1,
-        Kind::Floor => unreachable!("floors are not looked up"),
+        Kind::LowWaterMark => unreachable!("floors are not looked up"),
     }
 }
 

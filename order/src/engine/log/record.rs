@@ -23,7 +23,7 @@ pub(super) enum Kind {
     /// The certificate that proves a block final.
     Certificate,
     /// Records of the kind in the body are needed no more below this height.
-    Floor,
+    LowWaterMark,
 }
 
 impl Kind {
@@ -31,12 +31,12 @@ impl Kind {
         match self {
             Kind::Block => 1,
             Kind::Certificate => 2,
-            Kind::Floor => 3,
+            Kind::LowWaterMark => 3,
         }
     }
 
     pub(super) fn of(byte: u8) -> Option<Kind> {
-        [Kind::Block, Kind::Certificate, Kind::Floor].into_iter().find(|kind| kind.byte() == byte)
+        [Kind::Block, Kind::Certificate, Kind::LowWaterMark].into_iter().find(|kind| kind.byte() == byte)
     }
 }
 

@@ -33,8 +33,8 @@ pub(super) async fn open<E: Runtime>(mut context: E, disk: &str, sizes: Sizes) -
                 closed.push(trailer);
             }
             Found::Active(file, below) => {
-                for (heights, places) in heights.iter_mut().zip(&file.places) {
-                    places.keys().for_each(|height| heights.insert((*height, *height)));
+                for (heights, locations) in heights.iter_mut().zip(&file.locations) {
+                    locations.keys().for_each(|height| heights.insert((*height, *height)));
                 }
                 floors = [floors[0].max(below[0]), floors[1].max(below[1])];
                 active = Some(file);
@@ -49,7 +49,7 @@ pub(super) async fn open<E: Runtime>(mut context: E, disk: &str, sizes: Sizes) -
             Active::create(&mut context, &partition, next).await?
         }
     };
-    heights.iter_mut().zip(floors).for_each(|(heights, floor)| heights.remove_below(floor));
+    heights.iter_mut().zip(floors).for_each(|(heights, low_water_mark)| heights.remove_below(low_water_mark));
     let mut files = VecDeque::new();
     let digests = Digests::open(context.child("digests"), disk, &partition, &closed, &mut files).await?;
     let log = Log { context, partition, sizes, closed, active, files, digests, floors };
@@ -123,11 +123,11 @@ async fn replay<B: Blob>(
     let mut offset = FILE_HEADER_BYTES as u64;
     while let Some((head, body)) = window.record(offset, &marker).await? {
         durable = durable.max(head.durable);
-        if head.kind == Kind::Floor {
-            let kind = body.first().and_then(|byte| Kind::of(*byte)).filter(|kind| *kind != Kind::Floor);
+        if head.kind == Kind::LowWaterMark {
+            let kind = body.first().and_then(|byte| Kind::of(*byte)).filter(|kind| *kind != Kind::LowWaterMark);
             let kind = kind.ok_or_else(|| Damage::new("a floor in it is of no kind that is known"))?;
-            let floor = &mut floors[table_of(kind)];
-            *floor = (*floor).max(head.height);
+            let low_water_mark = &mut floors[table_of(kind)];
+            *low_water_mark = (*low_water_mark).max(head.height);
         }
         active.remember(head.kind, head.height, &head.digest, offset, head.record_bytes());
         offset += head.record_bytes() as u64;

@@ -23,7 +23,7 @@ use super::{Damage, LogError};
 
 /// Where a record lies in its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct Location {
     pub(super) offset: u64,
     /// Bytes of the whole record.
     pub(super) length: usize,
@@ -102,7 +102,7 @@ impl Closed {
         number: u64,
         marker: Marker,
         end: u64,
-        entries: [&mut dyn Iterator<Item = (u64, Place)>; 2],
+        entries: [&mut dyn Iterator<Item = (u64, Location)>; 2],
         floors: [u64; 2],
     ) -> (Closed, Vec<u8>) {
         let mut bytes = Vec::new();
@@ -111,8 +111,8 @@ impl Closed {
         for (table, entries) in tables.iter_mut().zip(entries) {
             table.offset = end + bytes.len() as u64;
             let mut ranges: Vec<Range> = Vec::new();
-            for (height, place) in entries {
-                put_entry(&mut bytes, height, &place);
+            for (height, location) in entries {
+                put_entry(&mut bytes, height, &location);
                 match ranges.last_mut() {
                     Some((_, last)) if *last + 1 == height => *last = height,
                     _ => ranges.push((height, height)),
@@ -149,7 +149,7 @@ impl Closed {
         }
         bytes.put_u64(self.ranges_offset);
         bytes.put_u32(self.ranges_checksum);
-        self.floors.iter().for_each(|floor| bytes.put_u64(*floor));
+        self.floors.iter().for_each(|low_water_mark| bytes.put_u64(*low_water_mark));
         let checksum = Crc32::checksum(&[&bytes[..], &self.marker].concat());
         bytes.put_u32(checksum);
         bytes
@@ -202,7 +202,7 @@ impl Closed {
         file: &Arc<B>,
         kind: usize,
         height: u64,
-    ) -> Result<Option<Place>, LogError> {
+    ) -> Result<Option<Location>, LogError> {
         let table = &self.tables[kind];
         if !table.may_have(height) {
             return Ok(None);
@@ -214,8 +214,8 @@ impl Closed {
             let middle = if high - low < WINDOW { low } else { low + (high - low) / 2 };
             let some = (high - middle + 1).min(WINDOW);
             let entries = self.entries(file, kind, middle, some).await?;
-            if let Some((_, place)) = entries.iter().find(|(h, _)| *h == height) {
-                return Ok(Some(*place));
+            if let Some((_, location)) = entries.iter().find(|(h, _)| *h == height) {
+                return Ok(Some(*location));
             }
             let (first, last) = (entries[0].0, entries[entries.len() - 1].0);
             if height < first {
@@ -237,7 +237,7 @@ impl Closed {
         kind: usize,
         index: u64,
         count: u64,
-    ) -> Result<Vec<(u64, Place)>, LogError> {
+    ) -> Result<Vec<(u64, Location)>, LogError> {
         let offset = self.tables[kind].offset + index * ENTRY_BYTES as u64;
         let bytes = read(file, offset, usize::try_from(count).expect("a window is small") * ENTRY_BYTES).await?;
         let entries: Option<Vec<_>> = bytes.chunks_exact(ENTRY_BYTES).map(entry).collect();
@@ -251,23 +251,23 @@ pub(super) async fn read<B: Blob>(file: &Arc<B>, offset: u64, length: usize) -> 
     Ok(bytes::Bytes::from(file.read_at(offset, length, ReadOptions::default()).await?.coalesce().freeze()))
 }
 
-fn put_entry(bytes: &mut Vec<u8>, height: u64, place: &Place) {
+fn put_entry(bytes: &mut Vec<u8>, height: u64, location: &Location) {
     let begin = bytes.len();
     bytes.put_u64(height);
-    bytes.put_u64(place.offset);
-    bytes.put_u32(u32::try_from(place.length).expect("a record is bounded far below 2^32"));
-    bytes.put_u64(place.prefix);
+    bytes.put_u64(location.offset);
+    bytes.put_u32(u32::try_from(location.length).expect("a record is bounded far below 2^32"));
+    bytes.put_u64(location.prefix);
     let checksum = Crc32::checksum(&bytes[begin..]);
     bytes.put_u32(checksum);
 }
 
-fn entry(bytes: &[u8]) -> Option<(u64, Place)> {
+fn entry(bytes: &[u8]) -> Option<(u64, Location)> {
     let (content, checksum) = bytes.split_last_chunk::<4>()?;
     let mut rest = content;
     let height = take_u64(&mut rest)?;
     let (offset, length, prefix) = (take_u64(&mut rest)?, take_u32(&mut rest)? as usize, take_u64(&mut rest)?);
-    let place = Place { offset, length, prefix };
-    (Crc32::checksum(content) == u32::from_be_bytes(*checksum)).then_some((height, place))
+    let location = Location { offset, length, prefix };
+    (Crc32::checksum(content) == u32::from_be_bytes(*checksum)).then_some((height, location))
 }
 
 pub(super) fn take_u64(rest: &mut &[u8]) -> Option<u64> {

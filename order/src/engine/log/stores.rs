@@ -51,7 +51,7 @@ impl<E: Runtime> Common<E> {
     /// Appends what the log does not have; `false` if it is needed no more.
     async fn append(&self, kind: Kind, height: u64, digest: &Digest, body: &(impl EncodeSize + Write + Sync)) -> bool {
         let mut log = self.log.lock().await;
-        if log.is_below_floor(kind, height) {
+        if log.is_pruned(kind, height) {
             return false;
         }
         let result = log.append(kind, height, &digest.0, body).await;

@@ -116,7 +116,7 @@ enum Closing {
     /// What was published gets its positions.
     Settling(Progress),
     /// The others take in that we leave.
-    Leaving { until: Monotonic, unplaced: usize },
+    Leaving { until: Monotonic, unordered: usize },
     /// Told.
     Over,
 }
@@ -242,17 +242,17 @@ impl<K: Keys, D: Delivery, R: Clone> Core<K, D, R> {
 
     /// Whether all that was published is settled, where that is told.
     pub fn is_settled(&self) -> bool {
-        self.unplaced() == 0
+        self.unordered() == 0
     }
 
     /// How many of our messages have no position yet, where that is told.
-    pub fn unplaced(&self) -> usize {
+    pub fn unordered(&self) -> usize {
         if self.transport.acknowledges_any() { self.tickets.open() } else { 0 }
     }
 
     /// Whether nothing became of any message for so long; `progress` is the caller's.
-    pub fn is_stuck(&self, now: Monotonic, progress: &mut Progress, patience: Duration) -> bool {
-        progress.is_over(now, self.tickets.settled, patience)
+    pub fn is_stuck(&self, now: Monotonic, progress: &mut Progress, timeout: Duration) -> bool {
+        progress.is_over(now, self.tickets.settled, timeout)
     }
 
     /// Takes in one datagram, and opens it in place.
@@ -268,7 +268,7 @@ impl<K: Keys, D: Delivery, R: Clone> Core<K, D, R> {
     /// When [`Core::handle_timeout`] wants to be called next.
     pub fn timeout(&self) -> Option<Monotonic> {
         let closing = match &self.closing {
-            Some(Closing::Settling(progress)) => progress.until(self.close_patience()),
+            Some(Closing::Settling(progress)) => progress.until(self.close_timeout()),
             Some(Closing::Leaving { until, .. }) => Some(*until),
             Some(Closing::Over) | None => None,
         };
@@ -352,39 +352,39 @@ impl<K: Keys, D: Delivery, R: Clone> Core<K, D, R> {
     }
 
     fn go_on_closing(&mut self, now: Now) {
-        let patience = self.close_patience();
+        let timeout = self.close_timeout();
         match &mut self.closing {
             Some(Closing::Settling(progress)) => {
-                let is_stuck = progress.is_over(now.monotonic, self.tickets.settled, patience);
-                let has_settled = self.shell_is_settled && self.group.is_settled() && self.unplaced() == 0;
+                let is_stuck = progress.is_over(now.monotonic, self.tickets.settled, timeout);
+                let has_settled = self.shell_is_settled && self.group.is_settled() && self.unordered() == 0;
                 if !(has_settled || is_stuck || self.ended) && self.transport.acknowledges_any() {
                     return;
                 }
                 // Those that are given up by leaving have none.
-                let unplaced = self.unplaced();
+                let unordered = self.unordered();
                 // Whoever was never in, or is out already, has nothing to leave.
                 match self.group.command(now, Command::Leave) {
                     Ok(()) => {
-                        self.closing = Some(Closing::Leaving { until: now.monotonic + patience, unplaced });
+                        self.closing = Some(Closing::Leaving { until: now.monotonic + timeout, unordered });
                     }
-                    Err(_) => self.close_at_last(unplaced),
+                    Err(_) => self.close_at_last(unordered),
                 }
             }
-            Some(Closing::Leaving { until, unplaced }) if self.ended || *until <= now.monotonic => {
-                let unplaced = *unplaced;
-                self.close_at_last(unplaced);
+            Some(Closing::Leaving { until, unordered }) if self.ended || *until <= now.monotonic => {
+                let unordered = *unordered;
+                self.close_at_last(unordered);
             }
             Some(Closing::Leaving { .. } | Closing::Over) | None => {}
         }
     }
 
-    fn close_at_last(&mut self, unplaced: usize) {
+    fn close_at_last(&mut self, unordered: usize) {
         self.closing = Some(Closing::Over);
-        self.ready.push_back(Output::Closed(unplaced));
+        self.ready.push_back(Output::Closed(unordered));
     }
 
-    fn close_patience(&self) -> Duration {
-        if self.transport.acknowledges_any() { CLOSE_PATIENCE_ORDERED } else { CLOSE_PATIENCE }
+    fn close_timeout(&self) -> Duration {
+        if self.transport.acknowledges_any() { CLOSE_PATIENCE_ORDERED } else { CLOSE_TIMEOUT }
     }
 }
 
@@ -423,6 +423,6 @@ impl<K, D, R> Core<K, D, R> {
 /// How long members are waited for that were not heard on the new key.
 const CONFIRM_PATIENCE: Duration = Duration::from_secs(1);
 /// How long a closing session waits for the others to take in that it leaves.
-const CLOSE_PATIENCE: Duration = Duration::from_millis(400);
+const CLOSE_TIMEOUT: Duration = Duration::from_millis(400);
 /// The same where that takes its position in an order, and how long messages may wait for a position of which none gets one.
 const CLOSE_PATIENCE_ORDERED: Duration = Duration::from_secs(3);

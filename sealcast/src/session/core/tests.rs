@@ -38,7 +38,7 @@ fn drain<D: Delivery>(session: &mut Core<Plain, D, u8>, at: Now) -> (Vec<Output<
 }
 
 fn closed(outputs: &[Output<u8>]) -> Option<usize> {
-    outputs.iter().find_map(|it| if let Output::Closed(unplaced) = it { Some(*unplaced) } else { None })
+    outputs.iter().find_map(|it| if let Output::Closed(unordered) = it { Some(*unordered) } else { None })
 }
 
 #[test]
@@ -76,11 +76,11 @@ fn a_session_leaves_when_its_messages_have_their_positions() {
     publish(&mut robot, "a", Guarantee::Ordered);
     publish(&mut robot, "b", Guarantee::Ordered);
     robot.close(now(0), true);
-    assert_eq!((robot.unplaced(), robot.is_closing()), (2, true));
+    assert_eq!((robot.unordered(), robot.is_closing()), (2, true));
     let (mut outputs, mut sent) = drain(&mut robot, now(0));
     for millis in 0..1000 {
-        assert_eq!(closed(&outputs).is_some(), robot.unplaced() == 0, "not before");
-        if robot.unplaced() == 0 {
+        assert_eq!(closed(&outputs).is_some(), robot.unordered() == 0, "not before");
+        if robot.unordered() == 0 {
             break;
         }
         sent.drain(..).for_each(|datagram| orderer.handle(Address::Node(1), &datagram));
@@ -114,7 +114,7 @@ fn a_session_without_acknowledgements_leaves_at_once_and_waits_for_its_shell() {
     let mut robot = session(BestEffort::plain());
     drain(&mut robot, now(0));
     publish(&mut robot, "a", Guarantee::BestEffort);
-    assert_eq!(robot.unplaced(), 0, "nobody tells");
+    assert_eq!(robot.unordered(), 0, "nobody tells");
     robot.close(now(0), true);
     assert_eq!(closed(&drain(&mut robot, now(0)).0), Some(0));
     let mut robot = session(Ordered::plain(ORDERER, Start::Head, 1));

@@ -31,7 +31,7 @@ impl Tickets {
                 self.refused += 1;
                 self.refusal.get_or_insert(outcome);
             }
-            Outcome::Accepted | Outcome::Placed(_) | Outcome::Superseded(_) | Outcome::InDoubt => {}
+            Outcome::Accepted | Outcome::Ordered(_) | Outcome::Superseded(_) | Outcome::InDoubt => {}
         }
     }
 }
@@ -42,14 +42,14 @@ pub struct Progress(Option<(u64, Monotonic)>);
 
 impl Progress {
     /// Whether nothing was settled for so long.
-    pub fn is_over(&mut self, now: Monotonic, settled: u64, patience: Duration) -> bool {
+    pub fn is_over(&mut self, now: Monotonic, settled: u64, timeout: Duration) -> bool {
         let since = self.0.filter(|(before, _)| *before == settled).map_or(now, |(_, since)| since);
         self.0 = Some((settled, since));
-        now.since(since) >= patience
+        now.since(since) >= timeout
     }
 
     /// When that will be.
-    pub(super) fn until(&self, patience: Duration) -> Option<Monotonic> {
-        self.0.map(|(_, since)| since + patience)
+    pub(super) fn until(&self, timeout: Duration) -> Option<Monotonic> {
+        self.0.map(|(_, since)| since + timeout)
     }
 }

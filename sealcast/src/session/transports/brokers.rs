@@ -13,14 +13,14 @@ use sealcast_broker::cluster_file::{Addresses, ClusterFile, VouchedKey};
 use sealcast_broker::operation::{Operation, Registration};
 use sealcast_broker::protocol::Status;
 use sealcast_broker::state::Code as Became;
-use sealcast_client::{self as client, Cargo, Config, Done, Handle, Notice, Standing};
+use sealcast_client::{self as client, Config, Done, Handle, Notice, OrderStatus, PayloadKind};
 use sealcast_crypto::signature::OriginKey;
 use sealcast_delivery::{Batch, Delivery, SendError, Token};
 use sealcast_keys::Keys;
 use sealcast_wire::{Address, Now, Utc};
 
 use super::{Fault, Listening, Shell, Transport};
-use crate::brokers::{self, ClientKey, ClientStatus, Findings, Inbox, Record, Stand};
+use crate::brokers::{self, BrokerStatus, ClientKey, ClientStatus, EvidenceStore, Inbox, Record};
 use crate::code::Code;
 use crate::error::{Error, Result};
 use crate::group::{Group, lock};
@@ -33,7 +33,7 @@ pub(in crate::session) struct Reach {
     pub(in crate::session) cluster: Arc<ClusterFile>,
     pub(in crate::session) key: ClientKey,
     pub(in crate::session) registrations: Vec<Registration>,
-    pub(in crate::session) cargo: Cargo,
+    pub(in crate::session) payload_kind: PayloadKind,
     /// Operations that one signature vouches for, at most.
     pub(in crate::session) frame_operations: usize,
     /// Whether evidence against publishers is brought before the brokers (E4).
@@ -44,17 +44,17 @@ pub(in crate::session) struct Reach {
 
 /// The shell around a client of brokers. Clones share it.
 #[derive(Clone)]
-pub(crate) struct BrokersShell(Arc<Mutex<Through>>);
+pub(crate) struct BrokersShell(Arc<Mutex<BrokerLink>>);
 
 /// What is inside.
-pub(crate) struct Through {
+pub(crate) struct BrokerLink {
     pub(crate) cluster: Arc<ClusterFile>,
     /// What can be asked of brokers beside what every transport does.
     pub(crate) handle: Handle,
-    pub(crate) cargo: Cargo,
+    pub(crate) payload_kind: PayloadKind,
     /// What says again who this is.
     pub(crate) registrations: Vec<Registration>,
-    pub(crate) findings: Findings,
+    pub(crate) evidence_store: EvidenceStore,
     status: ClientStatus,
     channels: Vec<Channel>,
     registry: Registry,
@@ -79,7 +79,7 @@ pub(crate) struct Through {
 
 /// A client of these brokers.
 pub(super) fn open(reach: Reach, now: Now, registry: &Registry) -> Result<Transport> {
-    let Reach { cluster, key, registrations, cargo, frame_operations, accuse, resumes } = reach;
+    let Reach { cluster, key, registrations, payload_kind, frame_operations, accuse, resumes } = reach;
     let (key, record) = key.into_parts();
     let config = Config {
         genesis: cluster.genesis.clone(),
@@ -88,15 +88,16 @@ pub(super) fn open(reach: Reach, now: Now, registry: &Registry) -> Result<Transp
         frame_operations,
     };
     let last = record.last();
-    let opened = client::Transport::open(now, config, last.as_deref(), cargo.clone(), Some(cluster.clone()), resumes);
+    let opened =
+        client::Transport::open(now, config, last.as_deref(), payload_kind.clone(), Some(cluster.clone()), resumes);
     let (delivery, handle) =
         opened.map_err(|_| Error::new(Code::Content, "what was kept of this client of the brokers is damaged"))?;
-    let through = Through {
+    let link = BrokerLink {
         handle,
-        cargo,
+        payload_kind,
         status: ClientStatus::new(&registrations),
         registrations,
-        findings: Findings::new(accuse),
+        evidence_store: EvidenceStore::new(accuse),
         channels: channels(&cluster, &key),
         cluster,
         registry: registry.try_clone().map_err(|e| Error::system("waiting for sockets", &e))?,
@@ -110,13 +111,13 @@ pub(super) fn open(reach: Reach, now: Now, registry: &Registry) -> Result<Transp
         changes: 0,
         has_lost_channel: false,
     };
-    let brokers = BrokersShell(Arc::new(Mutex::new(through)));
+    let brokers = BrokersShell(Arc::new(Mutex::new(link)));
     let shell: Box<dyn Shell> = Box::new(brokers.clone());
     Ok(Transport { delivery, shell: Box::new(|_| (shell, None)), brokers: Some(brokers) })
 }
 
 impl BrokersShell {
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Through> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, BrokerLink> {
         lock(&self.0)
     }
 }
@@ -127,9 +128,9 @@ impl Shell for BrokersShell {
     }
 
     fn receive(&mut self, now: Now, core: &mut AnyCore) -> std::result::Result<bool, Fault> {
-        let mut through = self.lock();
-        let any = through.attend(now, core.group_mut());
-        through.trouble.clone().map_or(Ok(any), |why| Err(Fault::Ended { why, any }))
+        let mut link = self.lock();
+        let any = link.attend(now, core.group_mut());
+        link.trouble.clone().map_or(Ok(any), |why| Err(Fault::Ended { why, any }))
     }
 
     /// Queues requests for the broker that the batch names.
@@ -144,8 +145,8 @@ impl Shell for BrokersShell {
     }
 
     fn flush(&mut self) {
-        let mut through = self.lock();
-        let Through { channels, has_lost_channel, .. } = &mut *through;
+        let mut link = self.lock();
+        let BrokerLink { channels, has_lost_channel, .. } = &mut *link;
         for channel in channels {
             *has_lost_channel |= !channel.flush();
         }
@@ -156,11 +157,11 @@ impl Shell for BrokersShell {
     }
 
     fn timeout(&self) -> Option<Duration> {
-        let through = self.lock();
-        if through.has_lost_channel {
+        let link = self.lock();
+        if link.has_lost_channel {
             return Some(Duration::ZERO);
         }
-        let next = through.channels.iter().filter_map(Channel::timeout).min();
+        let next = link.channels.iter().filter_map(Channel::timeout).min();
         next.map(|at| at.saturating_duration_since(Instant::now()))
     }
 
@@ -171,44 +172,44 @@ impl Shell for BrokersShell {
     }
 
     fn keep(&mut self, record: &[u8]) -> std::io::Result<bool> {
-        let mut through = self.lock();
-        let kept = through.record.keep(record);
+        let mut link = self.lock();
+        let kept = link.record.keep(record);
         if let Err(e) = &kept {
-            through.fail(Error::system("keeping what this client knows", e));
+            link.fail(Error::system("keeping what this client knows", e));
         }
         kept.map(|()| true)
     }
 
     fn noticed(&mut self, notice: &sealcast_keys::Notice) {
-        let mut through = self.lock();
-        through.findings.by_keys(notice);
-        through.heard = true;
+        let mut link = self.lock();
+        link.evidence_store.by_keys(notice);
+        link.heard = true;
     }
 
     /// All that is to be brought before the brokers has been.
     fn is_settled(&self) -> bool {
-        let through = self.lock();
-        through.findings.has_accused() && through.handle.is_settled()
+        let link = self.lock();
+        link.evidence_store.has_accused() && link.handle.is_settled()
     }
 
-    fn late(&self, patience: Duration) -> Option<Error> {
-        self.lock().late(patience)
+    fn late(&self, timeout: Duration) -> Option<Error> {
+        self.lock().late(timeout)
     }
 
     /// Ends all channels; what is queued is sent as far as the kernel takes it.
     fn end(&mut self, now: Now) {
-        let mut through = self.lock();
-        through.mark(now);
+        let mut link = self.lock();
+        link.mark(now);
         // What the highest block was is known again from the brokers, but for what this protects from.
-        let record = through.handle.record();
-        let _ = through.record.keep(&record);
-        through.channels.iter_mut().for_each(Channel::end);
-        through.fail(Error::closed());
+        let record = link.handle.record();
+        let _ = link.record.keep(&record);
+        link.channels.iter_mut().for_each(Channel::end);
+        link.fail(Error::closed());
     }
 }
 
 /// What the driver does.
-impl Through {
+impl BrokerLink {
     /// Reads and writes what can be without waiting; whether anything came.
     fn attend(&mut self, now: Now, group: &mut Group<Box<dyn Keys>, Box<dyn Delivery>>) -> bool {
         let mut any = false;
@@ -241,7 +242,7 @@ impl Through {
         }
         if self.handle.is_behind() {
             for inbox in self.inboxes.values() {
-                news |= inbox.wants_room();
+                news |= inbox.wants_capacity();
             }
         }
         news
@@ -275,11 +276,11 @@ impl Through {
             && let Some(Done::Outcome(outcome)) = self.handle.done(token)
         {
             self.accusation = None;
-            let _ = self.findings.ended(token, &outcome, self.handle.newest());
+            let _ = self.evidence_store.ended(token, &outcome, self.handle.newest());
         }
         let (handle, accusation) = (&self.handle, &mut self.accusation);
         let submit = |operation| handle.submit(now, operation).inspect(|token| *accusation = Some(*token));
-        self.findings.bring(submit);
+        self.evidence_store.bring(submit);
     }
 
     pub(crate) fn take_notice(&mut self, notice: &Notice) {
@@ -297,7 +298,7 @@ impl Through {
             }
             Notice::Unregistered | Notice::NotRegistered(..) | Notice::Misbehaved { .. } | Notice::Evidence(_) => {}
         }
-        self.findings.by_order(notice);
+        self.evidence_store.by_order(notice);
     }
 
     /// Why brokers do nothing for us any more, if they refused an operation for that.
@@ -321,7 +322,7 @@ impl Through {
 }
 
 /// What the handle to brokers does.
-impl Through {
+impl BrokerLink {
     /// A subscription has a reader from now on.
     pub(crate) fn read(&mut self, subscription: u64) -> Arc<Inbox> {
         let inbox = Arc::new(Inbox::new(subscription));
@@ -347,10 +348,10 @@ impl Through {
 
     /// The threshold key, once it is known. Brokers name it when they welcome a client; one that came before asks for it.
     pub(crate) fn look_for_key(&mut self, now: Now) -> Option<VouchedKey> {
-        let standing = self.handle.standing();
-        let said = standing.iter().flat_map(|it| it.keys.iter().map(|(broker, key)| (*broker, key)));
+        let order_status = self.handle.order_status();
+        let said = order_status.iter().flat_map(|it| it.keys.iter().map(|(broker, key)| (*broker, key)));
         let key = self.cluster.key.clone().or_else(|| self.cluster.agreed_key(said));
-        if key.is_none() && standing.is_some() && self.asked_for_key.elapsed() > ASK_AGAIN {
+        if key.is_none() && order_status.is_some() && self.asked_for_key.elapsed() > REQUEST_AGAIN_AFTER {
             self.asked_for_key = Instant::now();
             self.handle.look_for_key(now);
         }
@@ -359,7 +360,7 @@ impl Through {
 
     /// Whether publications are sealed under the brokers' key.
     pub(crate) fn seals(&self) -> bool {
-        self.cargo == Cargo::Messages { sealed: true }
+        self.payload_kind == PayloadKind::Messages { sealed: true }
     }
 
     /// Why nothing more can be done, if so.
@@ -369,12 +370,12 @@ impl Through {
 
     /// Whether f + 1 brokers know us, and somebody vouches for us there.
     pub(crate) fn is_registered(&self) -> bool {
-        self.handle.standing().is_some_and(|it| it.registered)
+        self.handle.order_status().is_some_and(|it| it.registered)
     }
 
     /// Why the client cannot become known, if so.
     pub(crate) fn unregistered(&self) -> Option<Error> {
-        let is_unknown = self.handle.standing().is_some_and(|it| !it.registered);
+        let is_unknown = self.handle.order_status().is_some_and(|it| !it.registered);
         self.status.unregistered(self.handle.at(), is_unknown, self.handle.is_registering())
     }
 
@@ -395,7 +396,7 @@ impl Through {
 
     /// That more than f brokers have lied to this client.
     pub(crate) fn misled(&self) -> Option<Error> {
-        self.findings.misled(self.channels.len(), self.cluster.faulty())
+        self.evidence_store.misled(self.channels.len(), self.cluster.faulty())
     }
 
     /// That fewer brokers are connected than the order needs: which ones are not, and why.
@@ -406,14 +407,14 @@ impl Through {
     }
 
     /// Too few brokers answer: which ones do not, and why.
-    pub(crate) fn no_quorum(&self, patience: Duration) -> Error {
-        brokers::no_quorum(&self.cluster, &self.channels, patience)
+    pub(crate) fn no_quorum(&self, timeout: Duration) -> Error {
+        brokers::no_quorum(&self.cluster, &self.channels, timeout)
     }
 
     /// Where the brokers are, of which these said it.
-    pub(crate) fn stands(&self, said: &BTreeMap<u16, Status>) -> Vec<Stand> {
+    pub(crate) fn stands(&self, said: &BTreeMap<u16, Status>) -> Vec<BrokerStatus> {
         let places = (0_u16..).zip(self.channels.iter().zip(&self.cluster.addresses));
-        let stand = |(broker, (channel, at)): (u16, (&Channel, &Addresses))| Stand {
+        let stand = |(broker, (channel, at)): (u16, (&Channel, &Addresses))| BrokerStatus {
             broker,
             address: at.gateway.clone(),
             said: said.get(&broker).cloned().ok_or_else(|| {
@@ -426,9 +427,9 @@ impl Through {
         places.map(stand).collect()
     }
 
-    fn late(&self, patience: Duration) -> Option<Error> {
+    fn late(&self, timeout: Duration) -> Option<Error> {
         let handle = &self.handle;
-        match handle.standing() {
+        match handle.order_status() {
             Some(it) if it.registered && self.seals() && handle.key().is_none() => {
                 let error = Error::new(Code::NotReady, "the brokers have no threshold key yet");
                 Some(error.with_hint("sealcast brokers status; the key ceremony needs 2f+1 running brokers"))
@@ -439,7 +440,7 @@ impl Through {
                 let error = Error::new(Code::Denied, what);
                 Some(error.with_hint("sealcast id show; the cluster file names the issuers"))
             }
-            Some(_) | None => Some(self.no_quorum(patience)),
+            Some(_) | None => Some(self.no_quorum(timeout)),
         }
     }
 
@@ -450,7 +451,7 @@ impl Through {
             client: self.handle.client().0,
             answering: self.channels.iter().filter(|it| it.is_open()).count(),
             brokers: self.channels.len(),
-            standing: self.handle.standing(),
+            order_status: self.handle.order_status(),
         }
     }
 }
@@ -469,7 +470,7 @@ pub struct BrokersInfo {
     /// All of them.
     pub brokers: usize,
     /// Where the order is: height, policy, key epoch; once f + 1 brokers have said so.
-    pub standing: Option<Standing>,
+    pub order_status: Option<OrderStatus>,
 }
 
 fn channels(cluster: &ClusterFile, key: &Arc<OriginKey>) -> Vec<Channel> {
@@ -478,4 +479,4 @@ fn channels(cluster: &ClusterFile, key: &Arc<OriginKey>) -> Vec<Channel> {
 }
 
 /// How often brokers that had no key are asked again whether they have one now.
-const ASK_AGAIN: Duration = Duration::from_millis(200);
+const REQUEST_AGAIN_AFTER: Duration = Duration::from_millis(200);

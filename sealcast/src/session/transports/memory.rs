@@ -19,11 +19,11 @@ use crate::group::lock;
 use crate::io::rng;
 use crate::session::driver::AnyCore;
 
-static PLACES: Mutex<BTreeMap<String, Weak<Place>>> = Mutex::new(BTreeMap::new());
+static HUBS: Mutex<BTreeMap<String, Weak<Hub>>> = Mutex::new(BTreeMap::new());
 
 /// Where datagrams meet.
 #[derive(Default)]
-struct Place {
+struct Hub {
     state: Mutex<State>,
 }
 
@@ -46,47 +46,47 @@ pub(super) fn open(name: &str, ordered: bool, plain: bool, waker: &Arc<mio::Wake
         (false, true) => Box::new(BestEffort::plain()),
         (false, false) => Box::new(BestEffort::new()),
     };
-    Ok(at_place(name, delivery, waker))
+    Ok(at_hub(name, delivery, waker))
 }
 
 /// Any transport's machine whose datagrams meet at a place.
-pub(in crate::session) fn at_place(name: &str, delivery: Box<dyn Delivery>, waker: &Arc<mio::Waker>) -> Transport {
-    let door: Box<dyn Shell> = Box::new(Door::enter(name, waker.clone()));
-    Transport { delivery, shell: Box::new(|_| (door, None)), brokers: None }
+pub(in crate::session) fn at_hub(name: &str, delivery: Box<dyn Delivery>, waker: &Arc<mio::Waker>) -> Transport {
+    let memory_link: Box<dyn Shell> = Box::new(MemoryLink::enter(name, waker.clone()));
+    Transport { delivery, shell: Box::new(|_| (memory_link, None)), brokers: None }
 }
 
-/// A session's door to a place.
-struct Door {
-    place: Arc<Place>,
+/// A session's link to a place.
+struct MemoryLink {
+    hub: Arc<Hub>,
     node: u32,
 }
 
-impl Door {
+impl MemoryLink {
     /// Enters a place, which is made if nobody is in it; `waker` is told when something comes.
-    fn enter(name: &str, waker: Arc<mio::Waker>) -> Door {
-        let mut places = lock(&PLACES);
-        places.retain(|_, place| place.strong_count() > 0);
-        let place = places.get(name).and_then(Weak::upgrade).unwrap_or_else(|| {
-            let place = Arc::new(Place::default());
-            places.insert(name.to_owned(), Arc::downgrade(&place));
-            place
+    fn enter(name: &str, waker: Arc<mio::Waker>) -> MemoryLink {
+        let mut hubs = lock(&HUBS);
+        hubs.retain(|_, hub| hub.strong_count() > 0);
+        let hub = hubs.get(name).and_then(Weak::upgrade).unwrap_or_else(|| {
+            let hub = Arc::new(Hub::default());
+            hubs.insert(name.to_owned(), Arc::downgrade(&hub));
+            hub
         });
-        let mut state = lock(&place.state);
+        let mut state = lock(&hub.state);
         state.next += 1;
         let node = state.next;
         state.inboxes.insert(node, Vec::new());
         state.wakers.insert(node, waker);
         drop(state);
-        Door { place, node }
+        MemoryLink { hub, node }
     }
 
     /// What has come.
     fn take(&self) -> Vec<Datagram> {
-        lock(&self.place.state).inboxes.get_mut(&self.node).map(std::mem::take).unwrap_or_default()
+        lock(&self.hub.state).inboxes.get_mut(&self.node).map(std::mem::take).unwrap_or_default()
     }
 }
 
-impl Shell for Door {
+impl Shell for MemoryLink {
     fn listen(&mut self, _registry: &Registry) -> Result<Option<Listening>> {
         Ok(None)
     }
@@ -102,7 +102,7 @@ impl Shell for Door {
 
     /// Sends to everybody, ourselves included, or to the orderer.
     fn send(&mut self, batch: &Batch) {
-        let mut state = lock(&self.place.state);
+        let mut state = lock(&self.hub.state);
         let from = Address::Node(self.node);
         for datagram in batch.iter() {
             match batch.to {
@@ -163,9 +163,9 @@ impl State {
     }
 }
 
-impl Drop for Door {
+impl Drop for MemoryLink {
     fn drop(&mut self) {
-        let mut state = lock(&self.place.state);
+        let mut state = lock(&self.hub.state);
         state.wakers.remove(&self.node);
         state.inboxes.remove(&self.node);
     }

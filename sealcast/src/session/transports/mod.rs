@@ -1,8 +1,8 @@
 //! How bytes travel: one constructor for each transport, and what the driver asks of the shell around its machine.
 
 mod brokers;
-mod line;
 mod memory;
+mod tx_queue;
 mod udp;
 
 use std::io;
@@ -16,16 +16,16 @@ use sealcast_wire::Now;
 
 pub use brokers::BrokersInfo;
 pub(super) use brokers::Reach;
-pub(crate) use brokers::{BrokersShell, Through};
-pub(super) use line::Line;
-pub(super) use memory::at_place;
+pub(crate) use brokers::{BrokerLink, BrokersShell};
+pub(super) use memory::at_hub;
+pub(super) use tx_queue::TxQueue;
 
 use super::driver::AnyCore;
 use crate::error::{Error, Result};
 use crate::group::Gate;
 use crate::io::clock::Clock;
-use crate::io::udp::{Ear, Warning};
-use crate::url::{Url, Way};
+use crate::io::udp::{LoopbackSocket, Warning};
+use crate::url::{TransportAddress, Url};
 
 /// A transport, before it is joined with keys.
 pub(super) struct Transport {
@@ -36,7 +36,7 @@ pub(super) struct Transport {
 }
 
 /// Makes the shell, and the tx queue that publishers' threads use where there is one, once the group has its gate.
-pub(super) type MakeShell = Box<dyn FnOnce(Arc<Mutex<Gate>>) -> (Box<dyn Shell>, Option<Arc<Line>>)>;
+pub(super) type MakeShell = Box<dyn FnOnce(Arc<Mutex<Gate>>) -> (Box<dyn Shell>, Option<Arc<TxQueue>>)>;
 
 /// Sockets and files around a transport's machine, worked by whoever drives the session.
 pub(super) trait Shell: Send {
@@ -71,7 +71,7 @@ pub(super) trait Shell: Send {
     fn is_settled(&self) -> bool;
 
     /// Why there is no key yet, if that is the transport's.
-    fn late(&self, patience: Duration) -> Option<Error>;
+    fn late(&self, timeout: Duration) -> Option<Error>;
 
     /// Sends what is queued, as far as the kernel takes it, and closes.
     fn end(&mut self, now: Now);
@@ -82,7 +82,7 @@ pub(super) struct Listening {
     /// What is not as it should be.
     pub(super) warnings: Vec<Warning>,
     /// Keeps our own datagrams from us, where the system can.
-    pub(super) ear: Option<Ear>,
+    pub(super) loopback_socket: Option<LoopbackSocket>,
 }
 
 /// Why nothing was received.
@@ -101,10 +101,10 @@ pub(super) fn open(
     registry: &Registry,
     waker: &Arc<mio::Waker>,
 ) -> Result<Transport> {
-    match &url.way {
-        Way::Multicast(address) => udp::open(*address, url, clock),
-        Way::Memory { name, ordered } => memory::open(name, *ordered, !url.is_sealed(), waker),
-        Way::Quorum(_) => {
+    match &url.address {
+        TransportAddress::Multicast(address) => udp::open(*address, url, clock),
+        TransportAddress::Memory { name, ordered } => memory::open(name, *ordered, !url.is_sealed(), waker),
+        TransportAddress::Quorum(_) => {
             let reach = reach.ok_or_else(Error::closed)?;
             brokers::open(reach, clock.now(), registry)
         }

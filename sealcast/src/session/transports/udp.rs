@@ -1,4 +1,4 @@
-//! UDP multicast: publishers' threads send through a [`Line`], and the driver receives.
+//! UDP multicast: publishers' threads send through a [`TxQueue`], and the driver receives.
 
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
@@ -11,7 +11,7 @@ use sealcast_delivery::multicast::{Config, Multicast};
 use sealcast_keys::Notice;
 use sealcast_wire::{Address, Now};
 
-use super::{Fault, Line, Listening, Shell, Transport};
+use super::{Fault, Listening, Shell, Transport, TxQueue};
 use crate::error::{Error, Result};
 use crate::io::clock::Clock;
 use crate::io::udp::{self, UdpReceiver, UdpSender};
@@ -22,7 +22,7 @@ use crate::url::{Options, Url};
 struct Udp {
     group: SocketAddr,
     options: Options,
-    line: Arc<Line>,
+    tx_queue: Arc<TxQueue>,
     receiver: Option<Box<UdpReceiver>>,
 }
 
@@ -36,9 +36,9 @@ pub(super) fn open(group: SocketAddr, url: &Url, clock: Clock) -> Result<Transpo
     let sender = multicast.sender();
     let udp = UdpSender::open(group, &options)?;
     let shell = move |gate| {
-        let line = Arc::new(Line::new(gate, sender, udp, clock, options.linger, options.batch));
-        let shell: Box<dyn Shell> = Box::new(Udp { group, options, line: line.clone(), receiver: None });
-        (shell, Some(line))
+        let tx_queue = Arc::new(TxQueue::new(gate, sender, udp, clock, options.linger, options.batch));
+        let shell: Box<dyn Shell> = Box::new(Udp { group, options, tx_queue: tx_queue.clone(), receiver: None });
+        (shell, Some(tx_queue))
     };
     Ok(Transport { delivery: Box::new(multicast), shell: Box::new(shell), brokers: None })
 }
@@ -52,9 +52,9 @@ impl Shell for Udp {
         let fd: RawFd = receiver.as_raw_fd();
         let registered = registry.register(&mut mio::unix::SourceFd(&fd), SOCKET, mio::Interest::READABLE);
         registered.map_err(|e| Error::system("waiting for the socket", &e))?;
-        let ear = receiver.ear(&self.line.udp);
+        let loopback_socket = receiver.loopback_socket(&self.tx_queue.udp);
         self.receiver = Some(Box::new(receiver));
-        Ok(Some(Listening { warnings, ear }))
+        Ok(Some(Listening { warnings, loopback_socket }))
     }
 
     fn receive(&mut self, now: Now, core: &mut AnyCore) -> std::result::Result<bool, Fault> {
@@ -62,14 +62,14 @@ impl Shell for Udp {
         let received = receiver.receive(|from, datagram| core.handle_datagram(now, Address::Socket(from), datagram));
         let any = received.map_err(|_| Fault::Refused)?;
         if any {
-            self.line.hear();
+            self.tx_queue.hear();
         }
         Ok(any)
     }
 
     /// What it means is in the line's sender: the machine does not transmit by itself.
     fn send(&mut self, _batch: &Batch) {
-        self.line.flush();
+        self.tx_queue.flush();
     }
 
     fn flush(&mut self) {}

@@ -234,7 +234,7 @@ impl Brokered {
         let client = local.client(name, "bench", &[], keys, self.frame.into())?;
         client.registered().inspect_err(|_| drop(local.check()))?;
         if self.keys == Kind::Threshold {
-            client.key(KEY_PATIENCE)?;
+            client.key(KEY_TIMEOUT)?;
         }
         Ok(client)
     }
@@ -318,6 +318,6 @@ const HEAD: usize = 24;
 const TICK_MILLIS: u64 = 10;
 const WARM_UP: Duration = Duration::from_millis(500);
 /// How long brokers may take to make their key.
-const KEY_PATIENCE: Duration = Duration::from_secs(60);
+const KEY_TIMEOUT: Duration = Duration::from_secs(60);
 /// Readers that keep two cores busy.
 const READERS: u16 = 8;

@@ -8,7 +8,7 @@ use rand_core::Rng;
 use sealcast::brokers::Brokers;
 use sealcast::code::Code;
 use sealcast_broker::operation::Header;
-use sealcast_client::{Outcome, Read};
+use sealcast_client::{OperationOutcome, Read};
 use sealcast_delivery::Token;
 
 use super::{Brokered, Kind, Measured, ShareOn, Spent, TOPIC, WARM_UP, nanos, stop_if_asked, word};
@@ -150,7 +150,7 @@ impl Course {
 
     fn read(&self, reader: &Brokers, number: u64) -> Result<(), Failure> {
         let header = Header { topic: TOPIC.into(), value: None };
-        let places = reader.read(&Read::Place { header, ps: self.first + number }, false)?;
+        let places = reader.read(&Read::TopicPosition { header, ps: self.first + number }, false)?;
         let read = places.first().and_then(|it| word(it.publication.as_ref()?.1.bodies()?.first()?, 0));
         match read {
             Some(read) if read == number => Ok(()),
@@ -164,7 +164,7 @@ impl Course {
 fn stored(publisher: &Brokers, under_way: &mut VecDeque<Token>) -> Result<(), Failure> {
     let Some(token) = under_way.pop_front() else { return Ok(()) };
     match publisher.outcome(token)? {
-        Outcome::Executed { .. } => Ok(()),
+        OperationOutcome::Executed { .. } => Ok(()),
         other => Err(Failure::new(Code::System, format!("a publication was not stored: {other:?}"))),
     }
 }

@@ -1,0 +1,101 @@
+//! Records that wait, with a scheme and a way that do what the test says.
+
+use sealcast_keys as keys;
+use sealcast_wire::{Change, Domain, Drops, Flush, Slot};
+
+use super::super::tests::{BEST_EFFORT, NOW, Script, Story, Wire, drain, group_over, installed, view};
+use super::*;
+
+/// A datagram of this epoch, as far as its header tells.
+fn datagram(counter: u32, bytes: usize) -> Vec<u8> {
+    let epoch = EpochId { counter, hash: 0 };
+    let mut datagram = vec![0; bytes];
+    Header { domain: Domain(1), epoch, slot: Slot(0), flags: 0, counter: 0 }.write(&mut datagram);
+    datagram
+}
+
+fn sent(index: u64, client: u8, datagram: Vec<u8>) -> Record {
+    Record { index, from: Source::Client { key: [client; 32], epoch: EpochId::default() }, ours: None, datagram }
+}
+
+/// Two members, of which a change that is under way excludes one: records wait.
+fn waiting() -> (Group<Script, Wire>, Story) {
+    let (mut group, story) = group_over(BEST_EFFORT, vec![installed(1, 2, Change::Formed)], true);
+    drain(&mut group);
+    group.ordered.as_mut().expect("it places").by_order = true;
+    group.keys.outputs.push_back(keys::Output::Prepare { view: view(2, 1, Change::Suspected), flush: Flush::Now });
+    drain(&mut group);
+    (group, story)
+}
+
+fn at(now: Now, more: Duration) -> Now {
+    Now { monotonic: now.monotonic + more, utc: None }
+}
+
+const LONG: usize = 32 << 10;
+
+#[test]
+fn rule_g7_a_flood_while_the_key_changes_makes_the_order_wait_and_voids_nothing() {
+    let (mut group, story) = waiting();
+    let half = limits::ORDERED_BYTES_MAX / 2 / LONG;
+    let told = |what: &str| lock(&story).iter().filter(|it| *it == what).count();
+    for index in 0..half {
+        assert_eq!(told("hold true"), 0);
+        group.take_record(NOW, sent(index as u64, 3, datagram(1, LONG)));
+    }
+    assert_eq!((told("hold true"), told("hold false")), (1, 0));
+    // What was under way still comes, and is not judged by how much it is.
+    for index in half..half + 100 {
+        group.take_record(NOW, sent(index as u64, 4, datagram(1, LONG)));
+    }
+    assert_eq!(group.ordered.as_ref().map(|it| it.waiting.len()), Some(half + 100));
+    assert_eq!(group.drops(), &Drops::default());
+    // The change is off: all of it passes, and the order goes on.
+    group.keys.outputs.push_back(keys::Output::Abandoned);
+    drain(&mut group);
+    assert_eq!(group.ordered.as_ref().map(|it| it.waiting.len()), Some(0));
+    assert_eq!((told("hold true"), told("hold false")), (1, 1));
+}
+
+#[test]
+fn rule_g7_a_member_that_cannot_follow_leaves_visibly_instead_of_delivering_something_else() {
+    let (mut group, _) = waiting();
+    let full = limits::ORDERED_BYTES_MAX / LONG;
+    for index in 0..full {
+        group.take_record(NOW, sent(index as u64, 3, datagram(1, LONG)));
+    }
+    assert_eq!(group.excluded, None);
+    group.take_record(NOW, sent(full as u64, 4, datagram(1, LONG)));
+    assert_eq!(group.excluded, Some(Exclusion::Behind));
+    assert!(drain(&mut group).iter().any(|it| it.contains("Behind")), "the application is told");
+    group.take_record(NOW, sent(full as u64 + 1, 4, datagram(1, LONG)));
+    assert_eq!(group.drops().of(Dropped::Queue), 2, "and nothing is delivered any more");
+}
+
+#[test]
+fn rule_g8_made_up_epochs_of_one_client_make_the_others_wait_once() {
+    let (mut group, _) = group_over(BEST_EFFORT, vec![installed(1, 2, Change::Formed)], true);
+    drain(&mut group);
+    let ordered = group.ordered.as_mut().expect("it places");
+    ordered.insiders.insert([3; 32]);
+    for index in 0..50 {
+        group.take_record(NOW, sent(index, 3, datagram(7 + index as u32, 64)));
+    }
+    assert_eq!(group.ordered.as_ref().map(|it| it.waiting.len()), Some(50), "one of these keys may be on its way");
+    group.handle_timeout(at(NOW, limits::EPOCH_OVERLAP));
+    assert_eq!(group.ordered.as_ref().map(|it| it.waiting.len()), Some(0), "none was");
+    group.take_record(at(NOW, limits::EPOCH_OVERLAP), sent(60, 3, datagram(99, 64)));
+    assert_eq!(group.ordered.as_ref().map(|it| it.waiting.len()), Some(0));
+    assert_eq!(group.drops().of(Dropped::NoKey), 51);
+}
+
+#[test]
+fn rule_g8_who_was_excluded_makes_nobody_wait_any_more() {
+    let (mut group, _) = group_over(BEST_EFFORT, vec![installed(1, 2, Change::Formed)], true);
+    drain(&mut group);
+    group.ordered.as_mut().expect("it places").insiders.insert([3; 32]);
+    group.keys.outputs.push_back(installed(2, 1, Change::Evicted));
+    drain(&mut group);
+    group.take_record(NOW, sent(1, 3, datagram(9, 64)));
+    assert_eq!(group.ordered.as_ref().map(|it| it.waiting.len()), Some(0));
+}

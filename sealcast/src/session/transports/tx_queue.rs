@@ -1,0 +1,269 @@
+//! The tx queue: publishers' threads frame and seal, and whoever is free hands datagrams to the kernel.
+//!
+//! A message alone, or in answer to what was received, is sent at once, on the thread that publishes it.
+//! Messages in quick succession gather while the ones before them are being sent: the flusher thread
+//! sends whatever has gathered as soon as it is free, so that a batch is as large as the load makes it
+//! and nothing waits for a timer; but signed messages gather for a moment, so that one signature, which
+//! every receiver has to verify, does for many (A12).
+
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::Duration;
+
+use sealcast_delivery::multicast::{Data, Sender};
+use sealcast_wire::Monotonic;
+
+use crate::group::{Gate, Pass, Publication, PublishError, lock};
+use crate::io::clock::Clock;
+use crate::io::process::Process;
+use crate::io::udp::UdpSender;
+
+/// See the module.
+pub(in crate::session) struct TxQueue {
+    gate: Arc<Mutex<Gate>>,
+    sender: Arc<Mutex<Sender>>,
+    pub(super) udp: UdpSender,
+    clock: Clock,
+    process: Process,
+    linger: Duration,
+    /// Off: every message is sent by itself.
+    batch: bool,
+    /// Held while datagrams are handed to the kernel, so that they leave in order.
+    transmit: Mutex<()>,
+    /// When the last sending ended, microseconds.
+    last_sent: AtomicU64,
+    /// Whether something was received since the last message was published.
+    heard: AtomicBool,
+    /// Whether the flusher has something to do.
+    armed: AtomicBool,
+    /// Whether the flusher will come by itself for messages that are to be signed.
+    gathers: AtomicBool,
+    flusher: Mutex<Flusher>,
+    wake: Condvar,
+    pub(in crate::session) sent_datagrams: AtomicU64,
+    pub(in crate::session) failed_sends: AtomicU64,
+}
+
+#[derive(Default)]
+struct Flusher {
+    closing: bool,
+    asleep: bool,
+}
+
+impl TxQueue {
+    pub(super) fn new(
+        gate: Arc<Mutex<Gate>>,
+        sender: Arc<Mutex<Sender>>,
+        udp: UdpSender,
+        clock: Clock,
+        linger: Duration,
+        batch: bool,
+    ) -> TxQueue {
+        TxQueue {
+            gate,
+            sender,
+            udp,
+            clock,
+            process: Process::current(),
+            linger,
+            batch,
+            transmit: Mutex::new(()),
+            last_sent: AtomicU64::new(0),
+            heard: AtomicBool::new(false),
+            armed: AtomicBool::new(false),
+            gathers: AtomicBool::new(false),
+            flusher: Mutex::new(Flusher::default()),
+            wake: Condvar::new(),
+            sent_datagrams: AtomicU64::new(0),
+            failed_sends: AtomicU64::new(0),
+        }
+    }
+
+    /// Publishes one message: frames it, and sends it or sees to it that it is sent.
+    ///
+    /// `patient` callers wait while the network is slower than they are; others are told `Full`. `first` is done before
+    /// anything else, unless this is a forked child.
+    pub(in crate::session) fn publish(
+        &self,
+        message: &Publication<'_>,
+        patient: bool,
+        first: impl FnOnce(),
+    ) -> Result<Option<u64>, PublishError> {
+        let now = self.clock.monotonic();
+        if !self.process.is_ours_for_batch(now) {
+            return Err(PublishError::Forked);
+        }
+        first();
+        let mut message = *message;
+        message.sent_micros = Some(self.clock.wall_micros(now));
+        loop {
+            let (sent, signed, pending, full) = {
+                // The gate stays locked until the message is with the sender: once the gate is paused,
+                // nothing is taken for the old key any more (A5).
+                let mut gate = lock(&self.gate);
+                let (epoch, route) = match gate.admit(&message)? {
+                    Pass::Queued => return Ok(None),
+                    Pass::Send(epoch, route) => (epoch, route),
+                };
+                let Publication { topic, body, sent_micros, .. } = message;
+                let data = Data { topic, domain: route.domain, signed: route.signed, sent_micros, body };
+                let mut sender = lock(&self.sender);
+                let sent = sender.data(now, epoch.protect.as_ref(), data);
+                (sent, route.signed, sender.pending(), sender.has_full())
+            };
+            match sent {
+                Ok(number) => {
+                    let gathers = signed && !full;
+                    self.see_off(now, message.body.len(), gathers, pending, patient);
+                    return Ok(Some(number));
+                }
+                // The sender knows already that the epoch is over; the gate will in a moment.
+                Err(sealcast_delivery::SendError::Retired) if patient => std::thread::yield_now(),
+                Err(sealcast_delivery::SendError::Full) if patient => self.flush(),
+                Err(why) => {
+                    self.arm();
+                    return Err(why.into());
+                }
+            }
+        }
+    }
+
+    /// Sends a message now if it is alone, large, or much has gathered, else leaves it to the flusher.
+    ///
+    /// `gathers` says that it may wait to be signed with others.
+    fn see_off(&self, now: Monotonic, len: usize, gathers: bool, pending: usize, patient: bool) {
+        let pause = now.micros().saturating_sub(self.last_sent.load(Ordering::Relaxed));
+        let answer = self.heard.load(Ordering::Relaxed) && self.heard.swap(false, Ordering::Relaxed);
+        let alone =
+            self.linger.is_zero() && (answer || pause >= if gathers { ALONE_SIGNED_MICROS } else { ALONE_MICROS });
+        if alone || len >= LARGE || !self.batch {
+            match self.transmit.try_lock() {
+                Ok(turn) => return self.drain(&turn),
+                Err(TryLockError::Poisoned(turn)) => return self.drain(&turn.into_inner()),
+                Err(TryLockError::WouldBlock) if !self.batch => return self.flush(),
+                Err(TryLockError::WouldBlock) => {}
+            }
+        }
+        if pending >= GATHERED_MAX && patient {
+            return self.flush();
+        }
+        if !(gathers && self.gathers.load(Ordering::Relaxed)) {
+            self.arm();
+        }
+    }
+
+    /// Something was received: the next message may be an answer to it, and leaves at once.
+    pub(super) fn hear(&self) {
+        self.heard.store(true, Ordering::Relaxed);
+    }
+
+    /// Sends everything that has gathered; returns when it is with the kernel.
+    pub(in crate::session) fn flush(&self) {
+        // Before the lock, which a thread that is not in the child may have held.
+        if self.process.is_ours() {
+            self.drain(&lock(&self.transmit));
+        }
+    }
+
+    fn drain(&self, _turn: &MutexGuard<'_, ()>) {
+        self.process.end_batch();
+        // Once for the batch: a child that was forked since seals nothing.
+        if !self.process.is_ours() {
+            return;
+        }
+        loop {
+            // Sealing happens in here, so it must not overlap with a change of the epoch's.
+            let Some(batch) = lock(&self.sender).poll() else { break };
+            self.hand_over(&batch);
+        }
+    }
+
+    /// Sends what has gathered, but for what may gather further; returns until when that may.
+    fn flush_gathered(&self) -> Option<Monotonic> {
+        let _turn = lock(&self.transmit);
+        self.process.end_batch();
+        loop {
+            let mut sender = lock(&self.sender);
+            let Some(batch) = sender.poll_gathered(self.clock.monotonic()) else {
+                // Told under the sender's lock: who adds to it afterwards knows whether somebody comes.
+                let until = sender.gathers_until();
+                self.gathers.store(until.is_some(), Ordering::Relaxed);
+                return until;
+            };
+            drop(sender);
+            self.hand_over(&batch);
+        }
+    }
+
+    fn hand_over(&self, batch: &sealcast_delivery::Batch) {
+        if self.transmit_batch(batch).is_err() {
+            self.failed_sends.fetch_add(1, Ordering::Relaxed);
+        }
+        self.last_sent.store(self.clock.monotonic().micros(), Ordering::Relaxed);
+    }
+
+    fn transmit_batch(&self, batch: &sealcast_delivery::Batch) -> io::Result<()> {
+        self.sent_datagrams.fetch_add(batch.lengths.len() as u64, Ordering::Relaxed);
+        self.udp.send(batch)
+    }
+
+    /// Sees to it that the flusher sends what has gathered.
+    fn arm(&self) {
+        if !self.armed.swap(true, Ordering::AcqRel) {
+            let flusher = lock(&self.flusher);
+            if flusher.asleep {
+                self.wake.notify_one();
+            }
+        }
+    }
+
+    /// The flusher thread; `sent` is told when there may be room again. It is not in a forked child.
+    pub(in crate::session) fn run_flusher(&self, sent: impl Fn()) {
+        let mut due = None;
+        loop {
+            {
+                let mut flusher = lock(&self.flusher);
+                while !self.armed.swap(false, Ordering::AcqRel) {
+                    if flusher.closing {
+                        return;
+                    }
+                    let left = due.map(|due: Monotonic| due.since(self.clock.monotonic()));
+                    if left.is_some_and(|left| left.is_zero()) {
+                        break;
+                    }
+                    flusher.asleep = true;
+                    flusher = match left {
+                        Some(left) => self.wake.wait_timeout(flusher, left).unwrap_or_else(PoisonError::into_inner).0,
+                        None => self.wake.wait(flusher).unwrap_or_else(PoisonError::into_inner),
+                    };
+                    flusher.asleep = false;
+                }
+            }
+            if !self.linger.is_zero() {
+                std::thread::sleep(self.linger);
+            }
+            due = self.flush_gathered();
+            sent();
+        }
+    }
+
+    /// Sends what is left and ends the flusher thread.
+    pub(in crate::session) fn close(&self) {
+        lock(&self.flusher).closing = true;
+        self.armed.store(true, Ordering::Release);
+        self.wake.notify_all();
+        self.flush();
+    }
+}
+
+/// A message that comes this long after the last sending ended is alone: more than the time between
+/// messages of a stream that is worth gathering.
+const ALONE_MICROS: u64 = 5;
+/// The same for a message that is to be signed: about what its verification takes.
+const ALONE_SIGNED_MICROS: u64 = 50;
+/// A message of this size fills a segmented send by itself: gathering more would gain nothing, and its
+/// bytes are in this core's cache.
+const LARGE: usize = 24 << 10;
+/// With this much gathered, a patient publisher sends it itself rather than go on filling.
+const GATHERED_MAX: usize = 256 << 10;
