@@ -2,7 +2,7 @@
 //! on a thread of its own.
 //!
 //! ```text
-//! executor ─ words, heights ─▶ notes ─▶ Ceremony ─┬ Say ─▶ a frame under the broker's own key ─▶ admission
+//! executor ─ words, heights ─▶ notes ─▶ Dkg ──────┬ Say ─▶ a frame under the broker's own key ─▶ admission
 //!                                                 └ Made ─▶ keys/, executor
 //! ```
 

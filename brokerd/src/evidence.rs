@@ -2,7 +2,7 @@
 //! can check ([`convicts`]; `sealcast brokers evidence verify FILE`).
 //!
 //! ```text
-//! evidence/BROKER-VIEW-MISDEED.json   {"cluster", "broker", "key", "view", "misbehaviour", "proof"}, bytes in hex
+//! evidence/BROKER-VIEW-MISDEED.json   {"cluster", "broker", "key", "view", "misdeed", "proof"}, bytes in hex
 //! ```
 
 use std::collections::BTreeSet;

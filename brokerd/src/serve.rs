@@ -319,7 +319,7 @@ impl Broker {
             // A panic in it was reported by its own hook.
             let _ = thread.join();
         }
-        // What holds the hall is not held by it any more.
+        // What holds the node is not held by it any more.
         lock(&self.node.order).take();
         lock(&self.node.admission).take();
     }

@@ -4,7 +4,7 @@
 //! ```text
 //! keys=plain, threshold     a message is a publication under its topic; patterns are subscriptions at the brokers
 //! keys=contributory         the group's messages are publications under two topics of the group's:
-//!                             group/NAME/keys       the key scheme's, veiled and signed as on multicast
+//!                             group/NAME/keys       the key scheme's, bootstrap-encrypted and signed as on multicast
 //!                             group/NAME/messages   datagrams that members sealed; topic and text are inside
 //! ```
 //! Everything comes back at its place in the order, our own too.

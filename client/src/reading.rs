@@ -27,7 +27,7 @@ pub(super) enum Reading {
 
 impl Quorum {
     /// Reads the newest state that f + 1 brokers agree on, not older than what the client has seen (E9). `linearizable`
-    /// orders a `Sync` before, and the block that executed it is the floor: all that was acknowledged before this call,
+    /// orders a `Sync` before, and the block that executed it is the minimum: all that was acknowledged before this call,
     /// to whomever, is in what is read.
     ///
     /// # Errors
@@ -148,7 +148,7 @@ impl Quorum {
             }
             _ => {}
         }
-        // 2f + 1 brokers that have come to the floor: f + 1 of them are honest, and see all that there was at it. Others are
+        // 2f + 1 brokers that have come to that height: f + 1 of them are honest, and see all that there was at it. Others are
         // not counted, for f who lie and one who is behind make no quorum.
         let there = ask.answers.values().filter_map(|it| match it {
             protocol::Answer::Places(places) => Some(places.clone()),

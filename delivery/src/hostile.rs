@@ -1,6 +1,6 @@
 //! A target for hostile bytes: every parser of this crate that the network reaches, in one place.
 //!
-//! The lab throws mutated datagrams at it, unsealed ones as strangers send them and opened ones as a
+//! The lab throws mutated datagrams at it, unsealed ones as unauthenticated senders send them and opened ones as a
 //! hostile member seals them, and asks three things: it never panics, it never holds more than
 //! [`Target::bytes_max`], and what unsealed bytes do never shows in what members said. [`Points`] tells
 //! how much of the parsers the bytes came through.

@@ -288,7 +288,7 @@ pub struct Outgoing<'a> {
     pub to: To,
 }
 
-/// The kinds of cargo.
+/// The kinds of payload.
 #[derive(Clone, Copy, Debug)]
 pub enum What<'a> {
     /// Application data.

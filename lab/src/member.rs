@@ -63,7 +63,7 @@ pub enum MemberEvent {
     Outcome(delivery::Outcome),
     /// For the operator.
     Notice(Notice),
-    /// The epoch that is installed is of this version of the wire (only a company of several versions tells this).
+    /// The epoch that is installed is of this version of the wire (only a fixture of several versions tells this).
     Speaks(u8),
 }
 

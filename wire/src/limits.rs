@@ -286,7 +286,7 @@ pub const UPDATE_BY_ALL_BYTES: usize = 16 << 10;
 pub const NUMBERS_KNOWN_CLIENTS: usize = 16_384;
 /// Clients of which a broker knows without its store that they never registered; with more of them all are looked up anew.
 pub const NUMBERS_UNKNOWN_CLIENTS: usize = 4096;
-/// Questions of one client that one broker has not yet answered.
+/// Queries of one client that one broker has not yet answered.
 pub const QUERIES_MAX: usize = 256;
 /// Blocks of which a broker keeps the outbox in memory, for clients whose broker was silent and for receipts.
 pub const OUTBOXES_KEPT: usize = 256;
@@ -376,7 +376,7 @@ pub const CLIENT_BODIES_BYTES_MAX: usize = 64 << 20;
 pub const CLIENT_WAITING_BYTES_MAX: usize = 32 << 20;
 /// Advertisements that wait at a client until its program takes them; older ones make room.
 pub const CLIENT_ADVERTISEMENTS_MAX: usize = 256;
-/// Questions of a client that are open at once, those for shares not counted,
+/// Queries of a client that are open at once, those for shares not counted,
 pub const CLIENT_QUERIES_MAX: usize = 128;
 /// and those for shares.
 pub const CLIENT_SHARES_MAX: usize = 128;
@@ -495,18 +495,18 @@ pub const GATEWAY_READING_BYTES_MAX: usize = 256 << 20;
 pub const GATEWAY_READING_HOLDER_BYTES_MAX: usize = 32 << 20;
 /// The same of all others.
 pub const GATEWAY_READING_UNREGISTERED_BYTES_MAX: usize = 32 << 20;
-/// Questions of all registered clients that one broker has not yet answered.
+/// Queries of all registered clients that one broker has not yet answered.
 pub const QUERIES_TOTAL_MAX: usize = 16_384;
-/// Questions of a client that is not registered that one broker has not yet answered.
+/// Queries of a client that is not registered that one broker has not yet answered.
 pub const QUERIES_UNREGISTERED_MAX: usize = 16;
 /// The same of all of them.
 pub const QUERIES_UNREGISTERED_TOTAL_MAX: usize = 1024;
-/// Questions beyond `QUERIES_UNREGISTERED_MAX` with which a client that is not registered loses its channel: more than one
+/// Queries beyond `QUERIES_UNREGISTERED_MAX` with which a client that is not registered loses its channel: more than one
 /// that asks all its `CLIENT_QUERIES_MAX` at once.
 pub const QUERY_STRIKES_MAX: u32 = 128;
 /// Time for which a broker does not hear a client after each of them.
 pub const QUERY_STRIKE_PAUSE: Duration = Duration::from_millis(10);
-/// Time for which a broker does not hear an unregistered client whose question found `QUERIES_UNREGISTERED_TOTAL_MAX` open. The
+/// Time for which a broker does not hear an unregistered client whose query found `QUERIES_UNREGISTERED_TOTAL_MAX` open. The
 /// others took them, so that it is no strike; all 1,024 connections together still get few such answers a second.
 pub const QUERY_BUSY_PAUSE: Duration = Duration::from_millis(50);
 /// The thread that answers clients that are not registered rests so many times as long as an answer took it: however

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | begins with registrations | one of these holds, by a credential that may vouch for one more client |
 //! | holds acts of administrators alone | all are signed by enough of them, and none of their numbers is used |
-//! | holds words of the key ceremony alone | the client is a broker |
+//! | holds statements of the DKG alone | the client is a broker |
 
 use sealcast_wire::Utc;
 

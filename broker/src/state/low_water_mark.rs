@@ -4,8 +4,8 @@
 //! publications   0 … pruned … │ floor.sn … kept … next_sn
 //! blocks         1 … pruned … floor.height │ … kept …
 //! ```
-//! Places of topics and of subscriptions mean the same for ever (E9): a place below the floor is not kept, and never
-//! becomes another's. Where each subscription was at the floor comes from the snapshot of that height.
+//! Places of topics and of subscriptions mean the same for ever (E9): a place below the low-water mark is not kept, and never
+//! becomes another's. Where each subscription was at the low-water mark comes from the snapshot of that height.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ pub struct LowWaterMark {
 }
 
 impl LowWaterMark {
-    /// The floor of what lies in a store.
+    /// The low-water mark of what lies in a store.
     ///
     /// # Errors
     /// The storage failed.
@@ -107,7 +107,7 @@ impl<S: Store> State<S> {
         Ok(())
     }
 
-    /// The place that a subscription had next at the floor; 0 if it is younger.
+    /// The place that a subscription had next at the low-water mark; 0 if it is younger.
     pub(super) fn position_at_low_water_mark(&self, id: &Id) -> Result<u64, StoreError> {
         let key = table::subscription(&id.0, id.1);
         let row = self.store.get(&table::place(self.low_water_mark.height, &key[1..]))?;

@@ -38,7 +38,7 @@ pub struct Outbox {
     pub advertisements: Vec<Advertisement>,
     /// Who wants advertisements; empty where there are none.
     pub intents: Vec<Client>,
-    /// Words of the key ceremony, each with its broker's number, in their order (E8).
+    /// Statements of the DKG, each with its broker's number, in their order (E8).
     pub words: Vec<(u16, Vec<u8>)>,
     leaves: [OnceLock<Vec<[u8; 32]>>; 4],
     trees: OnceLock<Trees>,

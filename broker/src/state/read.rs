@@ -61,7 +61,7 @@ impl<S: Store> State<S> {
         let Some(sn) = index::find(&self.store, header, ps, 1)?.pop() else {
             return if ps < self.next_ps(header)? { Err(ReadError::Pruned) } else { Ok(None) };
         };
-        // Rows go some time after the floor is raised.
+        // Rows go some time after the low-water mark is raised.
         if sn < self.low_water_mark.sn {
             return Err(ReadError::Pruned);
         }

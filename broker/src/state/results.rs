@@ -1,4 +1,4 @@
-//! What a broker remembers of results and of the key ceremony, for those who ask later. None of it is in the state's
+//! What a broker remembers of results and of the DKG, for those who ask later. None of it is in the state's
 //! root: f + 1 brokers that answer the same are believed.
 
 use std::collections::BTreeMap;
@@ -48,7 +48,7 @@ impl<S: Store> State<S> {
         if changes.is_empty() { Ok(()) } else { self.store.apply(changes) }
     }
 
-    /// All words of the key ceremony, in their order: height, broker, word (E8).
+    /// All statements of the DKG, in their order: height, broker, word (E8).
     ///
     /// # Errors
     /// The storage failed.

@@ -75,7 +75,7 @@ impl SnapshotHead {
         self.0.bytes
     }
 
-    /// The floor of a broker that begins with it.
+    /// The low-water mark of a broker that begins with it.
     pub fn low_water_mark(&self) -> LowWaterMark {
         LowWaterMark { height: self.0.height, sn: self.0.next_sn }
     }

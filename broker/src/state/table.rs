@@ -3,7 +3,7 @@
 //! | key | value | in the state's root |
 //! |---|---|---|
 //! | `M` | u8 format of all rows ‖ the head: height, time, numbers, history, the set's hash | each field |
-//! | `B` ‖ u16 broker | u64 words ‖ u64 bytes: how much it said in the key ceremony | as element of the set |
+//! | `B` ‖ u16 broker | u64 words ‖ u64 bytes: how much it said in the DKG | as element of the set |
 //! | `C` ‖ client | [`super::client::Record`] | as element of the set |
 //! | `D` ‖ bytes16 issuer ‖ bytes16 serial ‖ client | – : who holds a credential | as element |
 //! | `K` ‖ bytes16 topic ‖ key | u64 height of its last change ‖ bytes16 issuer ‖ bytes16 serial of the credential that it is counted to ‖ a value of the key–value state | as element |
@@ -17,14 +17,14 @@
 //! | `I` ‖ bytes16 topic ‖ value ‖ u64 ps | u64 first ps ‖ u64 sn …: the S-PS index (Chios Fig. 2), a row for each block up to its last place there | follows from `E` |
 //! | `N` ‖ client ‖ u64 number | u64 height: the block that executed the client's operations up to this one | no |
 //! | `Q` ‖ u64 height | results of the block's frames | no |
-//! | `W` ‖ u64 height ‖ u32 place | u16 broker ‖ word: of the key ceremony | no |
+//! | `W` ‖ u64 height ‖ u32 place | u16 broker ‖ word: of the DKG | no |
 //! | `O` ‖ u64 height | [`super::Past`]: what brokers sign of a block | no |
 //! | `F` | u64 height ‖ u64 sn: [`super::LowWaterMark`] | no |
-//! | `G` ‖ u64 height ‖ client ‖ u64 id | u64 place: what a subscription had next at the floor of this height | no |
+//! | `G` ‖ u64 height ‖ client ‖ u64 id | u64 place: what a subscription had next at the low-water mark of this height | no |
 //!
 //! Rows that are not in the root are for queries that f + 1 brokers answer; what a block does must follow from the others
 //! alone, since brokers prune at different times. A snapshot is the head and the set's
-//! elements; publications are pruned below the floor, and whoever begins with a snapshot has none.
+//! elements; publications are pruned below the low-water mark, and whoever begins with a snapshot has none.
 
 use sealcast_wire::{Malformed, Reader, Writer, limits};
 
@@ -109,7 +109,7 @@ pub(super) fn kept(of: Option<&CredentialName>) -> Vec<u8> {
     w.finish()
 }
 
-/// How much a broker said in the key ceremony.
+/// How much a broker said in the DKG.
 pub(super) fn said(broker: u16) -> Vec<u8> {
     [b"B", &broker.to_be_bytes()[..]].concat()
 }
@@ -174,7 +174,7 @@ pub(super) fn past(height: u64) -> Vec<u8> {
     numbered(PAST, height)
 }
 
-/// The places of all subscriptions at the floor of a height.
+/// The places of all subscriptions at the low-water mark of a height.
 pub(super) fn places(height: u64) -> Vec<u8> {
     numbered(PLACE, height)
 }

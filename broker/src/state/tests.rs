@@ -509,7 +509,7 @@ fn rule_e9_a_pruned_place_is_not_kept_and_no_other_takes_its_number() {
     run.block(vec![(1, vec![subscribe("#")]), (2, vec![publish(publication(&["b"], b"last"))])]);
     let (root, at_once) = (run.state.root(), run.state.clone());
 
-    // The places of the snapshot are stored, the floor is raised, rows go in steps.
+    // The places of the snapshot are stored, the low-water mark is raised, rows go in steps.
     let places: Vec<Row> = rows.iter().filter_map(|row| LowWaterMark::place(cut.height(), row).unwrap()).collect();
     assert_eq!(places.len(), 2);
     run.state.store.apply(places.into_iter().map(|(key, value)| (key, Some(value))).collect()).unwrap();

@@ -5,7 +5,7 @@
 //!                                                remember (stood in a block) ─▶ stray ─▶ deliver
 //! ```
 //! A frame is checked once, whichever way it came. **Fairness**: whoever is behind a client, with all its clients, may
-//! have waiting at most half as many bytes and frames as are still free. So one alone gets a third of the room, n of them
+//! have waiting at most half as many bytes and frames as are still free. So one alone gets a third of the mempool, n of them
 //! 1/(n+2) each, and a new account finds room; clients for whom nobody vouches share a small part of it. Accounts take
 //! turns by bytes ([`Fair`]), in blocks and in what is forwarded: nobody waits longer because another has much waiting.
 //! **Turns**: a frame whose predecessors are missing is held back for a while, so that the state need not refuse it.
@@ -49,7 +49,7 @@ pub(super) struct Mempool {
     shared_at: Option<u64>,
 }
 
-/// Whose share of the room a frame takes: clients are as many as somebody likes, credentials are not.
+/// Whose share of the mempool a frame takes: clients are as many as somebody likes, credentials are not.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Account {
     /// Of all clients for whom it vouches.
@@ -69,7 +69,7 @@ impl Account {
     }
 }
 
-/// How much of the room is taken.
+/// How much of the mempool is taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Share {
     frames: usize,
@@ -206,7 +206,7 @@ impl Mempool {
         }
     }
 
-    /// A frame of a proposed block was found good. It may be in the room already.
+    /// A frame of a proposed block was found good. It may be in the mempool already.
     pub(super) fn remember(&mut self, frame: &Frame, head: Head, checked: Checked) {
         let hash = frame.hash();
         if let Some(held) = self.held.get_mut(&hash) {

@@ -11,7 +11,7 @@
 //! in batches of what has come meanwhile. In lanes and room accounts take turns (`fair`). Frames that a proposed block brings and nobody brought before are checked
 //! with the block; a block with a frame that is not good is not valid.
 //!
-//! *Strangers* (G8). Of a client that never registered a frame waits only if it shows who is behind the client
+//! *Unregistered clients* (G8). Of a client that never registered a frame waits only if it shows who is behind the client
 //! ([`operation::Frame::introduces`]), or if one before it did. It is no matter of blocks: brokers differ in whom they know.
 //!
 //! *Topics.* No frame waits that publishes at a topic which rules for a visible name would not cover
@@ -269,7 +269,7 @@ impl Application for Admission {
     }
 
     fn propose(&self, parent: &Parent<'_>, size: BlockSize) -> Vec<Frame> {
-        // Asked for before the room is held: the answer may have to wait for the block that is being executed.
+        // Asked for before the mempool is locked: the answer may have to wait for the block that is being executed.
         let asked = lock(&self.shared.mempool).authors();
         let next = |client: Client| (client, self.shared.execution.known(&client).map(|it| it.next));
         let turns = asked.into_iter().map(next).collect();

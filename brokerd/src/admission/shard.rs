@@ -11,7 +11,7 @@ use sealcast_wire::limits;
 use super::fair::Fair;
 use super::mempool::Account;
 
-/// A frame that has room and is not checked yet. How many there may be is the room's affair.
+/// A frame that has room and is not checked yet. How many there may be is the mempool's affair.
 #[derive(Debug)]
 pub(super) struct Arrived {
     pub(super) frame: Frame,

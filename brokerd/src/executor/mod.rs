@@ -281,7 +281,7 @@ impl Executor {
         self.shared.state().suspended().len()
     }
 
-    /// The words of the key ceremony so far: height, broker, word.
+    /// The statements of the DKG so far: height, broker, word.
     ///
     /// # Errors
     /// The storage failed.

@@ -88,7 +88,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Sends to clients that are here what the block means to them, and the ceremony its words.
+    /// Sends to clients that are here what the block means to them, and the DKG its statements.
     fn tell(&self, kept: &Kept) {
         let outbox = &kept.outbox;
         let updates = Updates::of(outbox);

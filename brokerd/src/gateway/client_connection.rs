@@ -74,7 +74,7 @@ impl ClientConnection {
         }
     }
 
-    /// It is this now: whoever is known leaves the lobby, if there is a place.
+    /// It is this now: whoever is known leaves the unauthenticated ones, if there is a slot.
     pub(super) fn is(&mut self, status: ClientStatus, shared: &Shared) {
         let access = match status {
             ClientStatus::Unregistered => None,

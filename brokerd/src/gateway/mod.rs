@@ -6,7 +6,7 @@
 //!                                                             └ write: ◀── Outgoing ◀── send ──┘◀── executor
 //! ```
 //! Each client has one channel; a second one takes the place of the first. What a client cannot take ends its channel,
-//! what nobody can understand ends it too, and both are counted ([`Drops`]). Strangers have places, memory and a thread
+//! what nobody can understand ends it too, and both are counted ([`Drops`]). Unregistered clients have places, memory and a thread
 //! of their own, and all of it is little: however many come, brokers and registered clients get in and are answered.
 //!
 //! | file | what |
@@ -148,7 +148,7 @@ impl Gateway {
         let known = Quotas {
             reading: Semaphore::new(limits::GATEWAY_READING_BYTES_MAX),
             queries: Arc::new(Semaphore::new(limits::QUERIES_TOTAL_MAX)),
-            // Its threads come with the door.
+            // Its threads come with the gateway.
             workers: Arc::new(Semaphore::new(0)),
             request_bytes: limits::GATEWAY_REQUEST_BYTES_MAX,
             queries_each: limits::QUERIES_MAX,
@@ -172,7 +172,7 @@ impl Gateway {
         Gateway { shared: Arc::new(shared), runtime: Mutex::new(None) }
     }
 
-    /// Opens the door, on `threads` threads, and says at which address it stands.
+    /// Opens the gateway, on `threads` threads, and says at which address it stands.
     ///
     /// # Errors
     /// If the address is in use or not ours.
@@ -243,7 +243,7 @@ impl Gateway {
         self.shared.said.so_far()
     }
 
-    /// Closes the door and all channels.
+    /// Closes the gateway and all channels.
     pub fn stop(&self) {
         let channels = self.shared.channels.read().unwrap_or_else(PoisonError::into_inner).clone();
         channels.values().for_each(|channel| channel.end(Reason::Ending));
@@ -359,7 +359,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// How long channels may take to end.
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long the door rests after it could not let somebody in.
+/// How long the gateway rests after it could not let somebody in.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! How much goes through the door.
+//! How much goes through the gateway.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

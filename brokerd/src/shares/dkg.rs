@@ -77,7 +77,7 @@ pub struct Dkg<G: PrimeGroup> {
     events: VecDeque<Event<G>>,
 }
 
-/// Why no ceremony can be.
+/// Why no DKG can be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SetupError {
     /// n or t.

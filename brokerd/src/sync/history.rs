@@ -9,7 +9,7 @@ use sealcast_wire::limits;
 use crate::executor::Shared;
 
 impl Shared {
-    /// How far back it goes, and what it offers: the snapshot behind its floor, if there is one, else the floor's own.
+    /// How far back it goes, and what it offers: the snapshot behind its low-water mark, if there is one, else the low-water mark's own.
     pub(crate) fn history(&self, client: &Client) -> Result<Answer, Why> {
         self.only_brokers(client)?;
         let mut history = History { height: self.height.load(Ordering::Acquire), oldest: 1, snapshot: None };

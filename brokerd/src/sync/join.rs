@@ -166,7 +166,7 @@ pub(super) fn turns(heights: &[u64], faulty: usize, rng: &mut impl Rng) -> Vec<u
     turns.into_iter().map(|(.., offered)| offered).collect()
 }
 
-/// The store with all rows of an offered snapshot, if f + 1 brokers signed that state and a quorum made its floor final.
+/// The store with all rows of an offered snapshot, if f + 1 brokers signed that state and a quorum made its start final.
 /// `empty` gives the store, which is to be thrown away if that fails.
 fn fetch<S: Store>(
     others: &impl Others,
@@ -243,7 +243,7 @@ impl JoinFolders {
         remove(&self.joining)
     }
 
-    /// Where the order begins for a state that has no block below its floor. What the order has itself counts before it.
+    /// Where the order begins for a state that has no block below its start. What the order has itself counts before it.
     fn start_certificate(&self) -> io::Result<Option<StartCertificate>> {
         if !fs::exists(&self.state)? {
             return Ok(None);

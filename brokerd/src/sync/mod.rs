@@ -4,7 +4,7 @@
 //! executor ─ every CHECKPOINT_BLOCKS ─▶ retention ─▶ snapshots/ ─▶ floor raised, rows and old blocks pruned
 //!
 //! start ─▶ join: own height ≥ what others still have? ─ yes ─▶ the order fetches blocks from them, and all are executed
-//!                     └ no ─▶ a snapshot, believed by f + 1 signatures (E1) ─▶ state/, then the order from its floor on
+//!                     └ no ─▶ a snapshot, believed by f + 1 signatures (E1) ─▶ state/, then the order from its start on
 //! ```
 //!
 //! | file | what |

@@ -1,4 +1,4 @@
-//! Asking the other brokers, each over the door that clients use, under this broker's own key.
+//! Asking the other brokers, each over the gateway that clients use, under this broker's own key.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -2,11 +2,11 @@
 //! for.
 //!
 //! ```text
-//! heights   … pruned … │ S₁: the floor │   S₂: offered   │   S₃   │ … now
+//! heights   … pruned … │ S₁: low-water │   S₂: offered   │   S₃   │ … now
 //!                      └────────── keep, at least ───────┘
 //! ```
-//! The floor is the newest snapshot as old as what is to be kept. The order's blocks are kept back to the snapshot before
-//! it, and offered is the one behind it: so who begins with it finds all blocks that it still needs, also if the floor
+//! The low-water mark is the newest snapshot as old as what is to be kept. The order's blocks are kept back to the snapshot before
+//! it, and offered is the one behind it: so who begins with it finds all blocks that it still needs, also if the low-water mark
 //! rises meanwhile.
 
 use std::fmt;

@@ -11,7 +11,7 @@ use super::peers::Others;
 
 /// A broker that begins at a floor, without its journal of votes. It would contradict what it said in views that others
 /// remember: they would keep that as a proof against it, and hear it no more. So its order does not begin before all but f
-/// of the others have come so much further than they were when it asked them first, and than its floor, that
+/// of the others have come so much further than they were when it asked them first, and than its start, that
 ///
 /// - what was under way then is executed (`EXECUTED_LATER`), and
 /// - no votes for it are remembered any more ([`VIEWS_REMEMBERED`]), however an old certificate is come by.
@@ -187,7 +187,7 @@ mod tests {
         assert!(!is_over(&mut forgotten, &[190, 190, 190]));
         assert!(!is_over(&mut forgotten, &[301, 301, 301]), "they remember what they had not executed when it asked");
         assert!(is_over(&mut forgotten, &[302, 302, 190]), "f of them may stand still");
-        // One that lags is past it when it is past the floor, too: until then it remembers what the others do not.
+        // One that lags is past it when it is past its start, too: until then it remembers what the others do not.
         let mut lagging = Forgotten::new(128);
         assert!(!is_over(&mut lagging, &[0, 190, 0]));
         assert!(!is_over(&mut lagging, &[239, 190, 239]));

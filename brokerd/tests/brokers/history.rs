@@ -47,7 +47,7 @@ fn a_broker_whose_folder_is_lost_gets_all_blocks_from_the_others() {
     let Answer::Bodies(bodies) = bodies else { panic!("{bodies:?}") };
     assert_eq!(Operation::from_bytes(&bodies[0].1), Ok(publish("a", &[0])));
     reader.order(3, vec![publish("a", b"through it")]);
-    // It lost its share of the threshold key, and takes part in no second ceremony.
+    // It lost its share of the threshold key, and takes part in no second DKG.
     assert!(!brokers[3].status().has_share);
     assert!(brokers.iter().all(|it| it.failure().is_none()));
     brokers.into_iter().for_each(Broker::stop);

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! send ─ Submit ─▶ Orderer ─ Entry ─▶ everybody, in the order of its index
-//!                     └── Placed ─▶ who submitted
+//!                     └── Ordered ─▶ who submitted
 //! ```
 //! A client submits again until it hears what became of its message; the same bytes are the same message, which has one
 //! position. Its outcome is reported there, after everything before it. Sealed datagrams come back as

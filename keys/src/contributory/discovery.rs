@@ -1019,7 +1019,7 @@ impl Contributory {
         self.timers.sooner(Timer::Judge, until);
     }
 
-    /// Forgets strangers whose cards are of no use now, if there are many.
+    /// Forgets unknown members whose cards are of no use now, if there are many.
     pub(super) fn forget_people(&mut self) {
         if !self.people.is_crowded() {
             return;

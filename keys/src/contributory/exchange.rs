@@ -159,7 +159,7 @@ impl Contributory {
                     self.judge_twins(now);
                 }
                 Object::Eviction(bytes) | Object::Crl(bytes) | Object::Policy(bytes) => {
-                    // Two certificates and a signature at most: as much as three strangers.
+                    // Two certificates and a signature at most: as much as three unknown certificates.
                     let known = self.statements.knows(bytes);
                     if !known && !(0..3).all(|_| self.people.may_check(now.monotonic)) {
                         result = Err(Dropped::Rate.into());

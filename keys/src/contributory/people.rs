@@ -31,7 +31,7 @@ impl Person {
     }
 }
 
-/// The people whose cards we hold, and what strangers may still cost us.
+/// The people whose cards we hold, and what unknown members may still cost us.
 pub(super) struct People {
     group: Arc<str>,
     known: BTreeMap<ShortId, Known>,
@@ -82,7 +82,7 @@ impl People {
 
     /// Takes in a card: our authority's certificate, of a member of this group, that signed this run's key.
     ///
-    /// Costs nothing for who is known already; strangers are checked so many times per second (G1). A good card of
+    /// Costs nothing for who is known already; unknown members are checked so many times per second (G1). A good card of
     /// another one with the same short id is not taken, but remembered for [`People::take_twins`].
     ///
     /// # Errors
@@ -179,7 +179,7 @@ impl People {
         })
     }
 
-    /// Whether something else that strangers say, and that costs about as much, may be checked (G1).
+    /// Whether something else that unknown members say, and that costs about as much, may be checked (G1).
     pub(super) fn may_check(&mut self, now: Monotonic) -> bool {
         self.budget.take(now, UNKNOWN_CERTIFICATE_CHECKS_PER_SECOND)
     }
@@ -196,7 +196,7 @@ impl People {
         self.known.len() > limits::KNOWN_PEOPLE_MAX
     }
 
-    /// Forgets strangers over the limit, those longest unheard first; `needed` stay.
+    /// Forgets unknown members over the limit, those longest unheard first; `needed` stay.
     pub(super) fn forget(&mut self, needed: impl Fn(&ShortId) -> bool) {
         while self.known.len() > limits::KNOWN_PEOPLE_MAX {
             let oldest = self.known.iter().filter(|(short, _)| !needed(short)).min_by_key(|(_, k)| (k.heard, k.given));

@@ -1,4 +1,4 @@
-//! Contributory keys over multicast: the company of the LAN scenarios.
+//! Contributory keys over multicast: the fixture of the LAN scenarios.
 
 use std::sync::{Arc, LazyLock};
 
@@ -38,7 +38,7 @@ pub struct Robots {
 }
 
 impl Robots {
-    /// A company; what one of its members verified, the others need not verify again.
+    /// A fixture; what one of its members verified, the others need not verify again.
     pub fn new() -> Robots {
         Robots { memo: Some(Arc::default()), sensor: None, without: &[], versions: None }
     }

@@ -9,7 +9,7 @@ use crate::checkers::{Authentic, Property};
 use crate::member::{MemberCommand, MemberEvent};
 use crate::misbehaviour::Misbehaviour;
 
-/// A node of any kind, as the stage runs it.
+/// A node of any kind, as the simulation runs it.
 pub type Player = Box<dyn Node<Event = MemberEvent, Command = MemberCommand>>;
 
 /// One scheme over one way.
@@ -25,12 +25,12 @@ pub trait Fixture {
         Vec::new()
     }
 
-    /// Somebody who misbehaves; `None` where this company has no such role.
+    /// Somebody who misbehaves; `None` where this fixture has no such role.
     fn actor(&self, _kind: Misbehaviour, _seed: [u8; 32]) -> Option<Birth<Player>> {
         None
     }
 
-    /// A member whose program was changed; `None` where this company has no such role.
+    /// A member whose program was changed; `None` where this fixture has no such role.
     fn imposter(&self, _member: usize, _kind: Misbehaviour, _seed: [u8; 32]) -> Option<Birth<Player>> {
         None
     }
@@ -55,13 +55,13 @@ pub trait Fixture {
         Command::Evict { cert: self.cert(whom), reason: "lost laptop".into() }
     }
 
-    /// The same company for members that share nothing but a network; `None` where its ways need more
+    /// The same fixture for members that share nothing but a network; `None` where its ways need more
     /// than UDP multicast.
     fn apart(&self) -> Option<Box<dyn Fixture>> {
         None
     }
 
-    /// The same company, of which nobody who behaves keeps these rules: a planted fault. `None` where it has no such.
+    /// The same fixture, of which nobody who behaves keeps these rules: a planted fault. `None` where it has no such.
     fn lacking(&self, _without: &'static [Rule]) -> Option<Box<dyn Fixture>> {
         None
     }

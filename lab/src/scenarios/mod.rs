@@ -1,4 +1,4 @@
-//! Scenarios: stories by name, played by a company on a stage.
+//! Scenarios: stories by name, played by a fixture in a simulation.
 
 pub(crate) mod carrier;
 pub(crate) mod channels;

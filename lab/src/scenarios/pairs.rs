@@ -1,4 +1,4 @@
-//! Any keys over any transport: the company that the tests of all pairs play, and its story.
+//! Any keys over any transport: the fixture of the tests of all pairs, and its story.
 //!
 //! A key scheme is a row of [`SCHEMES`], a transport one of [`TRANSPORTS`], mocks included. The tests pair all of them, and
 //! what is allowed follows from their properties.

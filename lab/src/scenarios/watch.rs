@@ -1,4 +1,4 @@
-//! What the stage sees of a run: it hands every event to the checkers and knows who is in which view.
+//! What the simulation sees of a run: it hands every event to the checkers and knows who is in which view.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -129,7 +129,7 @@ impl Fixture {
         SignedKey { epoch: 0, key, signature: self.brokers[usize::from(broker)].sign(&statement) }
     }
 
-    /// A broker answers the client's question for the key, whichever of its first ones that is.
+    /// A broker answers the client's query for the key, whichever of its first ones that is.
     fn answer_with_key(&self, broker: u16) {
         for id in 0..QUESTIONS {
             self.say(broker, &Reply::Answer { id, answer: Answered::Key(self.signed_key(broker)) });
@@ -352,7 +352,7 @@ fn what_comes_before_the_key_is_known_is_opened_when_it_is() {
     fixture.block(&[vec![1], vec![2]]);
     assert!(fixture.read(&mut subscription).is_empty());
     assert_eq!(fixture.client.key(Duration::ZERO).map(drop).map_err(|it| it.code()), Err(Code::NotReady));
-    // The brokers make their key, and answer the question that waits for it.
+    // The brokers make their key, and answer the query that waits for it.
     (0..4).for_each(|broker| fixture.answer_with_key(broker));
     for sn in 0..2 {
         fixture.shares(sn);

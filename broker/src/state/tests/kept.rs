@@ -1,4 +1,4 @@
-//! What is there for good: values, topics, and words of the key ceremony.
+//! What is there for good: values, topics, and statements of the DKG.
 
 use super::*;
 use crate::state::table::Kept;

@@ -1,4 +1,4 @@
-//! Strangers at the gateway, who have as many keys and sockets as they like; and somebody with one credential and many keys.
+//! Unregistered clients at the gateway, who have as many keys and sockets as they like; and somebody with one credential and many keys.
 
 use super::*;
 

@@ -10,7 +10,7 @@ use super::super::word::Round;
 /// What comes of it.
 #[derive(Debug)]
 pub enum Event<G: PrimeGroup> {
-    /// To be ordered as this broker's [`Dkg`](sealcast_broker::operation::Operation::Ceremony).
+    /// To be ordered as this broker's [`Dkg`](sealcast_broker::operation::Operation::Dkg).
     Say(Vec<u8>),
     /// A broker's dealing does not count in this run.
     Excluded {

@@ -140,7 +140,7 @@ fn two_who_come_one_after_the_other_are_both_given_the_cards_that_they_ask_for()
 fn rule_a4_a_statement_whose_first_saying_is_lost_is_said_again() {
     let mut net = lan(10, 5);
     net.run(300);
-    // Of a stranger, so that no proposal says that there is something to be known.
+    // Of an unknown member, so that no proposal says that there is something to be known.
     let (hash, serial) = (sealcast_wire::CertHash([9; 32]), robot(40).certificate().serial);
     let statement = house().authority.evict(GROUP, serial, hash, "gone", false).unwrap();
     net.muted.insert(0);

@@ -222,7 +222,7 @@ impl<E: Runtime> Log<E> {
         Ok(())
     }
 
-    /// The record of this kind and height, if it is held and not below the floor.
+    /// The record of this kind and height, if it is held and not below the low-water mark.
     async fn get(&mut self, kind: Kind, height: u64) -> Result<Option<Record>, LogError> {
         let table = table_of(kind);
         if self.is_pruned(kind, height) {
@@ -248,7 +248,7 @@ impl<E: Runtime> Log<E> {
         Ok(None)
     }
 
-    /// The block with this digest, if it is held and not below the floor.
+    /// The block with this digest, if it is held and not below the low-water mark.
     async fn find(&mut self, digest: &[u8; 32]) -> Result<Option<Record>, LogError> {
         let prefix = prefix_of(digest);
         let mut heights: Vec<u64> =
