@@ -45,7 +45,7 @@ use crate::error::Result;
 use crate::url::{OriginMode, pairs};
 use held::EarlyDatagrams;
 use opening::Opening;
-use ordered::{KeysIn, Ordered, Ours};
+use ordered::{KeysIn, OrderedRecords, Ours};
 use ring::{Disposition, Heard, Ring};
 use whole::Whole;
 
@@ -59,7 +59,7 @@ pub struct Group<K, D> {
     held: EarlyDatagrams,
     opening: Opening,
     /// Records at their positions, where there is a channel on which one ends epochs.
-    ordered: Option<Ordered>,
+    ordered: Option<OrderedRecords>,
     /// The transport carries messages: the key scheme has begun.
     is_up: bool,
     /// The way waits for us.
@@ -164,7 +164,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
             false if properties.orders_keys => KeysIn::Messages,
             false => KeysIn::Beside,
         };
-        let ordered = by_position.contains(&true).then(|| Ordered::new(keys_in));
+        let ordered = by_position.contains(&true).then(|| OrderedRecords::new(keys_in));
         let remembers = by_position[Guarantee::BestEffort as usize] || properties.names_packets;
         Ok(Group {
             remembers,
@@ -419,7 +419,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
     pub fn timeout(&self) -> Option<Monotonic> {
         let held = self.held.oldest().map(|since| since + limits::EPOCH_OVERLAP);
         let vouching = self.vouching.as_ref().filter(|v| v.unnamed == 0).map(|v| v.next);
-        let ordered = self.ordered.as_ref().and_then(Ordered::timeout);
+        let ordered = self.ordered.as_ref().and_then(OrderedRecords::timeout);
         let own = [self.ring.timeout(), held, vouching, ordered];
         let keys = self.keys.timeout().filter(|_| self.is_up);
         [keys, self.delivery.timeout()].into_iter().chain(own).flatten().min()
@@ -576,7 +576,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
 
     /// Whether it is known of all messages of ours what became of them, where that is told.
     pub fn is_settled(&self) -> bool {
-        self.sealed.is_empty() && self.ordered.as_ref().is_none_or(Ordered::is_settled)
+        self.sealed.is_empty() && self.ordered.as_ref().is_none_or(OrderedRecords::is_settled)
     }
 
     /// The way, to look at.

@@ -50,7 +50,7 @@ pub(super) enum KeysIn {
 }
 
 /// See the module.
-pub(super) struct Ordered {
+pub(super) struct OrderedRecords {
     pub(super) keys: KeysIn,
     /// In the order of their places; the first one waits for something, or is about to be passed.
     waiting: VecDeque<Record>,
@@ -74,7 +74,7 @@ pub(super) struct Ordered {
     pub(super) ours: BTreeMap<Token, Ours>,
     /// Void ones that are to be sealed again.
     void: Vec<Ours>,
-    /// Publishers wait until all of [`Ordered::ours`] have come back.
+    /// Publishers wait until all of [`OrderedRecords::ours`] have come back.
     opening: bool,
     /// Installed views that exclude somebody, and those behind them, until the order passes their cut, or that time.
     views: VecDeque<(EpochId, Monotonic, ViewEvent)>,
@@ -113,10 +113,10 @@ enum Verdict {
     Void(Dropped),
 }
 
-impl Ordered {
+impl OrderedRecords {
     /// Nothing has a position yet.
-    pub(super) fn new(keys: KeysIn) -> Ordered {
-        Ordered {
+    pub(super) fn new(keys: KeysIn) -> OrderedRecords {
+        OrderedRecords {
             keys,
             waiting: VecDeque::new(),
             bytes: 0,
@@ -516,7 +516,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
 
     /// We are out.
     pub(super) fn give_up(&mut self) {
-        let Some(ordered) = self.ordered.as_mut().map(|it| std::mem::replace(it, Ordered::new(it.keys))) else {
+        let Some(ordered) = self.ordered.as_mut().map(|it| std::mem::replace(it, OrderedRecords::new(it.keys))) else {
             return;
         };
         for (.., event) in ordered.views {
