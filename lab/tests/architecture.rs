@@ -140,10 +140,9 @@ fn invariant_2_pure_crates_hold_no_sockets_files_threads_clocks_or_global_random
         "broker/src/protocol",
         "broker/src/receipt.rs",
         "broker/src/state",
-        "brokerd/src/shares/ceremony",
+        "brokerd/src/shares/dkg",
         "brokerd/src/shares/dkg.rs",
         "brokerd/src/shares/dealer.rs",
-        "brokerd/src/shares/feldman.rs",
         "brokerd/src/shares/word.rs",
     ];
     for pure in ["wire/src", "keys/src", "delivery/src", "client/src"].into_iter().chain(broker) {
@@ -470,4 +469,132 @@ fn every_rule_of_this_stage_has_a_test_with_its_id() {
         .filter(|id| !names.iter().any(|n| n.starts_with(id) || n.contains(&format!("_{id}"))))
         .collect();
     assert!(missing.is_empty(), "no test is named for {}", missing.join(", "));
+}
+
+/// The rows of a table of docs/glossary.md, without its head: their cells.
+fn glossary(heading: &str) -> Vec<Vec<String>> {
+    let text = fs::read_to_string(root().join("docs/glossary.md")).expect("the glossary is readable");
+    let section = text.split(&format!("\n## {heading}\n")).nth(1).expect("the glossary has this section");
+    let section = section.split("\n## ").next().expect("split yields at least one part");
+    let rows = section.lines().filter(|line| line.starts_with('|')).skip(2);
+    rows.map(|line| line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect()).collect()
+}
+
+/// The length of the token at the start of `text`, and whether it is an identifier; a comment or a literal is one token.
+fn token(text: &str) -> (usize, bool) {
+    let until = |from: usize, end: &str| text[from..].find(end).map_or(text.len(), |at| from + at + end.len());
+    let word = |from: usize| {
+        let is_part = |c: char| c.is_alphanumeric() || c == '_';
+        text[from..].find(|c| !is_part(c)).map_or(text.len(), |at| from + at)
+    };
+    let mut chars = text.chars();
+    let (first, second, third) = (chars.next(), chars.next(), chars.next());
+    match (first.expect("there is more text"), second, third) {
+        ('/', Some('/'), _) => (until(2, "\n"), false),
+        ('/', Some('*'), _) => (until(2, "*/"), false),
+        ('\'', Some('\\'), Some(escaped)) => (until(2 + escaped.len_utf8(), "'"), false),
+        ('\'', Some(c), Some('\'')) => (2 + c.len_utf8(), false),
+        ('\'', ..) => (word(1), false),
+        ('"', ..) => {
+            let mut escaped = false;
+            let end = text[1..].find(|c| {
+                let ends = c == '"' && !escaped;
+                escaped = c == '\\' && !escaped;
+                ends
+            });
+            (end.map_or(text.len(), |at| at + 2), false)
+        }
+        (c, ..) if c.is_ascii_digit() => (word(0), false),
+        (c, ..) if c.is_alphabetic() || c == '_' => {
+            let end = word(0);
+            let hashes = text[end..].len() - text[end..].trim_start_matches('#').len();
+            if matches!(&text[..end], "r" | "br" | "cr") && text[end + hashes..].starts_with('"') {
+                return (until(end + hashes + 1, &format!("\"{}", "#".repeat(hashes))), false);
+            }
+            (end, true)
+        }
+        (c, ..) => (c.len_utf8(), false),
+    }
+}
+
+/// Banned identifiers in one source file: where, and what to say instead.
+fn banned_identifiers(shown: &str, text: &str, table: &[Vec<String>]) -> Vec<String> {
+    let is_under =
+        |prefix: &str| shown.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '.']));
+    let banned: BTreeMap<&str, &str> = table
+        .iter()
+        .filter(|row| !row.get(2).is_some_and(|prefixes| prefixes.split('`').any(is_under)))
+        .map(|row| (row[0].trim_matches('`'), &*row[1]))
+        .collect();
+    let (mut rest, mut line, mut found) = (text, 1, Vec::new());
+    while !rest.is_empty() {
+        let (length, is_identifier) = token(rest);
+        let (taken, later) = rest.split_at(length);
+        if let Some(instead) = banned.get(taken).filter(|_| is_identifier) {
+            found.push(format!("{shown}:{line}: `{taken}`, say {instead}"));
+        }
+        line += taken.matches('\n').count();
+        rest = later;
+    }
+    found
+}
+
+/// A document without its code, in lower case and on one line.
+fn prose(text: &str) -> String {
+    let outside = text.split("```").step_by(2).collect::<Vec<_>>().join(" ");
+    let outside = outside.split('`').step_by(2).collect::<Vec<_>>().join(" ` ");
+    outside.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase()
+}
+
+/// Banned phrases in one document, with what stands around them.
+fn banned_phrases(shown: &str, text: &str, table: &[Vec<String>]) -> Vec<String> {
+    let prose = prose(text);
+    let mut found = Vec::new();
+    for row in table {
+        let phrase = row[0].to_lowercase();
+        for (at, _) in prose.match_indices(&phrase) {
+            let (before, after) = (&prose[..at], &prose[at + phrase.len()..]);
+            if !before.ends_with(char::is_alphanumeric) && !after.starts_with(char::is_alphanumeric) {
+                let around: String = before.chars().rev().take(40).collect::<Vec<_>>().into_iter().rev().collect();
+                found.push(format!("{shown}: \u{2026}{around}{phrase}, say {}", row[1]));
+            }
+        }
+    }
+    found
+}
+
+/// One concept has one name, and it is the one of docs/glossary.md.
+#[test]
+fn banned_names_of_the_glossary_are_not_used() {
+    let (identifiers, phrases) = (glossary("Banned identifiers"), glossary("Banned phrases"));
+    assert!(identifiers.len() > 100 && phrases.len() > 20, "the tables are read");
+
+    let planted = "// Villain\nfn f<'a>() -> char { _ = (\"Villain\", r#\"Villain\"#, 'V'); '\"' }\nstruct Villain;\n";
+    assert_eq!(banned_identifiers("lab/src/planted.rs", planted, &identifiers).len(), 1);
+    let planted =
+        "A broker `stands still`.\n```\nIt stands still.\n```\nThe order stands\nstill, and outstands stillness.";
+    assert_eq!(banned_phrases("docs/planted.md", planted, &phrases).len(), 1);
+
+    let folders: BTreeSet<String> = metadata()
+        .workspace_packages()
+        .into_iter()
+        .filter_map(|it| it.manifest_path.strip_prefix(root().to_str()?).ok()?.iter().next().map(str::to_owned))
+        .collect();
+    assert!(folders.len() > 10, "the workspace has crates: {folders:?}");
+    let mut found = Vec::new();
+    for (path, text) in folders.iter().flat_map(|it| sources(it)) {
+        let shown = path.strip_prefix(root()).expect("under the root").display().to_string();
+        found.extend(banned_identifiers(&shown, &text, &identifiers));
+    }
+    let docs = fs::read_dir(root().join("docs")).expect("the documents are readable");
+    let docs = docs.map(|it| it.expect("the documents are readable").path()).filter(|path| {
+        path.extension().is_some_and(|it| it == "md") && !path.ends_with("glossary.md") && !path.ends_with("WIRE.md")
+    });
+    let others = ["README.md", "SECURITY.md", "ARCHITECTURE.md", "CHANGELOG.md"].map(|it| root().join(it));
+    for path in docs.chain(others) {
+        let text = fs::read_to_string(&path).expect("documents are UTF-8");
+        let shown = path.strip_prefix(root()).expect("under the root").display().to_string();
+        found.extend(banned_phrases(&shown, &text, &phrases));
+    }
+    assert!(found.is_empty(), "{}", found.join("\n"));
 }
