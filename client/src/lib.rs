@@ -4,8 +4,8 @@
 //! ```text
 //!  verbs: publish, subscribe, read …          ┌─────────── Quorum ───────────┐
 //!  ──────────────────────────────────────────▶│ sending: numbers, frames     │──▶ Output::Send{broker, request}
-//!  connected, handle(broker, reply), …        │ updates: digests, contents   │──▶ Delivered, OperationOutcome, Standing …
-//!  ──────────────────────────────────────────▶│ asking:  f + 1 equal answers │
+//!  connected, handle(broker, reply), …        │ updates: digests, contents   │──▶ Delivered, OperationOutcome, OrderStatus …
+//!  ──────────────────────────────────────────▶│ queries: f + 1 equal answers │
 //!                                             └──────────────────────────────┘
 //! ```
 //! A shell keeps a channel to every broker (TLS, whose keys tell who speaks), says when it opens and closes, and carries

@@ -76,7 +76,7 @@ impl Quorum {
         Ok(Token(self.tokens))
     }
 
-    /// Asks all brokers for the threshold key, for a client that came before there was one; [`Output::ActiveSubscription`] brings
+    /// Asks all brokers for the threshold key, for a client that came before there was one; [`Output::OrderStatus`] brings
     /// what they sign.
     pub fn look_for_key(&mut self, now: Now) {
         if self.queries.has_capacity() && !self.queries.is_open(&Purpose::Key) {

@@ -35,7 +35,7 @@ struct Wanted {
 }
 
 impl Quorum {
-    /// Collects the receipt of an operation of this client, from its [`super::Outcome::Executed`].
+    /// Collects the receipt of an operation of this client, from its [`super::OperationOutcome::Executed`].
     ///
     /// # Errors
     /// `Full`.

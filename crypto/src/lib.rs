@@ -9,7 +9,7 @@
 //! | [`hash`] | SHA-256 and injective transcripts | FIPS 180-4 |
 //! | [`kdf`] | HKDF-SHA256 with injective info | RFC 5869 |
 //! | [`aead`] | AES-256-GCM, ChaCha20-Poly1305 in place, counter nonces | RFC 5116, RFC 8439 |
-//! | [`bootstrap_key`] | misuse-resistant sealing for what travels before there is a key | RFC 8452 |
+//! | [`bootstrap`] | misuse-resistant sealing for what travels before there is a key | RFC 8452 |
 //! | [`signature`] | Ed25519, ECDSA P-256 | RFC 8032, FIPS 186-5 |
 //! | [`ed25519`] | Ed25519 by one predicate, singly or in batches | RFC 8032 |
 //! | [`merkle`] | one signature for a batch of records | RFC 6962 §2.1 |
