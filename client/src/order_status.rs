@@ -113,7 +113,7 @@ impl Quorum {
                 if !self.queries.is_open(&Purpose::Age) {
                     self.ask(now, Purpose::Age, Query::Status, self.channels.len());
                 }
-                let is_late = spoken > 2 * self.faulty && now.monotonic.since(behind) >= BEHIND_PATIENCE;
+                let is_late = spoken > 2 * self.faulty && now.monotonic.since(behind) >= BEHIND_TIMEOUT;
                 if is_late && !std::mem::replace(&mut self.known.has_told, true) {
                     let seen = self.known.height;
                     self.outputs.push_back(Output::Notice(Notice::RolledBack { seen, height }));
@@ -294,4 +294,4 @@ pub(super) const INTERNAL: Token = Token(0);
 /// How long the client waits for more than f + 1 brokers before it believes where the order is.
 const TIMEOUT: Duration = Duration::from_millis(200);
 /// Honest brokers have executed by then what others of them had executed before.
-const BEHIND_PATIENCE: Duration = Duration::from_secs(3);
+const BEHIND_TIMEOUT: Duration = Duration::from_secs(3);

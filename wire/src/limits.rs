@@ -315,7 +315,7 @@ pub const SNAPSHOT_PART_BYTES: usize = 1 << 20;
 /// Bytes of one row of a snapshot: a global policy with room to spare.
 pub const SNAPSHOT_ROW_BYTES_MAX: usize = 1 << 20;
 /// Time that one part of a snapshot may take.
-pub const SNAPSHOT_PART_PATIENCE: Duration = Duration::from_secs(10);
+pub const SNAPSHOT_PART_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes of a snapshot that must come in a second, on the whole: whoever is slower is given up for the next.
 pub const SNAPSHOT_BYTES_PER_SECOND_MIN: u64 = 512 << 10;
 /// Time that another broker may take from the first byte of the handshake to the last one of its answer. A broker that
@@ -551,7 +551,7 @@ pub const STRAY_BLOCKS_MAX: u64 = 64;
 /// Clients whose registration was seen lately, and may not be executed here yet: what they send behind it is taken.
 pub const INTRODUCED_CLIENTS: usize = 4096;
 /// Blocks for which a frame is held back because frames before it are missing.
-pub const TURN_PATIENCE_BLOCKS: u64 = 64;
+pub const TURN_TIMEOUT_BLOCKS: u64 = 64;
 /// False frames that another broker may forward before it is no longer listened to: honest ones check them first.
 pub const FALSE_FORWARDS_MAX: u32 = 16;
 

@@ -23,7 +23,7 @@ pub enum Answer {
     },
     /// To `Receipt` and `Witness`: this broker's part of a receipt.
     Receipt(Box<Testimony>),
-    /// To `TopicPosition`, `Range` and `Latest`: places and what stands there.
+    /// To `TopicPosition`, `Range` and `Latest`: positions and what is published there.
     Places(Vec<TopicPosition>),
     /// To `Value`: the block that changed it last, and the value.
     Value(Option<(u64, Vec<u8>)>),

@@ -17,7 +17,7 @@ pub struct Update {
     pub height: u64,
     /// Of the contents: [`Contents::digest`].
     pub digest: [u8; 32],
-    /// The same, from the [`super::designated_responder`], or from whoever was asked.
+    /// The same, from the [`super::designated_responder`], or from the broker that was asked.
     pub contents: Option<Contents>,
 }
 

@@ -18,7 +18,7 @@ pub enum Reading {
     Empty,
 }
 
-/// A position in a topic and what stands there.
+/// A position in a topic and what is published there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TopicPosition {
     /// The number at the topic.

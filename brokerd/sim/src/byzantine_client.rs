@@ -68,7 +68,7 @@ pub struct Act {
 }
 
 impl ByzantineClient {
-    /// At desk rates; whoever is registered by an unregistered client alone is at none.
+    /// At desk rates; a client that is registered by an unregistered client alone is at none.
     pub fn new(seed: u8, deed: Deed) -> ByzantineClient {
         let origin = key(seed);
         let id = Id(origin.public_bytes());

@@ -281,7 +281,7 @@ impl Mempool {
             let sealed = checked.frame().ciphertexts();
             let Some(turn) = turns.get(&head.client).copied() else { continue };
             let too_early = turn.is_some_and(|turn| head.first > turn);
-            if too_early && self.height < since + limits::TURN_PATIENCE_BLOCKS {
+            if too_early && self.height < since + limits::TURN_TIMEOUT_BLOCKS {
                 continue;
             }
             if accuses > accusations || proves > proofs {

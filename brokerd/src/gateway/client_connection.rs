@@ -74,7 +74,7 @@ impl ClientConnection {
         }
     }
 
-    /// It is this now: whoever is known leaves the unauthenticated ones, if there is a slot.
+    /// It is this now: a client that is known leaves the unauthenticated ones, if there is a slot.
     pub(super) fn is(&mut self, status: ClientStatus, shared: &Shared) {
         let access = match status {
             ClientStatus::Unregistered => None,

@@ -112,7 +112,7 @@ impl Others for Peers<'_> {
     }
 
     fn source(&self, broker: u16, bytes: u64) -> io::Result<Source<'_>> {
-        let mut channel = self.open(broker, limits::SNAPSHOT_PART_PATIENCE, Instant::now() + allowed(bytes))?;
+        let mut channel = self.open(broker, limits::SNAPSHOT_PART_TIMEOUT, Instant::now() + allowed(bytes))?;
         Ok(Box::new(move |query| channel.ask(query)))
     }
 
@@ -130,7 +130,7 @@ fn holds(genesis: &Genesis, broker: u16, height: u64, it: &Checkpoint) -> bool {
 
 /// How long a snapshot of so many bytes may take. The length is the one that f + 1 brokers signed.
 fn allowed(length: u64) -> Duration {
-    limits::SNAPSHOT_PART_PATIENCE + Duration::from_secs(length / limits::SNAPSHOT_BYTES_PER_SECOND_MIN)
+    limits::SNAPSHOT_PART_TIMEOUT + Duration::from_secs(length / limits::SNAPSHOT_BYTES_PER_SECOND_MIN)
 }
 
 /// Whether at least one honest broker, and with it all but f, has pruned what follows on this height.

@@ -274,7 +274,7 @@ fn evict_as_authority(
             let serial = Some(serial.to_string());
             return Ok(Change { from: before, to: epoch, on_new_key: members, members, elapsed_micros, serial });
         }
-        if start.elapsed() > CHANGE_PATIENCE {
+        if start.elapsed() > CHANGE_TIMEOUT {
             return Err(Failure::new(Code::TimedOut, "the statement is out, but no new key was agreed in time"));
         }
         std::thread::sleep(Duration::from_millis(5));
@@ -357,4 +357,4 @@ fn unhex(digits: &str) -> Option<[u8; 32]> {
 }
 
 /// The longest change of key that is waited for.
-const CHANGE_PATIENCE: Duration = Duration::from_secs(10);
+const CHANGE_TIMEOUT: Duration = Duration::from_secs(10);

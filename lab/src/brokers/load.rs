@@ -261,7 +261,7 @@ fn read(reader: usize, mut subscription: Subscription, shared: &Shared) -> Resul
         }
         let item = subscription.next_timeout(LOOK).map_err(|e| format!("subscriber {reader}: {e}"))?;
         let Some(item) = item else {
-            if over && heard.elapsed() > LAST_PATIENCE {
+            if over && heard.elapsed() > LAST_TIMEOUT {
                 let published: Vec<u64> = shared.published.iter().map(|it| it.load(Ordering::Acquire)).collect();
                 return Err(format!("subscriber {reader}: {next:?} came of {published:?}, and nothing more"));
             }
@@ -309,4 +309,4 @@ const UNDER_WAY_MAX: usize = 16_384;
 const RECEIPT_EVERY: Duration = Duration::from_secs(3);
 const LOOK: Duration = Duration::from_millis(50);
 /// How long the last ones may take.
-const LAST_PATIENCE: Duration = Duration::from_secs(30);
+const LAST_TIMEOUT: Duration = Duration::from_secs(30);

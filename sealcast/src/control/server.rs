@@ -123,7 +123,7 @@ impl Clients {
     /// be answering one, as the last holder of its session.
     fn finish(&self) {
         let me = std::thread::current().id();
-        let deadline = Instant::now() + ANSWERS_PATIENCE;
+        let deadline = Instant::now() + ANSWERS_TIMEOUT;
         let mut connected = lock(&self.connected);
         for (_, stream) in connected.iter() {
             // Fails only if the client is gone.
@@ -239,7 +239,7 @@ fn body(request: &Request, reader: &mut impl Read) -> io::Result<Result<Vec<u8>>
 
 /// How long a server that ends works on requests that had arrived. Publishing takes less; a change of the
 /// group that takes longer is told that the session has ended.
-const ANSWERS_PATIENCE: Duration = Duration::from_secs(1);
+const ANSWERS_TIMEOUT: Duration = Duration::from_secs(1);
 /// How often a subscription without messages looks whether its client is there.
 const LOOK_FOR_CLIENT: Duration = Duration::from_millis(200);
 /// A client that says nothing for this long is let go.

@@ -268,7 +268,7 @@ impl Session {
 
     fn change(&self, command: Command) -> Doing<Report> {
         let begun = self.inner.shared.change(command);
-        self.doing(CHANGE_PATIENCE, not_done, move |shared| {
+        self.doing(CHANGE_TIMEOUT, not_done, move |shared| {
             let change = match &begun {
                 Ok(change) => change,
                 Err(error) => return Some(Err(error.clone())),
@@ -413,7 +413,7 @@ fn unordered(shared: &Shared, timeout: Duration) -> Error {
 }
 
 /// How long a rotation or eviction may take.
-const CHANGE_PATIENCE: Duration = Duration::from_secs(10);
+const CHANGE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long leaving may take.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(2);
 /// No deadline: a year.

@@ -180,7 +180,7 @@ fn a_frame_waits_for_those_before_it_but_not_for_ever() {
     mempool.deliver(&block(2, &[b]));
     let executed = |_: &Client| Some(8);
     assert_eq!(propose(&mempool, &[], executed), []);
-    mempool.deliver(&block(limits::TURN_PATIENCE_BLOCKS, &[]));
+    mempool.deliver(&block(limits::TURN_TIMEOUT_BLOCKS, &[]));
     assert_eq!(propose(&mempool, &[], executed), [c], "the state says what is missing");
 }
 

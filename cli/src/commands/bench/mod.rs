@@ -142,8 +142,8 @@ fn agreed(sessions: &[Session], members: usize) -> Result<(), Failure> {
             return Ok(());
         }
         stop_if_asked()?;
-        if start.elapsed() > FORMATION_PATIENCE {
-            let what = format!("{members} members did not agree on a key in {FORMATION_PATIENCE:?}");
+        if start.elapsed() > FORMATION_TIMEOUT {
+            let what = format!("{members} members did not agree on a key in {FORMATION_TIMEOUT:?}");
             return Err(Failure::new(sealcast::code::Code::TimedOut, what).hint("sealcast doctor"));
         }
         std::thread::sleep(Duration::from_micros(500));
@@ -171,7 +171,7 @@ fn median(mut values: Vec<f64>) -> f64 {
 }
 
 /// How long a group may take to form before something is wrong.
-const FORMATION_PATIENCE: Duration = Duration::from_secs(20);
+const FORMATION_TIMEOUT: Duration = Duration::from_secs(20);
 
 #[cfg(test)]
 mod tests {

@@ -164,7 +164,7 @@ impl Local {
 
 impl Drop for Local {
     fn drop(&mut self) {
-        self.processes.stop(STOP_PATIENCE);
+        self.processes.stop(STOP_TIMEOUT);
         // What cannot be removed is in a temporary folder, which is emptied at the next start.
         let _ = std::fs::remove_dir_all(&self.folder);
     }
@@ -182,6 +182,6 @@ fn temporary(within: Option<&Path>) -> Result<PathBuf, Failure> {
 
 /// How long a call may take: the brokers may be starting.
 const TIMEOUT: Duration = Duration::from_secs(30);
-const STOP_PATIENCE: Duration = Duration::from_secs(10);
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 /// A day.
 const VALID_SECONDS: i64 = 86_400;

@@ -119,7 +119,7 @@ impl Processes {
     /// Ends one, and lets a program that lies take its place.
     pub(super) fn corrupt(&mut self, number: usize, folder: &Path) -> Result<(), Failure> {
         self.0[number].ask_to_end();
-        self.0[number].end(Instant::now() + STOP_PATIENCE);
+        self.0[number].end(Instant::now() + STOP_TIMEOUT);
         self.0[number] = Process::start(LIAR, number, folder)?;
         Ok(())
     }
@@ -263,7 +263,7 @@ fn last_line(log: &Path, from: u64) -> Option<String> {
 
 impl Drop for Processes {
     fn drop(&mut self) {
-        self.stop(STOP_PATIENCE);
+        self.stop(STOP_TIMEOUT);
     }
 }
 
@@ -300,7 +300,7 @@ const CONVICTS_NOBODY: i32 = 6;
 /// Of the same package, and never started but by [`Processes::corrupt`].
 const LIAR: &str = "lying-broker";
 /// How long brokers may take to end.
-const STOP_PATIENCE: Duration = Duration::from_secs(10);
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
 mod tests {

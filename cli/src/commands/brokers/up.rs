@@ -54,8 +54,8 @@ pub(super) fn up(env: &Env<'_>, made: &Made, folder: Option<PathBuf>, wait: Dura
     if own > 0 {
         env.output.say(format!("stopping {}", brokers_of(own)));
     }
-    if !processes.stop(STOP_PATIENCE) {
-        env.output.warn(format!("a broker did not end within {} and was killed", duration(STOP_PATIENCE)));
+    if !processes.stop(STOP_TIMEOUT) {
+        env.output.warn(format!("a broker did not end within {} and was killed", duration(STOP_TIMEOUT)));
     }
     result
 }
@@ -246,4 +246,4 @@ const TELL_AGAIN: Duration = Duration::from_secs(10);
 /// How often `up` looks whether somebody has started a broker that had ended.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// How long brokers may take to end.
-const STOP_PATIENCE: Duration = Duration::from_secs(10);
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);

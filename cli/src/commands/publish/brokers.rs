@@ -67,7 +67,7 @@ impl<'a> Client<'a> {
     /// Ends it, and says what it has found out about brokers.
     pub(super) fn finish(self, env: &Env<'_>, done: Result<(), Failure>) -> Result<(), Failure> {
         if done.is_ok()
-            && let Some(why) = self.brokers.too_few_holders(HOLDERS_PATIENCE)
+            && let Some(why) = self.brokers.too_few_holders(HOLDERS_TIMEOUT)
         {
             env.output.warn(why.message());
         }
@@ -204,7 +204,7 @@ fn warn_of_unknown(env: &Env<'_>, cluster: &Cluster, brokers: &Brokers, access: 
     if asked.iter().all(|name| known.contains(name)) {
         return Ok(());
     }
-    let Ok((number, policy)) = brokers.policy(POLICY_PATIENCE) else { return Ok(()) };
+    let Ok((number, policy)) = brokers.policy(POLICY_TIMEOUT) else { return Ok(()) };
     known.extend(policy.rules.iter().flat_map(|rule| rule.access.atoms()).map(|it| it.name.clone()));
     let known = Vocabulary::new(known);
     for name in asked.into_iter().filter(|it| !known.contains(it) && (number > 0 || known.knows_issuer(it.issuer()))) {
@@ -215,6 +215,6 @@ fn warn_of_unknown(env: &Env<'_>, cluster: &Cluster, brokers: &Brokers, access: 
 }
 
 /// How long brokers are waited for that do not say whether they hold a share of the key.
-const HOLDERS_PATIENCE: Duration = Duration::from_millis(300);
+const HOLDERS_TIMEOUT: Duration = Duration::from_millis(300);
 /// How long the policy in force is waited for, to compare attributes with.
-const POLICY_PATIENCE: Duration = Duration::from_millis(300);
+const POLICY_TIMEOUT: Duration = Duration::from_millis(300);

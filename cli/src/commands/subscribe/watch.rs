@@ -59,7 +59,7 @@ impl Watch {
             return;
         };
         let (since, told) = self.cut_off.get_or_insert((now, false));
-        if !*told && now.duration_since(*since) >= CUT_OFF_PATIENCE {
+        if !*told && now.duration_since(*since) >= CUT_OFF_TIMEOUT {
             *told = true;
             warn(env, &why);
         }
@@ -88,4 +88,4 @@ fn warn(env: &Env<'_>, why: &Error) {
 /// How often a running `sub` looks.
 const EVERY: Duration = Duration::from_millis(250);
 /// How long too few brokers may be connected before it is told: brokers that restart are back by then.
-const CUT_OFF_PATIENCE: Duration = Duration::from_secs(5);
+const CUT_OFF_TIMEOUT: Duration = Duration::from_secs(5);

@@ -205,7 +205,7 @@ impl<K: Keys, D: Delivery, R: Clone> Core<K, D, R> {
         let (on_new_key, members) = self.group.on_new_key();
         let elapsed = now.since(change.begun);
         let report = Report { from, to, on_new_key, members, elapsed };
-        (on_new_key == members || elapsed > CONFIRM_PATIENCE).then_some(report)
+        (on_new_key == members || elapsed > CONFIRM_TIMEOUT).then_some(report)
     }
 
     /// Asks the key scheme what it knows of the group: [`Output::Described`], if it knows anything.
@@ -384,7 +384,7 @@ impl<K: Keys, D: Delivery, R: Clone> Core<K, D, R> {
     }
 
     fn close_timeout(&self) -> Duration {
-        if self.transport.acknowledges_any() { CLOSE_PATIENCE_ORDERED } else { CLOSE_TIMEOUT }
+        if self.transport.acknowledges_any() { CLOSE_TIMEOUT_ORDERED } else { CLOSE_TIMEOUT }
     }
 }
 
@@ -421,8 +421,8 @@ impl<K, D, R> Core<K, D, R> {
 }
 
 /// How long members are waited for that were not heard on the new key.
-const CONFIRM_PATIENCE: Duration = Duration::from_secs(1);
+const CONFIRM_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long a closing session waits for the others to take in that it leaves.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(400);
 /// The same where that takes its position in an order, and how long messages may wait for a position of which none gets one.
-const CLOSE_PATIENCE_ORDERED: Duration = Duration::from_secs(3);
+const CLOSE_TIMEOUT_ORDERED: Duration = Duration::from_secs(3);

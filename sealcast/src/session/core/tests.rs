@@ -101,7 +101,7 @@ fn a_session_whose_messages_get_no_position_leaves_all_the_same_and_says_how_man
     publish(&mut robot, "a", Guarantee::Ordered);
     robot.close(now(0), true);
     assert_eq!(closed(&drain(&mut robot, now(0)).0), None);
-    let millis = u64::try_from(CLOSE_PATIENCE_ORDERED.as_millis()).unwrap();
+    let millis = u64::try_from(CLOSE_TIMEOUT_ORDERED.as_millis()).unwrap();
     robot.handle_timeout(now(millis - 1));
     assert_eq!(closed(&drain(&mut robot, now(millis - 1)).0), None);
     assert!(robot.timeout().is_some_and(|at| at <= now(millis).monotonic));
