@@ -21,14 +21,18 @@
 //! | [`disclosure`] | sealing to a key whose holder can prove what it got | Chaum–Pedersen 1992, Schnorr 1991 |
 //! | [`threshold_prf`] | a function that t of n holders of shares evaluate together | Cachin–Kursawe–Shoup 2005 |
 //! | [`identity`] | certificates, rights, statements | RFC 5280 |
+//!
+//! Prime-order groups and the three that run on them are there with the feature `threshold`.
 
 #![forbid(unsafe_code)]
 
 pub mod aead;
 pub mod bootstrap;
+#[cfg(feature = "threshold")]
 pub mod disclosure;
 pub mod dutta_barua;
 pub mod ed25519;
+#[cfg(feature = "threshold")]
 pub mod group;
 pub mod hash;
 pub mod hpke;
@@ -38,12 +42,14 @@ pub mod merkle;
 pub mod secret;
 pub mod set_hash;
 pub mod signature;
+#[cfg(feature = "threshold")]
 pub mod tdh2;
+#[cfg(feature = "threshold")]
 pub mod threshold_prf;
 
 #[cfg(test)]
 mod vectors;
-#[cfg(test)]
+#[cfg(all(test, feature = "threshold"))]
 mod wycheproof;
 
 /// Bytes from hexadecimal digits, for tests and their vectors.

@@ -17,6 +17,7 @@ pub use status::{CompartmentStatus, MemberStatus, Shortage, Status};
 pub mod contributory;
 pub mod plain;
 pub mod status;
+#[cfg(feature = "threshold")]
 pub mod threshold;
 
 /// One scheme's machine. Call a verb, then drain [`Keys::poll`] until it answers `None`.

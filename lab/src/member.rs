@@ -136,6 +136,7 @@ impl<K: Keys, D: Delivery> Member<K, D> {
                     self.tell(MemberEvent::Installed(epoch));
                 }
                 Output::View(ViewEvent::Excluded(why)) => self.tell(MemberEvent::Excluded(why)),
+                Output::View(other) => panic!("no checker looks at {other:?}"),
                 Output::Store { of, id, record } => {
                     self.effects.push_back(Effect::Store { id: record_id(of, id), record });
                 }

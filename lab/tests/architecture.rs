@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, Package};
 
@@ -372,6 +373,32 @@ fn the_join_grows_no_more() {
         .map(|it| format!("{}: {} and not {}\n{}", it.what, it.found.len(), it.most, it.found.join("\n")))
         .collect();
     assert!(told.is_empty(), "{}", told.join("\n\n"));
+}
+
+/// The packages of a program that depends on `sealcast` alone, procedural macros aside.
+fn packages_of_a_program(features: &[&str]) -> BTreeSet<String> {
+    let tree = Command::new(env!("CARGO"))
+        .current_dir(root())
+        .args(["tree", "--locked", "-p", "sealcast", "--edges", "normal,no-proc-macro", "--prefix", "none"])
+        .args(features)
+        .output()
+        .expect("cargo tree runs in the workspace");
+    assert!(tree.status.success(), "{}", String::from_utf8_lossy(&tree.stderr));
+    let tree = String::from_utf8(tree.stdout).expect("text");
+    // `name v1.2.3 (path) (*)`.
+    let package = |line: &str| line.split_whitespace().take(2).collect::<Vec<_>>().join(" ");
+    tree.lines().filter(|line| !line.is_empty()).map(package).collect()
+}
+
+#[test]
+fn a_program_on_a_lan_links_no_brokers_client_tls_or_threshold_cryptography() {
+    let lan = packages_of_a_program(&[]);
+    assert!(lan.len() <= 95, "{} packages: {lan:?}", lan.len());
+    for absent in ["sealcast-broker ", "sealcast-client ", "sealcast-tls ", "rustls ", "p256 "] {
+        assert!(!lan.iter().any(|it| it.starts_with(absent)), "{absent}is linked");
+        let brokers = packages_of_a_program(&["--features", "brokers"]);
+        assert!(brokers.iter().any(|it| it.starts_with(absent)), "{absent}would not be found");
+    }
 }
 
 #[test]

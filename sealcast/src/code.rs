@@ -7,6 +7,7 @@ use std::fmt;
 /// Who must act; its number is the program's exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
+#[non_exhaustive]
 pub enum Class {
     /// Something failed while running.
     Runtime = 1,
@@ -31,6 +32,7 @@ macro_rules! codes {
         /// One kind of trouble.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(u16)]
+        #[non_exhaustive]
         pub enum Code {
             $(#[doc = $title] $name = $number,)*
         }

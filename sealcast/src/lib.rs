@@ -28,19 +28,41 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "brokers")]
 pub mod brokers;
+#[doc(hidden)]
 pub mod code;
+#[doc(hidden)]
 pub mod config;
+#[doc(hidden)]
 pub mod control;
+#[doc(hidden)]
 pub mod error;
+#[doc(hidden)]
 pub mod group;
+#[doc(hidden)]
 pub mod io;
+#[cfg(feature = "brokers")]
 mod refusals;
+#[doc(hidden)]
 pub mod session;
 pub mod url;
 
 pub use code::{Class, Code};
+pub use config::{FileError, Home, KeptIdentity};
 pub use error::{Error, Result};
 pub use group::{Message, Origin, ViewEvent};
-pub use session::{Published, Session, SlowReader, Subscription, Ticket, TryPublishError, Views, open};
-pub use url::{OriginMode, Url};
+#[cfg(feature = "brokers")]
+pub use session::BrokersInfo;
+pub use session::{
+    Doing, Identity, Info, LogEntry, LogEvent, Opened, Opening, Publish, Published, Publishing, Report, Session,
+    SlowReader, Stats, Subscribe, Subscribing, Subscription, Ticket, TryPublishError, Views, Warning, Who, open,
+};
+pub use url::{Cipher, Options, OriginMode, Scheme, TransportAddress, Url};
+
+#[doc(inline)]
+pub use sealcast_crypto::identity::Identity as LoadedIdentity;
+#[doc(inline)]
+pub use sealcast_keys::{CompartmentStatus, Exclusion, MemberStatus, Status};
+#[doc(inline)]
+pub use sealcast_wire::{CertHash, Drops, EpochId, Guarantee, Member, MemberId, Slot, View};

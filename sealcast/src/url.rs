@@ -42,6 +42,7 @@ pub struct Url {
 
 /// A transport, and where it meets its peers.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum TransportAddress {
     /// UDP multicast to this address.
     Multicast(SocketAddr),
@@ -58,6 +59,7 @@ pub enum TransportAddress {
 
 /// Who holds the keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum Scheme {
     /// Nobody: nothing is sealed.
     Plain,
@@ -87,6 +89,7 @@ impl Url {
     }
 
     /// That of a client of brokers whose cluster file is no file here.
+    #[cfg(feature = "brokers")]
     pub(crate) fn of_brokers(keys: Scheme, wait: Duration) -> Url {
         let text = format!("quorum:?keys={}", keys.name());
         Url {
@@ -100,6 +103,7 @@ impl Url {
 
 /// When a message's origin is proved by a signature (A1, A2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum OriginMode {
     /// Where some reader of the topic may not write it.
     #[default]
@@ -112,6 +116,7 @@ pub enum OriginMode {
 
 /// The cipher of payload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Cipher {
     /// AES-256-GCM.
     #[default]
@@ -122,6 +127,7 @@ pub enum Cipher {
 
 /// The options of a URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Options {
     /// `ttl=`: how many routers multicast may pass; 0 stays on this machine.
     pub ttl: u8,
@@ -207,6 +213,12 @@ impl Url {
             }
             _ => return Err(bad(text, &format!("the scheme «{scheme}» is unknown")).with_hint(transports_hint())),
         };
+        if let Some(feature) = address.transport().lacks_feature() {
+            let what = format!("this program was built without {scheme}:");
+            return Err(
+                bad(text, &what).with_hint(format!("build it with the feature «{feature}» of the crate sealcast"))
+            );
+        }
         let keys = address.transport().default_keys();
         let mut url = Url { address, keys, options: Options::default(), text: text.to_owned() };
         let mut given = BTreeSet::new();

@@ -183,6 +183,7 @@ fn core(
             let records: Vec<(u64, Vec<u8>)> = keys_records.clone().into_iter().collect();
             (Box::new(Contributory::restore(of_keys, chance, now, &records)), PayloadKind::Group(GROUP.to_owned()))
         }
+        other => panic!("keys={} does not run over brokers", other.name()),
     };
     let opened = Transport::open(now, config, record, payload_kind, None, false);
     let (transport, _handle) = opened.expect("the record is its own");

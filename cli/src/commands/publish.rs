@@ -152,9 +152,7 @@ impl Pub {
                 TransportAddress::Quorum(_) => {
                     "with keys=contributory brokers see no message: members alone can read all"
                 }
-                TransportAddress::Multicast(_) | TransportAddress::Memory { .. } => {
-                    "--allow, --value, --receipt and the like are for brokers, and the URL names none"
-                }
+                _ => "--allow, --value, --receipt and the like are for brokers, and the URL names none",
             };
             let failure = Failure::new(Code::BadPair, what);
             return Err(failure.hint("--url quorum:cluster.toml; sealcast brokers up -n 4 starts some"));
@@ -207,7 +205,7 @@ impl Pub {
             }
             TransportAddress::Memory { ordered: true, .. } => return Ok(()),
             TransportAddress::Multicast(_) => format!("multicast does not give {asked}: {} is best effort", target.url),
-            TransportAddress::Memory { .. } => format!("{} does not give {asked}", target.url),
+            _ => format!("{} does not give {asked}", target.url),
         };
         let hint = match target.url.address {
             TransportAddress::Quorum(_) => "--ordered, which is kept once this returns",

@@ -181,7 +181,7 @@ fn is_preferred(new: &SignedEviction, known: &SignedEviction) -> bool {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "threshold"))]
 mod tests {
     use proptest::prelude::*;
 

@@ -114,7 +114,7 @@ impl Roles {
 fn member_of(origin: &Origin) -> Option<MemberId> {
     match origin {
         Origin::Signed(m) | Origin::Claimed(m) => Some(m.id),
-        Origin::Client(_) | Origin::Anonymous => None,
+        _ => None,
     }
 }
 

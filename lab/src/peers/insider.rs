@@ -156,7 +156,9 @@ fn micros(start: Instant) -> u64 {
 }
 
 fn options(interface: Option<IpAddr>) -> Options {
-    Options { ttl: 1, interface, ..Options::default() }
+    let mut options = Options::default();
+    (options.ttl, options.interface) = (1, interface);
+    options
 }
 
 /// Between two looks for a line.

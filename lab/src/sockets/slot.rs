@@ -105,5 +105,7 @@ fn group() -> SocketAddr {
 
 /// Over one Ethernet.
 fn options(interface: Option<IpAddr>) -> Options {
-    Options { ttl: 1, interface, ..Options::default() }
+    let mut options = Options::default();
+    (options.ttl, options.interface) = (1, interface);
+    options
 }

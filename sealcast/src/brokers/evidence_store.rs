@@ -14,6 +14,7 @@ use crate::error::Error;
 
 /// Proof, or what is as good to an operator, that somebody at the brokers misbehaved (E4).
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Evidence {
     /// Who and what, for people.
     pub what: String,

@@ -31,6 +31,7 @@ pub struct ClientKey {
 
 /// What a client's key is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Purpose {
     /// Subscriptions, which go on where the last process with this key left them.
     Subscribe,

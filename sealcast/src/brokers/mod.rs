@@ -104,6 +104,7 @@ pub struct Outgoing {
 
 /// A publication that has its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Published {
     /// The block that holds it.
     pub height: u64,
@@ -119,6 +120,7 @@ pub struct Published {
 
 /// A position in a topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct TopicPosition {
     /// The number at the topic.
     pub ps: u64,
@@ -131,6 +133,7 @@ type Found = (u64, Option<Box<(Entry, Publication)>>);
 
 /// Where one broker stands, or why it does not say.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct BrokerStatus {
     /// Its number.
     pub broker: u16,
@@ -138,6 +141,14 @@ pub struct BrokerStatus {
     pub address: String,
     /// What it says.
     pub said: std::result::Result<Status, String>,
+}
+
+impl BrokerStatus {
+    /// For tests of what is made of it.
+    #[doc(hidden)]
+    pub fn new(broker: u16, address: String, said: std::result::Result<Status, String>) -> BrokerStatus {
+        BrokerStatus { broker, address, said }
+    }
 }
 
 impl Brokers {

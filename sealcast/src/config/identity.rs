@@ -16,9 +16,13 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use sealcast_crypto::hash::sha256;
-use sealcast_crypto::identity::{Attribute, Certificate, Identity, MemberSecret, TrustAnchor, keytext, pem};
+#[cfg(feature = "brokers")]
+use sealcast_crypto::identity::Attribute;
+use sealcast_crypto::identity::{Certificate, Identity, MemberSecret, TrustAnchor, keytext, pem};
 use sealcast_crypto::secret::Secret;
-use sealcast_wire::{CertHash, Utc};
+use sealcast_wire::CertHash;
+#[cfg(feature = "brokers")]
+use sealcast_wire::Utc;
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
@@ -145,6 +149,7 @@ impl KeptIdentity {
     }
 
     /// What is said of it to brokers at this time: by its certificate, and by others.
+    #[cfg(feature = "brokers")]
     pub fn attributes(&self, at: Utc) -> Vec<Attribute> {
         let own = self.membership.iter().flat_map(|it| it.certificate.attributes().to_vec());
         let others = self.vouchers.iter().filter(|it| it.not_after() >= at);

@@ -7,6 +7,10 @@ mod context;
 mod files;
 mod identity;
 mod paths;
+#[cfg(feature = "brokers")]
+mod voucher;
+#[cfg(not(feature = "brokers"))]
+#[path = "voucher_text.rs"]
 mod voucher;
 
 pub use context::{Context, Contexts};

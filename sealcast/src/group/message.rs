@@ -25,6 +25,7 @@ pub(crate) enum From {
 
 /// Who sent a message, and how well that is proved (A2).
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Origin {
     /// A verified signature of this member.
     Signed(Member),
@@ -111,6 +112,7 @@ impl std::fmt::Display for Origin {
 
 /// A membership as it changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ViewEvent {
     /// A view is installed.
     Changed {

@@ -4,8 +4,10 @@
 //! child therefore refuses everything. It compares process ids before it takes any lock, which a thread that is not in
 //! the child may have held at the fork.
 
+#[cfg(feature = "lan")]
 use std::sync::atomic::{AtomicU64, Ordering};
 
+#[cfg(feature = "lan")]
 use sealcast_wire::Monotonic;
 
 use crate::error::{Error, Result};
@@ -15,13 +17,18 @@ use crate::error::{Error, Result};
 pub(crate) struct Process {
     id: u32,
     /// When the ids were compared for the batch that gathers, in microseconds; 0 while none gathers.
+    #[cfg(feature = "lan")]
     compared: AtomicU64,
 }
 
 impl Process {
     /// The one that runs this.
     pub(crate) fn current() -> Process {
-        Process { id: std::process::id(), compared: AtomicU64::new(0) }
+        Process {
+            id: std::process::id(),
+            #[cfg(feature = "lan")]
+            compared: AtomicU64::new(0),
+        }
     }
 
     /// Whether the one that runs this is still the same. Costs a system call.
@@ -39,6 +46,7 @@ impl Process {
 
     /// The same for each message of a batch, at one system call for all of them. A batch counts as over after
     /// [`BATCH_MICROS`], so that a child that was forked in the middle of one is found, too.
+    #[cfg(feature = "lan")]
     pub(crate) fn is_ours_for_batch(&self, now: Monotonic) -> bool {
         let compared = self.compared.load(Ordering::Relaxed);
         if compared != 0 && now.micros().saturating_sub(compared) < BATCH_MICROS {
@@ -50,6 +58,7 @@ impl Process {
     }
 
     /// The batch that gathered is sealed.
+    #[cfg(feature = "lan")]
     pub(crate) fn end_batch(&self) {
         self.compared.store(0, Ordering::Relaxed);
     }
@@ -57,4 +66,5 @@ impl Process {
 
 /// How long one comparison serves: a fork takes about as long. The ids are compared again before anything is sealed, so a
 /// message that a child adds within this time is lost in the child and never sent.
+#[cfg(feature = "lan")]
 const BATCH_MICROS: u64 = 200;

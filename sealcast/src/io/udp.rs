@@ -20,6 +20,7 @@ use socket2::{Domain, Protocol, SockFilter, Socket, Type};
 
 use crate::code::Code;
 use crate::error::{Error, Result};
+use crate::session::Warning;
 use crate::url::Options;
 
 /// Sends datagrams to the group; shared by publishers' threads.
@@ -90,15 +91,6 @@ fn not_from(own: SocketAddr) -> Vec<SockFilter> {
     filter.push(SockFilter::new(RETURN, 0, 0, 0));
     filter.push(SockFilter::new(RETURN, 0, 0, u32::MAX));
     filter
-}
-
-/// Something that will cost messages, and what to do about it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Warning {
-    /// What.
-    pub what: String,
-    /// The line to type.
-    pub hint: String,
 }
 
 /// The largest datagram that the path to the group carries in one packet, bytes of UDP payload.

@@ -10,16 +10,18 @@ use sealcast_wire::Now;
 
 use super::driver::AnyCore;
 use super::open::{Opening, start};
-use super::parts::{Parts, Purpose};
+use super::parts::{Loaded, Parts};
+use super::schemes;
 use super::shared::Shared;
 use super::transports::{BrokerLink, BrokersShell, Reach};
 use super::{Inner, Session};
-use crate::brokers::{self, Brokers};
+use crate::brokers::{self, Brokers, Evidence, Purpose};
 use crate::code::Code;
+use crate::config::Home;
 use crate::error::{Error, Result};
 use crate::group::{PublishError, Together, lock};
-use crate::io::clock::Clock;
-use crate::url::{Scheme, Url};
+use crate::io::clock::{self, Clock};
+use crate::url::{Scheme, TransportAddress, Url};
 
 /// See the module.
 #[derive(Clone)]
@@ -46,6 +48,13 @@ impl Session {
         self.handle(true)
     }
 
+    /// Evidence of misbehaviour at brokers that came up since the last call (E4). What convicts a publisher was brought
+    /// before the brokers meanwhile.
+    pub fn evidence(&self) -> Vec<Evidence> {
+        let brokers = self.inner.shared.brokers.as_ref();
+        brokers.map(|it| it.lock().evidence_store.take()).unwrap_or_default()
+    }
+
     fn handle(&self, is_own: bool) -> Result<Brokers> {
         let no_brokers = || Error::new(Code::Usage, format!("{} goes through no brokers", self.url()));
         let driven = Driven::of(&self.inner).ok_or_else(no_brokers)?;
@@ -60,6 +69,66 @@ impl Opening {
     pub fn as_client(mut self, purpose: Purpose) -> Opening {
         self.client = Some(purpose);
         self
+    }
+
+    /// A client of brokers: an issuer that they know must vouch for it, whoever holds the keys.
+    pub(super) fn through_brokers(&self, url: &Url, home: &Home, clock: Clock) -> Result<Parts> {
+        let TransportAddress::Quorum(path) = &url.address else { return Err(Error::closed()) };
+        let cluster = Arc::new(brokers::load_named(path, &url.options)?);
+        // A client by itself may be nobody in particular.
+        let is_nobody = self.identity.is_none() && self.client.is_some();
+        let who = if is_nobody { None } else { Some(self.load(url, home)?) };
+        let member = match &who {
+            Some(who) if url.keys == Scheme::Contributory && self.client.is_none() => {
+                Some(self.contributory(who, url, home, clock)?)
+            }
+            _ => None,
+        };
+        let key = match who.as_ref().and_then(|it| it.kept.as_ref()) {
+            Some(kept) => {
+                let purpose = self.client.unwrap_or(Purpose::Session);
+                brokers::ClientKey::of(home, &cluster.cluster(), &kept.holder(), purpose)?
+            }
+            None => brokers::ClientKey::fresh()?,
+        };
+        let mut registrations = Vec::new();
+        if let Some(Loaded { held, kept }) = &who {
+            let at = clock.now().utc.unwrap_or(clock::FLOOR);
+            registrations = brokers::registrations(&cluster, held.as_deref(), kept.as_deref(), &key.client(), at);
+        }
+        if let Some(who) = who.as_ref().filter(|_| registrations.is_empty()) {
+            let of =
+                who.held.as_ref().map(|it| format!(", whose certificate is of {}", it.anchor().certificate().name()));
+            let what = format!("no issuer of these brokers vouches for {}{}", who.name(), of.unwrap_or_default());
+            let issuers: Vec<&str> = cluster.genesis.issuers.keys().map(String::as_str).collect();
+            let hint = format!("their issuers are {}; --id NAME", issuers.join(", "));
+            return Err(Error::new(Code::Denied, what).with_hint(hint));
+        }
+        let payload_kind = match &member {
+            Some(member) => PayloadKind::Group(member.group.clone()),
+            None => PayloadKind::Messages { sealed: url.is_sealed() },
+        };
+        let (frame_operations, accuse, resumes) = (brokers::FRAME_OPERATIONS, true, self.client.is_some());
+        let reach = Reach { cluster, key, registrations, payload_kind, frame_operations, accuse, resumes };
+        if let Some(member) = member {
+            return Ok(Parts { reach: Some(reach), ..member });
+        }
+        let (group, control) = (url.options.group.clone().unwrap_or_default(), self.control.clone());
+        Ok(Parts { group, control, ..Parts::of_client(who.map(|it| it.name()), reach)? })
+    }
+}
+
+impl Parts {
+    /// Those of a client of brokers that is in no group.
+    fn of_client(me: Option<String>, reach: Reach) -> Result<Parts> {
+        let (me, group) = (me.unwrap_or_else(|| "client".to_owned()), String::new());
+        let keys = match reach.payload_kind {
+            PayloadKind::Messages { sealed: false } => schemes::plain(&me)?,
+            PayloadKind::Messages { sealed: true } | PayloadKind::Group(_) => {
+                schemes::threshold(&reach.cluster, &me, reach.key.client().0)?
+            }
+        };
+        Ok(Parts { keys, me, group, store: None, identity: None, control: None, reach: Some(reach) })
     }
 }
 

@@ -1,18 +1,19 @@
 //! What can be seen of a session and its group: figures, members, the log.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use sealcast_crypto::identity::PublicKeys;
 use sealcast_keys::{CompartmentStatus, Exclusion, MemberStatus, Misbehaviour, Notice, Status};
 use sealcast_wire::{self as wire, CertHash, Culprit, Drops, Member, Monotonic, View};
 
-use super::Evidence;
 use super::control::millis;
 use super::core::LogEvent;
 use super::shared::Shared;
-use super::transports::{BrokersInfo, TxQueue};
+#[cfg(feature = "brokers")]
+use super::transports::BrokersInfo;
+use super::transports::TxQueue;
 use crate::control::{CompartmentInfo, GroupInfo, MemberInfo};
 use crate::error::Error;
 use crate::group::lock;
@@ -20,6 +21,7 @@ use crate::url::{OriginMode, Scheme, Url};
 
 /// A line of a group's log.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LogEntry {
     /// Microseconds since 1970.
     pub at_micros: u64,
@@ -29,6 +31,7 @@ pub struct LogEntry {
 
 /// What a session has done and seen.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Stats {
     /// Messages published.
     pub published: u64,
@@ -50,6 +53,7 @@ pub struct Stats {
 
 /// What is known of a group.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Info {
     /// Where, and how.
     pub url: Url,
@@ -74,6 +78,7 @@ pub struct Info {
     /// Per member: how long ago it was last heard; by slot, `None` if never in this epoch.
     pub last_heard: Vec<Option<Duration>>,
     /// Where it stands with the brokers, if it goes through any.
+    #[cfg(feature = "brokers")]
     pub brokers: Option<BrokersInfo>,
 }
 
@@ -85,10 +90,6 @@ impl Info {
 }
 
 impl Shared {
-    pub(super) fn evidence(&self) -> Vec<Evidence> {
-        self.brokers.as_ref().map(|it| it.lock().evidence_store.take()).unwrap_or_default()
-    }
-
     pub(super) fn info(&self) -> Info {
         let now = self.clock.monotonic();
         let (on_new_key, last_heard) = self.driver_lock.with(self, |driver| {
@@ -109,20 +110,20 @@ impl Shared {
             paused,
             excluded: seen.excluded.clone(),
             last_heard,
+            #[cfg(feature = "brokers")]
             brokers: self.brokers.as_ref().map(|it| it.lock().info()),
         }
     }
 
     pub(super) fn stats(&self) -> Stats {
-        let tx_queue =
-            |of: fn(&TxQueue) -> &AtomicU64| self.tx_queue.as_ref().map_or(0, |l| of(l).load(Ordering::Relaxed));
+        let tx_queue = |of: fn(&TxQueue) -> u64| self.tx_queue.as_deref().map_or(0, of);
         let tickets = self.tickets();
         Stats {
             published: tickets.published + self.published.load(Ordering::Relaxed),
             delivered: self.delivered.load(Ordering::Relaxed),
             missed: self.missed.load(Ordering::Relaxed),
-            sent_datagrams: tx_queue(|l| &l.sent_datagrams),
-            failed_sends: tx_queue(|l| &l.failed_sends),
+            sent_datagrams: tx_queue(TxQueue::sent_datagrams),
+            failed_sends: tx_queue(TxQueue::failed_sends),
             failed_receives: self.failed_receives.load(Ordering::Relaxed),
             refused: tickets.refused,
             drops: self.drops(),

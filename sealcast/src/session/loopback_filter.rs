@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwap;
 
+use super::transports::LoopbackSocket;
 use crate::group::lock;
-use crate::io::udp::LoopbackSocket;
 use sealcast_wire::limits;
 
 /// See the module.

@@ -14,6 +14,7 @@
 //! one thread that receives and one that flushes; a publisher seals on its own thread, and a blocking
 //! reader receives on its own. A program may have any number of sessions: there are no globals.
 
+#[cfg(feature = "brokers")]
 mod brokers;
 mod changed;
 mod control;
@@ -40,6 +41,7 @@ use std::time::{Duration, Instant};
 use sealcast_keys::{Command, Status};
 use sealcast_wire::{CertHash, Guarantee, View};
 
+#[cfg(feature = "brokers")]
 pub(crate) use self::brokers::{Driven, open_client};
 pub use self::core::{LogEvent, Report};
 pub use changed::Doing;
@@ -50,16 +52,16 @@ pub use open::{Identity, Opened, Opening, open};
 pub use publish::{Publish, Published, Publishing, Ticket, TryPublishError};
 pub use queue::{SlowReader, Subscription};
 pub use subscribe::{Subscribe, Subscribing};
+#[cfg(feature = "brokers")]
 pub(crate) use transports::BrokerLink;
+#[cfg(feature = "brokers")]
 pub use transports::BrokersInfo;
 pub use views::Views;
 
-use crate::brokers::Evidence;
 use crate::code::Code;
 use crate::control::Server;
 use crate::error::{Error, Result};
 use crate::group::{Publication, PublishError, ViewEvent, lock};
-use crate::io::udp::Warning;
 use crate::url::Url;
 use info::hex;
 use shared::{Past, Shared, no_place};
@@ -250,12 +252,6 @@ impl Session {
         self.inner.shared.tickets().refusal.and_then(|it| no_place(it).err())
     }
 
-    /// Evidence of misbehaviour at brokers that came up since the last call (E4). What convicts a publisher was brought
-    /// before the brokers meanwhile.
-    pub fn evidence(&self) -> Vec<Evidence> {
-        self.inner.shared.evidence()
-    }
-
     /// What is not as it should be on this machine, with the line that repairs it.
     pub fn warnings(&self) -> Vec<Warning> {
         lock(&self.inner.shared.seen).warnings.clone()
@@ -300,8 +296,19 @@ impl Session {
     }
 }
 
+/// Something that will cost messages, and what to do about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Warning {
+    /// What.
+    pub what: String,
+    /// The line to type.
+    pub hint: String,
+}
+
 /// Whom to evict.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Who {
     /// By certificate.
     Cert(CertHash),

@@ -19,10 +19,12 @@ use super::core::Core;
 use super::driver::{Driver, Sockets, WAKER};
 use super::driver_lock::DriverLock;
 use super::loopback_filter::LoopbackFilter;
-use super::parts::{Parts, Purpose};
+use super::parts::Parts;
 use super::shared::{Seen, Shared};
 use super::transports::{self, Transport};
 use super::{Inner, Session};
+#[cfg(feature = "brokers")]
+use crate::brokers::Purpose;
 use crate::code::Code;
 use crate::config::{Contexts, Home, KeptIdentity};
 use crate::control::Server;
@@ -43,6 +45,7 @@ pub fn open(target: &str) -> Opening {
         home: None,
         one_shot: false,
         timeout: None,
+        #[cfg(feature = "brokers")]
         client: None,
     }
 }
@@ -60,11 +63,13 @@ pub struct Opening {
     home: Option<Home>,
     one_shot: bool,
     /// What it is for, if it is a client of brokers by itself.
+    #[cfg(feature = "brokers")]
     pub(super) client: Option<Purpose>,
 }
 
 /// Who we are.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub enum Identity {
     /// The name of an identity of this user, found in the configuration folder. Its session opens a local
     /// socket, and what must outlive a crash is kept in the state folder.

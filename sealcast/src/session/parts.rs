@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use sealcast_client::PayloadKind;
 use sealcast_crypto::identity::{CertificateError, Identity as LoadedIdentity};
 use sealcast_keys::Keys;
 use sealcast_wire::CertHash;
@@ -11,8 +10,6 @@ use sealcast_wire::CertHash;
 use super::open::{Identity, Opening};
 use super::schemes;
 use super::transports::Reach;
-use crate::brokers;
-pub(super) use crate::brokers::Purpose;
 use crate::code::Code;
 use crate::config::{Home, KeptIdentity};
 use crate::control::socket_path;
@@ -35,11 +32,11 @@ pub(super) struct Parts {
 }
 
 /// An identity, loaded.
-struct Loaded {
+pub(super) struct Loaded {
     /// With its certificate, if it has one.
-    held: Option<Arc<LoadedIdentity>>,
+    pub(super) held: Option<Arc<LoadedIdentity>>,
     /// As this user keeps it on disk, if that is where it is from.
-    kept: Option<Arc<KeptIdentity>>,
+    pub(super) kept: Option<Arc<KeptIdentity>>,
 }
 
 impl Parts {
@@ -47,24 +44,13 @@ impl Parts {
     pub(super) fn of(opening: &Opening, url: &Url, home: &Home, clock: Clock) -> Result<Parts> {
         url.check_pair()?;
         match url.keys {
+            #[cfg(feature = "brokers")]
             _ if matches!(url.address, TransportAddress::Quorum(_)) => opening.through_brokers(url, home, clock),
             Scheme::Plain => opening.plain(url),
             Scheme::Contributory => opening.contributory(&opening.load(url, home)?, url, home, clock),
             // It runs over brokers alone.
             Scheme::Threshold => Err(Error::closed()),
         }
-    }
-
-    /// Those of a client of brokers that is in no group.
-    pub(super) fn of_client(me: Option<String>, reach: Reach) -> Result<Parts> {
-        let (me, group) = (me.unwrap_or_else(|| "client".to_owned()), String::new());
-        let keys = match reach.payload_kind {
-            PayloadKind::Messages { sealed: false } => schemes::plain(&me)?,
-            PayloadKind::Messages { sealed: true } | PayloadKind::Group(_) => {
-                schemes::threshold(&reach.cluster, &me, reach.key.client().0)?
-            }
-        };
-        Ok(Parts { keys, me, group, store: None, identity: None, control: None, reach: Some(reach) })
     }
 }
 
@@ -81,7 +67,7 @@ impl Loaded {
         })
     }
 
-    fn name(&self) -> String {
+    pub(super) fn name(&self) -> String {
         let own = self.held.as_ref().map(|it| it.certificate().name.to_string());
         own.or_else(|| Some(self.kept.as_ref()?.name())).unwrap_or_default()
     }
@@ -100,7 +86,7 @@ impl Opening {
         Ok(Parts { keys, me, group, store: None, identity: None, control: self.control.clone(), reach: None })
     }
 
-    fn load(&self, url: &Url, home: &Home) -> Result<Loaded> {
+    pub(super) fn load(&self, url: &Url, home: &Home) -> Result<Loaded> {
         let kept = match &self.identity {
             None => {
                 let (what, hint) = match url.address {
@@ -130,54 +116,8 @@ impl Opening {
         Ok(Loaded { held: kept.identity()?.map(Arc::new), kept: Some(kept) })
     }
 
-    /// A client of brokers: an issuer that they know must vouch for it, whoever holds the keys.
-    fn through_brokers(&self, url: &Url, home: &Home, clock: Clock) -> Result<Parts> {
-        let TransportAddress::Quorum(path) = &url.address else { return Err(Error::closed()) };
-        let cluster = Arc::new(brokers::load_named(path, &url.options)?);
-        // A client by itself may be nobody in particular.
-        let is_nobody = self.identity.is_none() && self.client.is_some();
-        let who = if is_nobody { None } else { Some(self.load(url, home)?) };
-        let member = match &who {
-            Some(who) if url.keys == Scheme::Contributory && self.client.is_none() => {
-                Some(self.contributory(who, url, home, clock)?)
-            }
-            _ => None,
-        };
-        let key = match who.as_ref().and_then(|it| it.kept.as_ref()) {
-            Some(kept) => {
-                let purpose = self.client.unwrap_or(Purpose::Session);
-                brokers::ClientKey::of(home, &cluster.cluster(), &kept.holder(), purpose)?
-            }
-            None => brokers::ClientKey::fresh()?,
-        };
-        let mut registrations = Vec::new();
-        if let Some(Loaded { held, kept }) = &who {
-            let at = clock.now().utc.unwrap_or(clock::FLOOR);
-            registrations = brokers::registrations(&cluster, held.as_deref(), kept.as_deref(), &key.client(), at);
-        }
-        if let Some(who) = who.as_ref().filter(|_| registrations.is_empty()) {
-            let of =
-                who.held.as_ref().map(|it| format!(", whose certificate is of {}", it.anchor().certificate().name()));
-            let what = format!("no issuer of these brokers vouches for {}{}", who.name(), of.unwrap_or_default());
-            let issuers: Vec<&str> = cluster.genesis.issuers.keys().map(String::as_str).collect();
-            let hint = format!("their issuers are {}; --id NAME", issuers.join(", "));
-            return Err(Error::new(Code::Denied, what).with_hint(hint));
-        }
-        let payload_kind = match &member {
-            Some(member) => PayloadKind::Group(member.group.clone()),
-            None => PayloadKind::Messages { sealed: url.is_sealed() },
-        };
-        let (frame_operations, accuse, resumes) = (brokers::FRAME_OPERATIONS, true, self.client.is_some());
-        let reach = Reach { cluster, key, registrations, payload_kind, frame_operations, accuse, resumes };
-        if let Some(member) = member {
-            return Ok(Parts { reach: Some(reach), ..member });
-        }
-        let (group, control) = (url.options.group.clone().unwrap_or_default(), self.control.clone());
-        Ok(Parts { group, control, ..Parts::of_client(who.map(|it| it.name()), reach)? })
-    }
-
     /// A member of a contributory group.
-    fn contributory(&self, who: &Loaded, url: &Url, home: &Home, clock: Clock) -> Result<Parts> {
+    pub(super) fn contributory(&self, who: &Loaded, url: &Url, home: &Home, clock: Clock) -> Result<Parts> {
         let held = who.held()?;
         let certificate = held.certificate();
         held.anchor().check(certificate, clock.now().utc, clock::FLOOR).map_err(|e| over(&certificate.name, e))?;

@@ -17,6 +17,7 @@ use crate::group::{Publication, PublishError, lock};
 
 /// What became of a published message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Published {
     /// Its number, as receivers see it; `None` if it waits for the next key, or gets its number under way.
     pub number: Option<u64>,

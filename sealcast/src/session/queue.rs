@@ -17,6 +17,7 @@ use crate::group::{Message, lock};
 
 /// What happens when messages come faster than they are read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum SlowReader {
     /// The oldest unread message gives way: the reader sees the newest. With a capacity of 1 that is
     /// «last one wins».

@@ -3,14 +3,18 @@
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
+#[cfg(feature = "brokers")]
 use sealcast_broker::cluster_file::{ClusterFile, Suite};
 use sealcast_crypto::aead;
+#[cfg(feature = "brokers")]
 use sealcast_crypto::group::{P256, Ristretto255};
 use sealcast_crypto::identity::Identity;
+#[cfg(feature = "brokers")]
 use sealcast_crypto::secret::Secret;
 use sealcast_keys::Keys;
 use sealcast_keys::contributory::{Config, Contributory};
 use sealcast_keys::plain::Plain;
+#[cfg(feature = "brokers")]
 use sealcast_keys::threshold::{Client, Setup};
 use sealcast_wire::{Incarnation, Now};
 
@@ -37,6 +41,7 @@ pub(super) fn contributory(
 }
 
 /// A client of brokers who hold shares of a key, which it asks them for.
+#[cfg(feature = "brokers")]
 pub(super) fn threshold(cluster: &ClusterFile, name: &str, client: [u8; 32]) -> Result<Box<dyn Keys>> {
     let setup = Setup {
         name: name.to_owned(),

@@ -16,16 +16,16 @@ use super::core::{Change, Filter, Log, Progress, Report, Subscriptions, Tickets}
 use super::driver::AnyCore;
 use super::driver_lock::DriverLock;
 use super::loopback_filter::LoopbackFilter;
-use super::not_ready;
 use super::queue::{Queue, SlowReader};
 use super::transports::{BrokersShell, Listening, TxQueue};
 use super::views::ViewQueue;
+use super::{Warning, not_ready};
 use crate::code::Code;
 use crate::error::{Error, Result};
 use crate::group::{Gate, Publication, PublishError, ViewEvent, lock};
 use crate::io::clock::Clock;
 use crate::io::process::Process;
-use crate::io::udp::Warning;
+#[cfg(feature = "brokers")]
 use crate::refusals::refused;
 use crate::url::Url;
 
@@ -43,6 +43,7 @@ pub(crate) struct Shared {
     pub(super) tx_queue: Option<Arc<TxQueue>>,
     /// What the transport gives.
     pub(super) transport: Properties,
+    #[cfg_attr(not(feature = "brokers"), expect(dead_code, reason = "nobody can be asked"))]
     pub(super) brokers: Option<BrokersShell>,
     pub(super) gate: Arc<Mutex<Gate>>,
     pub(super) changed: Changed,
@@ -335,6 +336,12 @@ impl Shared {
     pub(super) fn fail(&self, error: &io::Error) {
         self.subscriptions.all().iter().for_each(|q| q.close(Error::system("the group's socket", error)));
     }
+}
+
+/// Brokers alone refuse.
+#[cfg(not(feature = "brokers"))]
+pub(super) fn refused(_: Reason) -> Error {
+    Error::new(Code::NotReady, "the transport refused it")
 }
 
 /// The number of a message that brokers gave a place, or why it has none.

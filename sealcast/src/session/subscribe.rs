@@ -9,8 +9,11 @@ use std::time::Instant;
 use super::Session;
 use super::core::Filter;
 use super::queue::{Queue, SlowReader, Subscription};
+#[cfg(not(feature = "brokers"))]
+use super::shared::refused;
 use crate::error::{Error, Result};
 use crate::group::lock;
+#[cfg(feature = "brokers")]
 use crate::refusals::refused;
 
 /// A subscription about to be made.

@@ -6,6 +6,7 @@
 
 use std::fmt;
 
+#[cfg(feature = "brokers")]
 use sealcast_client as client;
 use sealcast_delivery as delivery;
 use sealcast_delivery::memory::Ordered;
@@ -78,7 +79,23 @@ impl Transport {
             Transport::Multicast => Multicast::PROPERTIES,
             Transport::Memory => delivery::Properties::BEST_EFFORT,
             Transport::OrderedMemory => Ordered::PROPERTIES,
+            #[cfg(feature = "brokers")]
             Transport::Quorum => client::Transport::properties_of(matches!(keys, Scheme::Contributory)),
+            // Nothing runs over it here.
+            #[cfg(not(feature = "brokers"))]
+            Transport::Quorum => {
+                let _ = keys;
+                delivery::Properties { fetches: SHARES, ..delivery::Properties::BEST_EFFORT }
+            }
+        }
+    }
+
+    /// The feature of this crate that it needs and that this program was built without.
+    pub(crate) const fn lacks_feature(self) -> Option<&'static str> {
+        match self {
+            Transport::Multicast if !cfg!(feature = "lan") => Some("lan"),
+            Transport::Quorum if !cfg!(feature = "brokers") => Some("brokers"),
+            Transport::Multicast | Transport::Memory | Transport::OrderedMemory | Transport::Quorum => None,
         }
     }
 
@@ -108,7 +125,10 @@ impl Scheme {
     pub const fn needs(self) -> keys::Properties {
         match self {
             Scheme::Plain | Scheme::Contributory => keys::Properties::ANY,
+            #[cfg(feature = "brokers")]
             Scheme::Threshold => keys::threshold::PROPERTIES,
+            #[cfg(not(feature = "brokers"))]
+            Scheme::Threshold => keys::Properties { fetches: SHARES, ..keys::Properties::ANY },
         }
     }
 
@@ -220,6 +240,10 @@ pub fn check(keys: &keys::Properties, delivery: &delivery::Properties) -> Result
     let what = format!("this key scheme {lack}, and this transport does not give that");
     Err(Error::new(Code::BadPair, what).with_hint(format!("{} run over every transport", everywhere.join(" and "))))
 }
+
+/// What brokers alone can be asked for.
+#[cfg(not(feature = "brokers"))]
+const SHARES: keys::Fetches = keys::Fetches { shares: true, directory: false };
 
 /// The table as README shows it.
 pub fn markdown() -> String {

@@ -199,7 +199,7 @@ mod tests {
         let mut status = Status { broker, running: true, height: 900, tip: 900, ..Status::default() };
         (status.key_age, status.has_share) = (Some(60), true);
         change(&mut status);
-        BrokerStatus { broker, address: format!("10.0.0.{broker}:7500"), said: Ok(status) }
+        BrokerStatus::new(broker, format!("10.0.0.{broker}:7500"), Ok(status))
     }
 
     fn well() -> Vec<BrokerStatus> {

@@ -84,7 +84,7 @@ fn read(mut subscription: Subscription, into: &Mutex<Vec<Got>>) {
         let Some(message) = message else { continue };
         let signed_by = match message.origin() {
             Origin::Signed(member) => Some(member.name.to_string()),
-            Origin::Claimed(_) | Origin::Client(_) | Origin::Anonymous => None,
+            _ => None,
         };
         let got = Got {
             topic: message.topic().to_owned(),

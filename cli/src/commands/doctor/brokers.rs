@@ -83,14 +83,10 @@ mod tests {
 
     #[test]
     fn two_thirds_of_the_brokers_must_answer() {
-        let stand = |broker: u16, here: bool| BrokerStatus {
-            broker,
-            address: "127.0.0.1:7400".to_owned(),
-            said: if here {
-                Ok(Status { height: 7, ..Status::default() })
-            } else {
-                Err("connection refused".to_owned())
-            },
+        let stand = |broker: u16, here: bool| {
+            let said =
+                if here { Ok(Status { height: 7, ..Status::default() }) } else { Err("connection refused".to_owned()) };
+            BrokerStatus::new(broker, "127.0.0.1:7400".to_owned(), said)
         };
         let of = |here: u16| judged(&(0..4).map(|it| stand(it, it < here)).collect::<Vec<_>>(), 1);
         assert_eq!((of(4).state, of(4).exit), (State::Good, 0));

@@ -47,10 +47,13 @@ fn probe(group: SocketAddr, options: &Options) -> Result<Probe> {
         UdpSocket::bind(SocketAddr::new([0, 0, 0, 0].into(), 0)).and_then(|it| it.local_addr()).map_err(system)?;
     let to = SocketAddr::new(group.ip(), any.port());
     // What is looked at is not for others.
-    let options = Options { ttl: 0, ..options.clone() };
+    let mut options = options.clone();
+    options.ttl = 0;
     let (mut receiver, _) = UdpReceiver::open(to, &options)?;
     let mut send = |gso: bool, length: usize, count: usize| -> Result<(Came, bool)> {
-        let sender = UdpSender::open(to, &Options { gso, ..options.clone() })?;
+        let mut options = options.clone();
+        options.gso = gso;
+        let sender = UdpSender::open(to, &options)?;
         let mut batch = Batch::default();
         let datagram: Vec<u8> = sealcast::io::rng::bytes::<16>()?.into_iter().cycle().take(length).collect();
         (0..count).for_each(|_| batch.push(&datagram));
@@ -64,8 +67,10 @@ fn probe(group: SocketAddr, options: &Options) -> Result<Probe> {
         }
         Ok((Came { back, of: count }, sender.gso()))
     };
-    let packet = udp::segment(to, &Options { segment: None, ..options.clone() })?;
-    let length = packet.min(options.segment.unwrap_or(LENGTH)).min(LENGTH);
+    let mut of_route = options.clone();
+    let asked = of_route.segment.take();
+    let packet = udp::segment(to, &of_route)?;
+    let length = packet.min(asked.unwrap_or(LENGTH)).min(LENGTH);
     let (single, _) = send(false, length, RUN)?;
     let (together, stays) = send(true, length, RUN)?;
     let segments = (options.gso && stays).then_some(together);

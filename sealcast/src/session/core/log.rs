@@ -13,6 +13,7 @@ pub struct Log(VecDeque<(Monotonic, LogEvent)>);
 
 /// What happened in a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum LogEvent {
     /// The membership changed.
     View(ViewEvent),

@@ -97,6 +97,7 @@ pub struct Change {
 
 /// How a change of the group went.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Report {
     /// The epoch before.
     pub from: EpochId,

@@ -458,6 +458,7 @@ impl BrokerLink {
 
 /// Where a session through brokers stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct BrokersInfo {
     /// The cluster's name.
     pub name: String,

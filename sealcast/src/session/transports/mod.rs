@@ -1,8 +1,15 @@
 //! How bytes travel: one constructor for each transport, and what the driver asks of the shell around its machine.
 
+#[cfg(feature = "brokers")]
 mod brokers;
 mod memory;
+#[cfg(not(feature = "brokers"))]
+mod no_brokers;
+#[cfg(not(feature = "lan"))]
+mod no_lan;
+#[cfg(feature = "lan")]
 mod tx_queue;
+#[cfg(feature = "lan")]
 mod udp;
 
 use std::io;
@@ -14,17 +21,30 @@ use sealcast_delivery::{Batch, Delivery};
 use sealcast_keys::Notice;
 use sealcast_wire::Now;
 
+#[cfg(not(feature = "brokers"))]
+use no_brokers as brokers;
+#[cfg(not(feature = "lan"))]
+use no_lan as udp;
+
+#[cfg(feature = "lan")]
+pub(super) use crate::io::udp::LoopbackSocket;
+#[cfg(feature = "brokers")]
+pub(crate) use brokers::BrokerLink;
+#[cfg(feature = "brokers")]
 pub use brokers::BrokersInfo;
+pub(crate) use brokers::BrokersShell;
 pub(super) use brokers::Reach;
-pub(crate) use brokers::{BrokerLink, BrokersShell};
 pub(super) use memory::at_hub;
+#[cfg(not(feature = "lan"))]
+pub(super) use no_lan::{LoopbackSocket, TxQueue};
+#[cfg(feature = "lan")]
 pub(super) use tx_queue::TxQueue;
 
 use super::driver::AnyCore;
 use crate::error::{Error, Result};
 use crate::group::Gate;
 use crate::io::clock::Clock;
-use crate::io::udp::{LoopbackSocket, Warning};
+use crate::session::Warning;
 use crate::url::{TransportAddress, Url};
 
 /// A transport, before it is joined with keys.
@@ -88,8 +108,10 @@ pub(super) struct Listening {
 /// Why nothing was received.
 pub(super) enum Fault {
     /// The system refused; that may pass.
+    #[cfg_attr(not(feature = "lan"), expect(dead_code, reason = "only sockets of a LAN refuse and go on"))]
     Refused,
     /// Nothing more will come of it; `any` says whether there was something all the same.
+    #[cfg_attr(not(feature = "brokers"), expect(dead_code, reason = "only brokers end it"))]
     Ended { why: Error, any: bool },
 }
 

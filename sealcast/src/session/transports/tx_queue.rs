@@ -41,8 +41,8 @@ pub(in crate::session) struct TxQueue {
     gathers: AtomicBool,
     flusher: Mutex<Flusher>,
     wake: Condvar,
-    pub(in crate::session) sent_datagrams: AtomicU64,
-    pub(in crate::session) failed_sends: AtomicU64,
+    sent_datagrams: AtomicU64,
+    failed_sends: AtomicU64,
 }
 
 #[derive(Default)]
@@ -246,6 +246,16 @@ impl TxQueue {
             due = self.flush_gathered();
             sent();
         }
+    }
+
+    /// Datagrams that the kernel took.
+    pub(in crate::session) fn sent_datagrams(&self) -> u64 {
+        self.sent_datagrams.load(Ordering::Relaxed)
+    }
+
+    /// Datagrams that it did not take.
+    pub(in crate::session) fn failed_sends(&self) -> u64 {
+        self.failed_sends.load(Ordering::Relaxed)
     }
 
     /// Sends what is left and ends the flusher thread.
