@@ -156,7 +156,7 @@ impl Cluster {
                 if let Some(me) = self.me(env)? {
                     self.warn_of_unregistered(env, &me);
                 }
-                brokers.ready()?;
+                brokers.ready().wait()?;
                 Ok(brokers)
             }
             None => self.open_registered(env),
@@ -188,7 +188,7 @@ impl Cluster {
 
     /// Waits until a client is known to the brokers, and warns of the end of its certificate.
     pub(crate) fn registered(&self, env: &Env<'_>, brokers: &Brokers) -> Result<OrderStatus, Failure> {
-        let order_status = brokers.registered()?;
+        let order_status = brokers.registered().wait()?;
         self.warn_of_end(env, brokers);
         Ok(order_status)
     }

@@ -316,13 +316,13 @@ fn client(home: &Home, who: &str) -> Brokers {
 /// Publishes at file/a that a thousand bytes lie elsewhere.
 fn publish_digest(home: &Home, who: &str) {
     let brokers = client(home, who);
-    let order_status = brokers.registered().unwrap();
+    let order_status = brokers.registered().wait().unwrap();
     let (policy, epoch, body) =
         (order_status.policy, order_status.epoch, Body::Digest { size: 1000, hash: [0xab; 32] });
     let headers = vec![Header { topic: "file/a".into(), value: None }];
     let (associated, access, execute) = (Vec::new(), None, Execute::Nothing);
     let publication = Publication { headers, associated, access, execute, policy, epoch, body };
-    brokers.submit(&Operation::Publish(Box::new(publication))).unwrap();
+    brokers.submit(&Operation::Publish(Box::new(publication))).wait().unwrap();
     brokers.close();
 }
 
@@ -339,15 +339,16 @@ fn seal_falsely(home: &Home, who: &str) -> String {
         execute: execute.clone(),
         body: b"1.0841".to_vec(),
     };
-    let number = brokers.publish(&outgoing).unwrap().number + 1;
-    let order_status = brokers.ready().unwrap();
+    let number = brokers.publish(&outgoing).wait().unwrap().number + 1;
+    let order_status = brokers.ready().wait().unwrap();
     let (policy, epoch, body) = (order_status.policy, order_status.epoch, Body::Plain(Vec::new()));
     let publication = Publication { headers, associated, access, execute, policy, epoch, body };
-    let threshold = PublicKey::<Ristretto255>::decode(&brokers.key(timeout).unwrap().key).expect("the brokers' key");
+    let threshold =
+        PublicKey::<Ristretto255>::decode(&brokers.key(timeout).wait().unwrap().key).expect("the brokers' key");
     let mut rng = ChaCha20Rng::seed_from_u64(number);
     let ciphertext = threshold.encrypt_falsely(&publication.label(&client, number), 32, &mut rng).encode();
     let sealed = Publication { body: Body::Sealed(ciphertext), ..publication };
-    let (_, numbered) = brokers.submit(&Operation::Publish(Box::new(sealed))).unwrap();
+    let (_, numbered) = brokers.submit(&Operation::Publish(Box::new(sealed))).wait().unwrap();
     assert_eq!(numbered, number, "it is sealed for the number that it has");
     brokers.close();
     client.0.iter().map(|byte| format!("{byte:02x}")).collect()

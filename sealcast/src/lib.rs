@@ -55,7 +55,7 @@ pub use group::{Message, Origin, ViewEvent};
 #[cfg(feature = "brokers")]
 pub use session::BrokersInfo;
 pub use session::{
-    Doing, Identity, Info, LogEntry, LogEvent, Opened, Opening, Publish, Published, Publishing, Report, Session,
+    Call, Doing, Identity, Info, LogEntry, LogEvent, Opened, Opening, Publish, Published, Publishing, Report, Session,
     SlowReader, Stats, Subscribe, Subscribing, Subscription, Ticket, TryPublishError, Views, Warning, Who, open,
 };
 pub use url::{Cipher, Options, OriginMode, Scheme, TransportAddress, Url};

@@ -142,16 +142,16 @@ fn rule_g4_a_client_of_brokers_in_a_forked_child_seals_nothing() {
     let client = Arc::new(client_of_nobody());
     let (childs, publication) = (client.clone(), outgoing.clone());
     let checks = move || {
-        is_forked(childs.begin(&publication), 1)?;
-        is_forked(childs.publish(&publication), 2)?;
-        is_forked(childs.ready(), 3)?;
-        is_forked(childs.status(), 4)?;
+        is_forked(childs.begin(&publication).wait(), 1)?;
+        is_forked(childs.publish(&publication).wait(), 2)?;
+        is_forked(childs.ready().wait(), 3)?;
+        is_forked(childs.status().wait(), 4)?;
         drop(childs);
         Ok(())
     };
     assert_eq!(in_child(checks), 0);
     let client = Arc::into_inner(client).expect("the child's is its own");
-    assert_eq!(client.ready().map(drop).unwrap_err().code(), Code::NoQuorum, "the parent goes on as before");
+    assert_eq!(client.ready().wait().map(drop).unwrap_err().code(), Code::NoQuorum, "the parent goes on as before");
     assert_eq!(
         in_child(move || {
             // Ending it neither hangs for a thread that is not here nor says goodbye in the parent's name.

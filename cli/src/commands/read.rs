@@ -78,7 +78,7 @@ impl Read {
         let cluster = Cluster::of(env, None)?;
         let brokers = cluster.open_registered(env)?;
         if let Some(key) = &self.key {
-            let value = brokers.value(&self.topic, key.as_bytes(), self.linearizable);
+            let value = brokers.value(&self.topic, key.as_bytes(), self.linearizable).wait();
             super::brokers::keep(env, &cluster.file.cluster(), &brokers.evidence())?;
             let misled = brokers.misled();
             brokers.close();
@@ -123,16 +123,16 @@ impl Read {
         let header = || Header { topic: self.topic.clone(), value: self.value.clone() };
         let range = |from: u64| What::Range { header: header(), from, limit: self.limit };
         let what = if self.latest { What::Latest { header: header() } } else { range(self.from) };
-        let mut read = brokers.read(&what, self.linearizable);
+        let mut read = brokers.read(&what, self.linearizable).wait();
         let mut pruned = None;
         // More may go while it is looked for.
         for _ in 0..PRUNED_TRIES {
             if read.as_ref().err().is_none_or(|e| e.code() != Code::NotKept) {
                 break;
             }
-            let oldest = brokers.oldest_kept(&header(), self.from)?;
+            let oldest = brokers.oldest_kept(&header(), self.from).wait()?;
             pruned = Some(oldest);
-            read = brokers.read(&range(oldest), self.linearizable);
+            read = brokers.read(&range(oldest), self.linearizable).wait();
         }
         let places = read?;
         if let Some(oldest) = pruned {
@@ -184,7 +184,7 @@ impl Read {
             return Ok(None);
         }
         match places {
-            [TopicPosition { publication: Some((entry, _)), .. }] => Ok(Some(brokers.receipt_of(entry)?)),
+            [TopicPosition { publication: Some((entry, _)), .. }] => Ok(Some(brokers.receipt_of(entry).wait()?)),
             // Why there is none is told without it.
             [] | [_] => Ok(None),
             _ => Err(Failure::new(

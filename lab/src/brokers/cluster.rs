@@ -175,7 +175,7 @@ impl Cluster {
     /// Where the brokers stand; `None` for those that do not say.
     pub(crate) fn stands(&self) -> Vec<Option<Status>> {
         let watcher = self.watcher.as_ref().expect("it is there once all are started");
-        match watcher.status() {
+        match watcher.status().wait() {
             Ok(stands) => stands.into_iter().map(|it| it.said.ok()).collect(),
             Err(_) => vec![None; self.len()],
         }

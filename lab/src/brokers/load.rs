@@ -79,12 +79,12 @@ impl Load {
         let (mut subscriptions, mut publishers, mut readers) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..READERS {
             let client = cluster.client(1)?;
-            client.registered()?;
-            let subscription = client.subscribe("load/#".parse()?)?;
+            client.registered().wait()?;
+            let subscription = client.subscribe("load/#".parse()?).wait()?;
             subscriptions.push((client, subscription));
         }
         let clients = (0..PUBLISHERS).map(|_| cluster.client(rate.frame)).collect::<Result<Vec<_>, _>>()?;
-        clients.iter().try_for_each(|it| it.registered().map(drop))?;
+        clients.iter().try_for_each(|it| it.registered().wait().map(drop))?;
         for (number, (client, subscription)) in subscriptions.into_iter().enumerate() {
             let shared = shared.clone();
             readers.push(std::thread::spawn(move || {
@@ -195,7 +195,7 @@ impl Publisher {
             while number < due.min(number + BURST) && self.under_way.len() < UNDER_WAY_MAX {
                 body[0] = self.number as u8;
                 body[1..HEAD].copy_from_slice(&(number as u32).to_be_bytes());
-                let token = self.client.begin(&self.outgoing(&body));
+                let token = self.client.begin(&self.outgoing(&body)).wait();
                 self.under_way.push_back(token.map_err(|e| format!("publisher {}: {e}", self.number))?);
                 number += 1;
             }
@@ -208,7 +208,7 @@ impl Publisher {
                     self.settle(&mut sent)?;
                 }
                 if let Some((height, number)) = self.last.take() {
-                    let receipt = self.client.receipt(height, number).map_err(|e| format!("a receipt: {e}"))?;
+                    let receipt = self.client.receipt(height, number).wait().map_err(|e| format!("a receipt: {e}"))?;
                     receipt.verify(genesis).map_err(|e| format!("a receipt: {e}"))?;
                     sent.receipts += 1;
                 }
@@ -235,7 +235,7 @@ impl Publisher {
     /// Waits for the oldest one under way.
     fn settle(&mut self, sent: &mut Sent) -> Result<(), String> {
         let token = self.under_way.pop_front().expect("callers look");
-        match self.client.outcome(token).map_err(|e| format!("publisher {}: {e}", self.number))? {
+        match self.client.outcome(token).wait().map_err(|e| format!("publisher {}: {e}", self.number))? {
             OperationOutcome::Executed { height, number, outcome }
                 if outcome.code == sealcast_broker::state::Code::Done =>
             {

@@ -8,7 +8,7 @@
 //! [`Session::brokers`](crate::Session::brokers) shares a session, [`Session::into_brokers`](crate::Session::into_brokers) has one
 //! for the handle alone.
 //! Up to f brokers may be silent, slow or lying, and nobody notices; with more of them calls end with
-//! [`Code::NoQuorum`]. Calls block the thread that makes them.
+//! [`Code::NoQuorum`]. Calls are awaited, or waited for with `.wait()`.
 
 mod accusing;
 mod credential;
@@ -54,7 +54,7 @@ use crate::code::Code;
 use crate::error::{CLOCK, Error, Result};
 use crate::group::{PublishError, Together};
 use crate::refusals::{done, refused};
-use crate::session::{BrokerLink, Driven, Session, open_client};
+use crate::session::{BrokerLink, Call, Driven, Session, open_client};
 use crate::url::Scheme;
 
 /// A client of a cluster. Dropping one that was opened by itself ends its channels; subscriptions that stand in the order stay
@@ -170,28 +170,32 @@ impl Brokers {
     ///
     /// # Errors
     /// [`Code::NoQuorum`] with the silent ones.
-    pub fn ready(&self) -> Result<OrderStatus> {
-        self.look(self.timeout, |it| it.handle.order_status().map(Ok))
+    pub fn ready<'a>(&'a self) -> Call<'a, Result<OrderStatus>> {
+        Call::new(async move { self.look(self.timeout, |it| it.handle.order_status().map(Ok)).await })
     }
 
     /// The same, and until the client is registered.
     ///
     /// # Errors
     /// [`Code::NoQuorum`], or why the brokers do not know the client.
-    pub fn registered(&self) -> Result<OrderStatus> {
-        self.ready()?;
-        let known = |it: &BrokerLink| it.handle.order_status().filter(|it| it.registered);
-        let came = self.look(self.timeout, |it| {
-            if let Some(why) = it.unregistered() {
-                return Some(Err(why));
-            }
-            // Until all that is said of it is known: by that it is judged what it may read.
-            known(it).filter(|_| !it.handle.is_registering()).map(Ok)
-        });
-        came.or_else(|why| match why.code() {
-            // It was known before: too few brokers to order anything still answer what it reads.
-            Code::NoQuorum | Code::TimedOut => self.driven.look(|it| known(it)).ok_or(why),
-            _ => Err(why),
+    pub fn registered<'a>(&'a self) -> Call<'a, Result<OrderStatus>> {
+        Call::new(async move {
+            self.ready().await?;
+            let known = |it: &BrokerLink| it.handle.order_status().filter(|it| it.registered);
+            let came = self
+                .look(self.timeout, |it| {
+                    if let Some(why) = it.unregistered() {
+                        return Some(Err(why));
+                    }
+                    // Until all that is said of it is known: by that it is judged what it may read.
+                    known(it).filter(|_| !it.handle.is_registering()).map(Ok)
+                })
+                .await;
+            came.or_else(|why| match why.code() {
+                // It was known before: too few brokers to order anything still answer what it reads.
+                Code::NoQuorum | Code::TimedOut => self.driven.look(|it| known(it)).ok_or(why),
+                _ => Err(why),
+            })
         })
     }
 
@@ -205,14 +209,16 @@ impl Brokers {
     ///
     /// # Errors
     /// [`Code::NotReady`] if there is none in time.
-    pub fn key(&self, timeout: Duration) -> Result<VouchedKey> {
-        let found = self.wait(timeout, || self.driven.call(|now, it| it.look_for_key(now)).transpose());
-        found.map_err(|e| match e.code() {
-            Code::NoQuorum if self.driven.look(|it| it.handle.order_status().is_some()) => {
-                Error::new(Code::NotReady, "the brokers have no threshold key yet")
-                    .with_hint("sealcast brokers status; the key ceremony needs 2f+1 running brokers")
-            }
-            _ => e,
+    pub fn key<'a>(&'a self, timeout: Duration) -> Call<'a, Result<VouchedKey>> {
+        Call::new(async move {
+            let found = self.wait(timeout, || self.driven.call(|now, it| it.look_for_key(now)).transpose()).await;
+            found.map_err(|e| match e.code() {
+                Code::NoQuorum if self.driven.look(|it| it.handle.order_status().is_some()) => {
+                    Error::new(Code::NotReady, "the brokers have no threshold key yet")
+                        .with_hint("sealcast brokers status; the key ceremony needs 2f+1 running brokers")
+                }
+                _ => e,
+            })
         })
     }
 
@@ -230,36 +236,38 @@ impl Brokers {
     ///
     /// # Errors
     /// Why it has none: not registered, denied by policy, too large, no quorum.
-    pub fn publish(&self, outgoing: &Outgoing) -> Result<Published> {
-        self.publish_together(outgoing, &[])
+    pub fn publish<'a>(&'a self, outgoing: &'a Outgoing) -> Call<'a, Result<Published>> {
+        Call::new(async move { self.publish_together(outgoing, &[]).await })
     }
 
     /// The same for the outgoing body and `more` of them in one ciphertext: see [`Brokers::begin_together`].
     ///
     /// # Errors
     /// Those of [`Brokers::publish`] and [`Brokers::begin_together`].
-    pub fn publish_together(&self, outgoing: &Outgoing, more: &[&[u8]]) -> Result<Published> {
-        let token = self.begin_together(outgoing, more)?;
-        match self.outcome(token)? {
-            OperationOutcome::Executed { height, number, outcome } => {
-                done(&outcome)?;
-                published(height, number, &outcome.detail, outgoing.headers.len())
-                    .ok_or_else(|| Error::new(Code::Signature, "the brokers' answer cannot be read"))
+    pub fn publish_together<'a>(&'a self, outgoing: &'a Outgoing, more: &'a [&'a [u8]]) -> Call<'a, Result<Published>> {
+        Call::new(async move {
+            let token = self.begin_together(outgoing, more).await?;
+            match self.outcome(token).await? {
+                OperationOutcome::Executed { height, number, outcome } => {
+                    done(&outcome)?;
+                    published(height, number, &outcome.detail, outgoing.headers.len())
+                        .ok_or_else(|| Error::new(Code::Signature, "the brokers' answer cannot be read"))
+                }
+                // It was sealed anew for the one in force each time that policy or key was replaced (E6).
+                OperationOutcome::Superseded { .. } => Err(self.driven.look(|it| it.expired()).unwrap_or_else(|| {
+                    Error::new(Code::TimedOut, "policy or key changed each time that it was sealed anew")
+                })),
+                other => Err(lost(&other)),
             }
-            // It was sealed anew for the one in force each time that policy or key was replaced (E6).
-            OperationOutcome::Superseded { .. } => Err(self.driven.look(|it| it.expired()).unwrap_or_else(|| {
-                Error::new(Code::TimedOut, "policy or key changed each time that it was sealed anew")
-            })),
-            other => Err(lost(&other)),
-        }
+        })
     }
 
     /// Begins to publish: [`Brokers::outcome`] tells what became of it.
     ///
     /// # Errors
     /// Nothing was taken: no quorum yet, no key yet, too large, a queue is full for too long.
-    pub fn begin(&self, outgoing: &Outgoing) -> Result<Token> {
-        self.begin_together(outgoing, &[])
+    pub fn begin<'a>(&'a self, outgoing: &'a Outgoing) -> Call<'a, Result<Token>> {
+        Call::new(async move { self.begin_together(outgoing, &[]).await })
     }
 
     /// Begins to publish the outgoing body and `more` of them in one ciphertext, as one publication: they have one place,
@@ -267,32 +275,39 @@ impl Brokers {
     ///
     /// # Errors
     /// As [`Brokers::begin`], where the limit is on all bodies together; [`Code::Usage`] without keys.
-    pub fn begin_together(&self, outgoing: &Outgoing, more: &[&[u8]]) -> Result<Token> {
-        // Once for all of it: each comparison of process ids is a system call.
-        self.driven.check()?;
-        let (seals, is_group) = self.driven.look(|it| (it.seals(), matches!(it.payload_kind, PayloadKind::Group(_))));
-        if is_group {
-            return Err(Error::new(
-                Code::Usage,
-                "a group's members publish through their session, which seals for them",
-            ));
-        }
-        if !more.is_empty() && !seals {
-            return Err(Error::new(Code::Usage, "in clear nothing is sealed together; keys=threshold does"));
-        }
-        if !outgoing.keeps_to_limits(more) {
-            return Err(self.too_large(outgoing, more));
-        }
-        if !seals {
-            return self.wait_checked(self.timeout, || {
-                let taken =
-                    self.driven.call(|now, it| it.handle.publish(now, outgoing.publication(outgoing.body.clone())));
-                self.begun(outgoing, more, taken.map(|it| it.map_err(PublishError::from)))
-            });
-        }
-        let (envelope, bodies) = (outgoing.publication(Vec::new()).envelope(), [&[&outgoing.body[..]], more].concat());
-        let message = Together { envelope: &envelope, bodies: &bodies };
-        self.wait_checked(self.timeout, || self.begun(outgoing, more, self.driven.publish(message)))
+    pub fn begin_together<'a>(&'a self, outgoing: &'a Outgoing, more: &'a [&'a [u8]]) -> Call<'a, Result<Token>> {
+        Call::new(async move {
+            // Once for all of it: each comparison of process ids is a system call.
+            self.driven.check()?;
+            let (seals, is_group) =
+                self.driven.look(|it| (it.seals(), matches!(it.payload_kind, PayloadKind::Group(_))));
+            if is_group {
+                return Err(Error::new(
+                    Code::Usage,
+                    "a group's members publish through their session, which seals for them",
+                ));
+            }
+            if !more.is_empty() && !seals {
+                return Err(Error::new(Code::Usage, "in clear nothing is sealed together; keys=threshold does"));
+            }
+            if !outgoing.keeps_to_limits(more) {
+                return Err(self.too_large(outgoing, more));
+            }
+            if !seals {
+                return self
+                    .wait_checked(self.timeout, || {
+                        let taken = self
+                            .driven
+                            .call(|now, it| it.handle.publish(now, outgoing.publication(outgoing.body.clone())));
+                        self.begun(outgoing, more, taken.map(|it| it.map_err(PublishError::from)))
+                    })
+                    .await;
+            }
+            let (envelope, bodies) =
+                (outgoing.publication(Vec::new()).envelope(), [&[&outgoing.body[..]], more].concat());
+            let message = Together { envelope: &envelope, bodies: &bodies };
+            self.wait_checked(self.timeout, || self.begun(outgoing, more, self.driven.publish(message))).await
+        })
     }
 
     /// What became of beginning to publish; `None` if it will do later.
@@ -340,39 +355,45 @@ impl Brokers {
     ///
     /// # Errors
     /// [`Code::NoQuorum`].
-    pub fn outcome(&self, token: Token) -> Result<OperationOutcome> {
-        match self.done(token)? {
-            Done::Outcome(outcome) => Ok(outcome),
-            _ => Err(Error::new(Code::Usage, "this was no operation")),
-        }
+    pub fn outcome<'a>(&'a self, token: Token) -> Call<'a, Result<OperationOutcome>> {
+        Call::new(async move {
+            match self.done(token).await? {
+                Done::Outcome(outcome) => Ok(outcome),
+                _ => Err(Error::new(Code::Usage, "this was no operation")),
+            }
+        })
     }
 
     /// Lets the brokers execute an operation; the block that did, and the operation's number.
     ///
     /// # Errors
     /// Why it was not executed.
-    pub fn submit(&self, operation: &Operation) -> Result<(u64, u64)> {
-        if let Operation::Administer(admin) = operation {
-            // Of whom they do not know brokers take no act that was executed.
-            let next = self.next_act()?;
-            if admin.number < next {
-                done(&Came { code: Became::AdminNumber, detail: next.to_be_bytes().to_vec() })?;
+    pub fn submit<'a>(&'a self, operation: &'a Operation) -> Call<'a, Result<(u64, u64)>> {
+        Call::new(async move {
+            if let Operation::Administer(admin) = operation {
+                // Of whom they do not know brokers take no act that was executed.
+                let next = self.next_act().await?;
+                if admin.number < next {
+                    done(&Came { code: Became::AdminNumber, detail: next.to_be_bytes().to_vec() })?;
+                }
             }
-        }
-        let (height, number, came) = self.execute(operation)?;
-        done(&came).map(|()| (height, number))
+            let (height, number, came) = self.execute(operation).await?;
+            done(&came).map(|()| (height, number))
+        })
     }
 
     /// The number that the administrators' next act has, as f + 1 brokers back it.
     ///
     /// # Errors
     /// [`Code::NoQuorum`].
-    pub fn next_act(&self) -> Result<u64> {
-        let stands = self.status()?;
-        let mut said: Vec<u64> = stands.iter().filter_map(|it| Some(it.said.as_ref().ok()?.next_act)).collect();
-        said.sort_unstable_by(|a, b| b.cmp(a));
-        let faulty = stands.len().saturating_sub(1) / 3;
-        said.get(faulty).copied().ok_or_else(|| Error::new(Code::NoQuorum, "too few brokers say where they stand"))
+    pub fn next_act<'a>(&'a self) -> Call<'a, Result<u64>> {
+        Call::new(async move {
+            let stands = self.status().await?;
+            let mut said: Vec<u64> = stands.iter().filter_map(|it| Some(it.said.as_ref().ok()?.next_act)).collect();
+            said.sort_unstable_by(|a, b| b.cmp(a));
+            let faulty = stands.len().saturating_sub(1) / 3;
+            said.get(faulty).copied().ok_or_else(|| Error::new(Code::NoQuorum, "too few brokers say where they stand"))
+        })
     }
 
     /// Brings evidence against the publisher of what stands at `sn` before the brokers, who suspend it (E4); the block
@@ -380,15 +401,17 @@ impl Brokers {
     ///
     /// # Errors
     /// [`Code::Content`] if this is no such evidence, and why it changes nothing.
-    pub fn accuse(&self, sn: u64, record: &[u8]) -> Result<u64> {
-        let accusation = Accusation::of_record(sn, record)
-            .map_err(|_| Error::new(Code::Content, "this is no evidence against a publisher"))?;
-        self.submit(&Operation::Accuse(Box::new(accusation))).map(|(height, _)| height)
+    pub fn accuse<'a>(&'a self, sn: u64, record: &'a [u8]) -> Call<'a, Result<u64>> {
+        Call::new(async move {
+            let accusation = Accusation::of_record(sn, record)
+                .map_err(|_| Error::new(Code::Content, "this is no evidence against a publisher"))?;
+            self.submit(&Operation::Accuse(Box::new(accusation))).await.map(|(height, _)| height)
+        })
     }
 
-    fn execute(&self, operation: &Operation) -> Result<(u64, u64, Came)> {
-        let token = self.take(|now, it| it.submit(now, operation.clone()))?;
-        match self.outcome(token)? {
+    async fn execute(&self, operation: &Operation) -> Result<(u64, u64, Came)> {
+        let token = self.take(|now, it| it.submit(now, operation.clone())).await?;
+        match self.outcome(token).await? {
             OperationOutcome::Executed { height, number, outcome } => Ok((height, number, outcome)),
             other => Err(lost(&other)),
         }
@@ -398,48 +421,52 @@ impl Brokers {
     ///
     /// # Errors
     /// [`Code::NoQuorum`], or why not; [`Code::Usage`] if another [`Subscription`] to the same is read here.
-    pub fn subscribe(&self, interest: Interest) -> Result<Subscription> {
-        let token = self.take(|now, it| it.handle.subscribe(now, &interest))?.ok_or_else(|| {
-            Error::new(Code::Usage, "this client reads a subscription to the same already")
-                .with_hint("read that one, or drop it before")
-        })?;
-        match self.done(token)? {
-            Done::Subscribed(id) => {
-                let inbox = self.driven.call(|_, it| it.read(id))?;
-                Ok(Subscription::new(inbox, self.driven.clone()))
+    pub fn subscribe<'a>(&'a self, interest: Interest) -> Call<'a, Result<Subscription>> {
+        Call::new(async move {
+            let token = self.take(|now, it| it.handle.subscribe(now, &interest)).await?.ok_or_else(|| {
+                Error::new(Code::Usage, "this client reads a subscription to the same already")
+                    .with_hint("read that one, or drop it before")
+            })?;
+            match self.done(token).await? {
+                Done::Subscribed(id) => {
+                    let inbox = self.driven.call(|_, it| it.read(id))?;
+                    Ok(Subscription::new(inbox, self.driven.clone()))
+                }
+                Done::Outcome(OperationOutcome::Executed { outcome, .. }) => match done(&outcome) {
+                    Err(e) => Err(e),
+                    Ok(()) => Err(Error::new(Code::Signature, "the brokers' answer cannot be read")),
+                },
+                Done::Outcome(other) => Err(lost(&other)),
+                _ => Err(Error::new(Code::Usage, "this was no subscription")),
             }
-            Done::Outcome(OperationOutcome::Executed { outcome, .. }) => match done(&outcome) {
-                Err(e) => Err(e),
-                Ok(()) => Err(Error::new(Code::Signature, "the brokers' answer cannot be read")),
-            },
-            Done::Outcome(other) => Err(lost(&other)),
-            _ => Err(Error::new(Code::Usage, "this was no subscription")),
-        }
+        })
     }
 
     /// Ends a subscription for good: nothing is kept for it any more.
     ///
     /// # Errors
     /// As [`Brokers::submit`].
-    pub fn unsubscribe(&self, subscription: &Subscription) -> Result<()> {
-        self.end_subscription(subscription.id())
+    pub fn unsubscribe<'a>(&'a self, subscription: &'a Subscription) -> Call<'a, Result<()>> {
+        Call::new(async move { self.end_subscription(subscription.id()).await })
     }
 
     /// The same of a subscription that [`Brokers::subscriptions`] names.
     ///
     /// # Errors
     /// As [`Brokers::submit`].
-    pub fn end_subscription(&self, id: u64) -> Result<()> {
-        self.submit(&Operation::Unsubscribe(id)).map(drop)
+    pub fn end_subscription<'a>(&'a self, id: u64) -> Call<'a, Result<()>> {
+        Call::new(async move { self.submit(&Operation::Unsubscribe(id)).await.map(drop) })
     }
 
     /// This client's subscriptions that stand at the brokers, whether or not somebody reads them here.
     ///
     /// # Errors
     /// [`Code::NoQuorum`].
-    pub fn subscriptions(&self) -> Result<Vec<ConfirmedSubscription>> {
-        self.ready()?;
-        Ok(self.driven.look(|it| it.handle.confirmed_subscriptions()))
+    pub fn subscriptions<'a>(&'a self) -> Call<'a, Result<Vec<ConfirmedSubscription>>> {
+        Call::new(async move {
+            self.ready().await?;
+            Ok(self.driven.look(|it| it.handle.confirmed_subscriptions()))
+        })
     }
 
     /// Reads; nothing where nothing stands yet. Without `linearizable` it may be of a moment ago, though never older than
@@ -449,11 +476,13 @@ impl Brokers {
     /// # Errors
     /// [`Code::NoQuorum`], also if too few shares come of what is sealed; [`Code::DeniedPolicy`]; [`Code::NotKept`] if what
     /// stands at the first place is no longer kept ([`Brokers::oldest_kept`]).
-    pub fn read(&self, what: &Read, linearizable: bool) -> Result<Vec<TopicPosition>> {
-        match self.ask(what, linearizable, self.timeout)? {
-            Answer::Places(places) => self.opened(places.into_iter().map(|it| (it.ps, it.found)).collect()),
-            _ => Err(Error::new(Code::Usage, "this was no place")),
-        }
+    pub fn read<'a>(&'a self, what: &'a Read, linearizable: bool) -> Call<'a, Result<Vec<TopicPosition>>> {
+        Call::new(async move {
+            match self.ask(what, linearizable, self.timeout).await? {
+                Answer::Places(places) => self.opened(places.into_iter().map(|it| (it.ps, it.found)).collect()).await,
+                _ => Err(Error::new(Code::Usage, "this was no place")),
+            }
+        })
     }
 
     /// The first place at or behind `from`, where nothing is kept any more, of which the brokers keep the publication; the
@@ -461,39 +490,45 @@ impl Brokers {
     ///
     /// # Errors
     /// As [`Brokers::read`].
-    pub fn oldest_kept(&self, header: &Header, from: u64) -> Result<u64> {
-        let is_kept = |from: u64| {
-            let what = Read::Range { header: header.clone(), from, limit: 1 };
-            match self.ask(&what, false, self.timeout) {
-                Ok(_) => Ok(true),
-                Err(e) if e.code() == Code::NotKept => Ok(false),
-                Err(e) => Err(e),
+    pub fn oldest_kept<'a>(&'a self, header: &'a Header, from: u64) -> Call<'a, Result<u64>> {
+        Call::new(async move {
+            // What is kept is all behind one place: in growing steps beyond it, then by halves back to it.
+            let (mut gone, mut step) = (from, 1_u64);
+            let mut kept = gone.saturating_add(step);
+            while !self.is_kept(header, kept).await? && kept < u64::MAX {
+                (gone, step) = (kept, step.saturating_mul(2));
+                kept = gone.saturating_add(step);
             }
-        };
-        // What is kept is all behind one place: in growing steps beyond it, then by halves back to it.
-        let (mut gone, mut step) = (from, 1_u64);
-        let mut kept = gone.saturating_add(step);
-        while !is_kept(kept)? && kept < u64::MAX {
-            (gone, step) = (kept, step.saturating_mul(2));
-            kept = gone.saturating_add(step);
+            while kept - gone > 1 {
+                let middle = gone + (kept - gone) / 2;
+                *if self.is_kept(header, middle).await? { &mut kept } else { &mut gone } = middle;
+            }
+            Ok(kept)
+        })
+    }
+
+    /// Whether the brokers keep what stands at a place.
+    async fn is_kept(&self, header: &Header, from: u64) -> Result<bool> {
+        let what = Read::Range { header: header.clone(), from, limit: 1 };
+        match self.ask(&what, false, self.timeout).await {
+            Ok(_) => Ok(true),
+            Err(e) if e.code() == Code::NotKept => Ok(false),
+            Err(e) => Err(e),
         }
-        while kept - gone > 1 {
-            let middle = gone + (kept - gone) / 2;
-            *if is_kept(middle)? { &mut kept } else { &mut gone } = middle;
-        }
-        Ok(kept)
     }
 
     /// Reads a value of the brokers' key–value state.
     ///
     /// # Errors
     /// As [`Brokers::read`].
-    pub fn value(&self, topic: &str, key: &[u8], linearizable: bool) -> Result<Option<Vec<u8>>> {
-        let what = Read::Value { topic: topic.to_owned(), key: key.to_vec() };
-        match self.ask(&what, linearizable, self.timeout)? {
-            Answer::Value(value) => Ok(value),
-            _ => Err(Error::new(Code::Usage, "this was no value")),
-        }
+    pub fn value<'a>(&'a self, topic: &'a str, key: &'a [u8], linearizable: bool) -> Call<'a, Result<Option<Vec<u8>>>> {
+        Call::new(async move {
+            let what = Read::Value { topic: topic.to_owned(), key: key.to_vec() };
+            match self.ask(&what, linearizable, self.timeout).await? {
+                Answer::Value(value) => Ok(value),
+                _ => Err(Error::new(Code::Usage, "this was no value")),
+            }
+        })
     }
 
     /// The global policy in force and its number, which is 0 before the first, as f + 1 brokers say within `timeout`: to
@@ -501,11 +536,13 @@ impl Brokers {
     ///
     /// # Errors
     /// As [`Brokers::read`].
-    pub fn policy(&self, timeout: Duration) -> Result<(u64, Policy)> {
-        match self.ask(&Read::Policy, false, timeout)? {
-            Answer::Policy { number, policy } => Ok((number, policy)),
-            _ => Err(Error::new(Code::Usage, "this was no policy")),
-        }
+    pub fn policy<'a>(&'a self, timeout: Duration) -> Call<'a, Result<(u64, Policy)>> {
+        Call::new(async move {
+            match self.ask(&Read::Policy, false, timeout).await? {
+                Answer::Policy { number, policy } => Ok((number, policy)),
+                _ => Err(Error::new(Code::Usage, "this was no policy")),
+            }
+        })
     }
 
     /// What has become of a client, a certificate or a claim, as f + 1 brokers say: to administrators' own keys alone
@@ -513,24 +550,28 @@ impl Brokers {
     ///
     /// # Errors
     /// As [`Brokers::read`].
-    pub fn subject(&self, subject: &Subject) -> Result<SubjectStatus> {
-        match self.ask(&Read::Subject(subject.clone()), false, self.timeout)? {
-            Answer::Subject(status) => Ok(status),
-            _ => Err(Error::new(Code::Usage, "this was no subject")),
-        }
+    pub fn subject<'a>(&'a self, subject: &'a Subject) -> Call<'a, Result<SubjectStatus>> {
+        Call::new(async move {
+            match self.ask(&Read::Subject(subject.clone()), false, self.timeout).await? {
+                Answer::Subject(status) => Ok(status),
+                _ => Err(Error::new(Code::Usage, "this was no subject")),
+            }
+        })
     }
 
     /// The receipt of an operation of ours, which anybody who has the cluster file can check.
     ///
     /// # Errors
     /// [`Code::NoQuorum`].
-    pub fn receipt(&self, height: u64, number: u64) -> Result<Receipt> {
-        let token = self.take(|now, it| it.handle.receipt(now, height, number))?;
-        match self.done(token)? {
-            Done::Receipt(Some(receipt)) => Ok(*receipt),
-            _ => Err(Error::new(Code::NoQuorum, "too few brokers have kept what makes a receipt")
-                .with_hint("ask for receipts when publishing: sealcast pub … --receipt FILE")),
-        }
+    pub fn receipt<'a>(&'a self, height: u64, number: u64) -> Call<'a, Result<Receipt>> {
+        Call::new(async move {
+            let token = self.take(|now, it| it.handle.receipt(now, height, number)).await?;
+            match self.done(token).await? {
+                Done::Receipt(Some(receipt)) => Ok(*receipt),
+                _ => Err(Error::new(Code::NoQuorum, "too few brokers have kept what makes a receipt")
+                    .with_hint("ask for receipts when publishing: sealcast pub … --receipt FILE")),
+            }
+        })
     }
 
     /// The receipt of a publication that we may read, whoever published it: that it stands at these places, and what it
@@ -538,15 +579,18 @@ impl Brokers {
     ///
     /// # Errors
     /// [`Code::NoQuorum`], also if its block is no longer kept.
-    pub fn receipt_of(&self, entry: &Entry) -> Result<Receipt> {
-        let token = self.take(|now, it| it.handle.receipt_of(now, entry))?;
-        match self.done(token)? {
-            Done::Receipt(Some(receipt)) => Ok(*receipt),
-            _ => {
-                Err(Error::new(Code::NoQuorum, "too few brokers have kept what makes a receipt, or may show it to us")
-                    .with_hint("ask for receipts when reading: sealcast read … --latest --receipt FILE"))
+    pub fn receipt_of<'a>(&'a self, entry: &'a Entry) -> Call<'a, Result<Receipt>> {
+        Call::new(async move {
+            let token = self.take(|now, it| it.handle.receipt_of(now, entry)).await?;
+            match self.done(token).await? {
+                Done::Receipt(Some(receipt)) => Ok(*receipt),
+                _ => Err(Error::new(
+                    Code::NoQuorum,
+                    "too few brokers have kept what makes a receipt, or may show it to us",
+                )
+                .with_hint("ask for receipts when reading: sealcast read … --latest --receipt FILE")),
             }
-        }
+        })
     }
 
     /// Waits until 2f + 1 brokers have signed that they executed an operation of ours (E2): then it binds, whoever of them
@@ -554,39 +598,49 @@ impl Brokers {
     ///
     /// # Errors
     /// [`Code::NoQuorum`].
-    pub fn bound(&self, height: u64, number: u64) -> Result<Receipt> {
-        let token = self.take(|now, it| it.handle.bound(now, height, number))?;
-        match self.done(token)? {
-            Done::Receipt(Some(receipt)) => Ok(*receipt),
-            _ => Err(Error::new(Code::NoQuorum, "fewer than 2f+1 brokers say that they have executed it")
-                .with_hint("it is ordered, and binds wherever it is executed; sealcast brokers status")),
-        }
+    pub fn bound<'a>(&'a self, height: u64, number: u64) -> Call<'a, Result<Receipt>> {
+        Call::new(async move {
+            let token = self.take(|now, it| it.handle.bound(now, height, number)).await?;
+            match self.done(token).await? {
+                Done::Receipt(Some(receipt)) => Ok(*receipt),
+                _ => Err(Error::new(Code::NoQuorum, "fewer than 2f+1 brokers say that they have executed it")
+                    .with_hint("it is ordered, and binds wherever it is executed; sealcast brokers status")),
+            }
+        })
     }
 
     /// Where the brokers stand; the silent ones with the reason.
     ///
     /// # Errors
     /// Those of the session.
-    pub fn status(&self) -> Result<Vec<BrokerStatus>> {
-        let token = self.take(|now, it| it.handle.status(now))?;
-        let said = match self.done(token)? {
-            Done::Status(said) => said,
-            _ => BTreeMap::new(),
-        };
-        Ok(self.driven.look(|it| it.stands(&said)))
+    pub fn status<'a>(&'a self) -> Call<'a, Result<Vec<BrokerStatus>>> {
+        Call::new(async move {
+            let token = self.take(|now, it| it.handle.status(now)).await?;
+            let said = match self.done(token).await? {
+                Done::Status(said) => said,
+                _ => BTreeMap::new(),
+            };
+            Ok(self.driven.look(|it| it.stands(&said)))
+        })
     }
 
     /// Where the brokers stand when none of them may answer: those that do within `timeout`.
     ///
     /// # Errors
     /// Those of the session.
-    pub fn survey(&self, timeout: Duration) -> Result<Vec<BrokerStatus>> {
-        // Whoever is not there yet may come.
-        let all = self.look(timeout, |it| it.handle.is_complete().then_some(Ok(())));
-        match all.and_then(|()| self.ready().map(drop)).and_then(|()| self.status()) {
-            Ok(stands) => Ok(stands),
-            Err(_) => self.status().or_else(|_| Ok(self.driven.look(|it| it.stands(&BTreeMap::new())))),
-        }
+    pub fn survey<'a>(&'a self, timeout: Duration) -> Call<'a, Result<Vec<BrokerStatus>>> {
+        Call::new(async move {
+            // Whoever is not there yet may come.
+            let all = self.look(timeout, |it| it.handle.is_complete().then_some(Ok(()))).await;
+            if all.is_ok()
+                && self.ready().await.is_ok()
+                && let Ok(stands) = self.status().await
+            {
+                return Ok(stands);
+            }
+            let stands = self.status().await;
+            stands.or_else(|_| Ok(self.driven.look(|it| it.stands(&BTreeMap::new()))))
+        })
     }
 
     /// What others advertise, since the last call. It comes to whoever subscribes to anything, and to whoever says that it
@@ -600,16 +654,18 @@ impl Brokers {
     ///
     /// # Errors
     /// [`Code::Usage`] for a client that was opened without a registration, and as [`Brokers::submit`].
-    pub fn want_advertisements(&self, intent: bool) -> Result<()> {
-        let mut came = Err(Error::new(Code::Usage, "without a registration there is nothing to say so with"));
-        for it in self.driven.look(|it| it.registrations.clone()) {
-            // Any that still holds says it.
-            came = self.submit(&Operation::Register(Registration { intent, ..it })).map(drop);
-            if came.is_ok() {
-                break;
+    pub fn want_advertisements<'a>(&'a self, intent: bool) -> Call<'a, Result<()>> {
+        Call::new(async move {
+            let mut came = Err(Error::new(Code::Usage, "without a registration there is nothing to say so with"));
+            for it in self.driven.look(|it| it.registrations.clone()) {
+                // Any that still holds says it.
+                came = self.submit(&Operation::Register(Registration { intent, ..it })).await.map(drop);
+                if came.is_ok() {
+                    break;
+                }
             }
-        }
-        came
+            came
+        })
     }
 
     /// The proofs that brokers keep of what others did (E4), by who gave them: to whom [`Brokers::policy`] is told. Nobody
@@ -617,12 +673,14 @@ impl Brokers {
     ///
     /// # Errors
     /// Those of the session.
-    pub fn proofs(&self) -> Result<Proofs> {
-        let token = self.take(|now, it| it.handle.proofs(now))?;
-        match self.done(token)? {
-            Done::Proofs(proofs) => Ok(proofs),
-            _ => Err(Error::new(Code::Usage, "this was no question for proofs")),
-        }
+    pub fn proofs<'a>(&'a self) -> Call<'a, Result<Proofs>> {
+        Call::new(async move {
+            let token = self.take(|now, it| it.handle.proofs(now)).await?;
+            match self.done(token).await? {
+                Done::Proofs(proofs) => Ok(proofs),
+                _ => Err(Error::new(Code::Usage, "this was no question for proofs")),
+            }
+        })
     }
 
     /// Evidence of misbehaviour that came up here, since the last call.
@@ -632,29 +690,30 @@ impl Brokers {
 
     /// Sends what is queued and ends all channels, unless a session goes on with them. Evidence that came up is brought before
     /// the brokers first, for as long as they usually need to order something, and what was published gets its place if
-    /// they order anything.
+    /// they order anything. It blocks this thread meanwhile.
     pub fn close(self) {
         let timeout = ACCUSING.min(self.timeout);
         // Without a quorum others bring it, or this client when it comes upon it again.
-        let _ = self.look(timeout, |it| it.evidence_store.has_accused().then_some(Ok(())));
+        let _ = Call::new(self.look(timeout, |it| it.evidence_store.has_accused().then_some(Ok(())))).wait();
         if self.is_own {
             let cannot = |it: &BrokerLink| it.cut_off().is_some() || !it.is_registered();
-            let _ = self.look(SETTLING, |it| (it.handle.is_settled() || cannot(it)).then_some(Ok(())));
+            let settled = |it: &mut BrokerLink| (it.handle.is_settled() || cannot(it)).then_some(Ok(()));
+            let _ = Call::new(self.look(SETTLING, settled)).wait();
         }
     }
 
-    fn ask(&self, what: &Read, linearizable: bool, timeout: Duration) -> Result<Answer> {
+    async fn ask(&self, what: &Read, linearizable: bool, timeout: Duration) -> Result<Answer> {
         let mut tries = 0..DENIED_TRIES;
         let done = loop {
-            let token = self.take(|now, it| it.handle.read(now, what.clone(), linearizable))?;
-            let done = self.done_within(token, timeout)?;
+            let token = self.take(|now, it| it.handle.read(now, what.clone(), linearizable)).await?;
+            let done = self.done_within(token, timeout).await?;
             let denied = matches!(done, Done::Read(Err(sealcast_broker::protocol::Why::Denied)));
             // Brokers that have not executed our registration yet say the same as if there were none.
             let is_early = denied && self.driven.look(|it| it.is_registered());
             if !is_early || tries.next().is_none() {
                 break done;
             }
-            std::thread::sleep(LOOK_AGAIN);
+            self.driven.pause(LOOK_AGAIN).await;
         };
         match done {
             Done::Read(Ok(answer)) => Ok(answer),
@@ -677,7 +736,7 @@ impl Brokers {
     }
 
     /// Opens what is sealed among places that were read.
-    fn opened(&self, places: Vec<Found>) -> Result<Vec<TopicPosition>> {
+    async fn opened(&self, places: Vec<Found>) -> Result<Vec<TopicPosition>> {
         let mut read = Vec::with_capacity(places.len());
         for (ps, found) in places {
             let Some((entry, publication)) = found.map(|it| *it) else {
@@ -687,15 +746,15 @@ impl Brokers {
             let content = match &publication.body {
                 Body::Sealed(_) => {
                     let sn = entry.sn;
-                    self.take(|now, it| it.handle.open(now, &entry, &publication))?;
-                    let opened = self.look(self.timeout, |it| it.handle.opened(sn).map(Ok));
+                    self.take(|now, it| it.handle.open(now, &entry, &publication)).await?;
+                    let opened = self.look(self.timeout, |it| it.handle.opened(sn).map(Ok)).await;
                     if let Err(e) = &opened {
                         self.driven.look(|it| it.handle.end_read(sn));
                         let missing = self.driven.status().unwrap_or_default().missing;
                         let missing = missing.into_iter().find(|it| it.index == sn);
                         let is_late = matches!(e.code(), Code::NoQuorum | Code::TimedOut);
                         if let Some(missing) = missing.filter(|_| is_late) {
-                            return Err(self.explain(&missing));
+                            return Err(self.explain(&missing).await);
                         }
                     }
                     opened?.map(Content::Bodies)
@@ -708,20 +767,24 @@ impl Brokers {
     }
 
     /// Calls a verb until it is taken.
-    fn take<T>(&self, mut verb: impl FnMut(Now, &mut BrokerLink) -> std::result::Result<T, SendError>) -> Result<T> {
+    async fn take<T>(
+        &self,
+        mut verb: impl FnMut(Now, &mut BrokerLink) -> std::result::Result<T, SendError> + Send,
+    ) -> Result<T> {
         self.wait(self.timeout, || match self.driven.call(|now, it| verb(now, it)) {
             Ok(Err(SendError::Full | SendError::NotReady)) => None,
             Ok(taken) => Some(taken.map_err(Error::from)),
             Err(why) => Some(Err(why)),
         })
+        .await
     }
 
-    fn done(&self, token: Token) -> Result<Done> {
-        self.done_within(token, self.timeout)
+    async fn done(&self, token: Token) -> Result<Done> {
+        self.done_within(token, self.timeout).await
     }
 
-    fn done_within(&self, token: Token, timeout: Duration) -> Result<Done> {
-        let found = self.wait(timeout, || self.driven.done(token).map(Ok));
+    async fn done_within(&self, token: Token, timeout: Duration) -> Result<Done> {
+        let found = self.wait(timeout, || self.driven.done(token).map(Ok)).await;
         if found.is_err() {
             self.driven.forget(token);
         }
@@ -729,21 +792,29 @@ impl Brokers {
     }
 
     /// Waits until a check makes something of what came.
-    fn wait<T>(&self, timeout: Duration, check: impl FnMut() -> Option<Result<T>>) -> Result<T> {
+    async fn wait<T>(&self, timeout: Duration, check: impl FnMut() -> Option<Result<T>> + Send) -> Result<T> {
         self.driven.check()?;
-        self.wait_checked(timeout, check)
+        self.wait_checked(timeout, check).await
     }
 
     /// The same for who knows that the process is the session's.
-    fn wait_checked<T>(&self, timeout: Duration, mut check: impl FnMut() -> Option<Result<T>>) -> Result<T> {
+    async fn wait_checked<T>(
+        &self,
+        timeout: Duration,
+        mut check: impl FnMut() -> Option<Result<T>> + Send,
+    ) -> Result<T> {
         let failed = || self.driven.look(|it| it.failed()).map(Err);
-        let found = self.driven.wait(timeout, || check().or_else(failed));
+        let found = self.driven.until(timeout, || check().or_else(failed)).await;
         found.unwrap_or_else(|| Err(self.driven.look(|it| it.no_quorum(timeout))))
     }
 
     /// The same, where looking is enough.
-    fn look<T>(&self, timeout: Duration, mut check: impl FnMut(&mut BrokerLink) -> Option<Result<T>>) -> Result<T> {
-        self.wait(timeout, || self.driven.look(&mut check))
+    async fn look<T>(
+        &self,
+        timeout: Duration,
+        mut check: impl FnMut(&mut BrokerLink) -> Option<Result<T>> + Send,
+    ) -> Result<T> {
+        self.wait(timeout, || self.driven.look(&mut check)).await
     }
 }
 

@@ -141,7 +141,7 @@ impl Fixture {
     }
 
     fn subscribe(&self) -> Subscription {
-        self.client.subscribe(everything()).expect("it stands at the brokers")
+        self.client.subscribe(everything()).wait().expect("it stands at the brokers")
     }
 
     /// A block of publications with these bodies, of which f + 1 brokers tell.
@@ -289,7 +289,7 @@ fn who_reads_is_told_when_brokers_answer_that_nobody_vouches_any_more() {
         let outcomes = vec![Came { code, detail: Vec::new() }];
         fixture.block_with(&[], vec![Results { client: fixture.client.client(), first: 0, frame, outcomes }]);
         assert!(
-            matches!(fixture.client.outcome(token), Ok(OperationOutcome::Executed { outcome, .. }) if outcome.code == code)
+            matches!(fixture.client.outcome(token).wait(), Ok(OperationOutcome::Executed { outcome, .. }) if outcome.code == code)
         );
         subscription.closed().map(|it| (it.code(), it.message().to_owned())).expect("nothing will come any more")
     };
@@ -351,21 +351,21 @@ fn what_comes_before_the_key_is_known_is_opened_when_it_is() {
     let mut subscription = fixture.subscribe();
     fixture.block(&[vec![1], vec![2]]);
     assert!(fixture.read(&mut subscription).is_empty());
-    assert_eq!(fixture.client.key(Duration::ZERO).map(drop).map_err(|it| it.code()), Err(Code::NotReady));
+    assert_eq!(fixture.client.key(Duration::ZERO).wait().map(drop).map_err(|it| it.code()), Err(Code::NotReady));
     // The brokers make their key, and answer the query that waits for it.
     (0..4).for_each(|broker| fixture.answer_with_key(broker));
     for sn in 0..2 {
         fixture.shares(sn);
     }
     assert_eq!(fixture.read(&mut subscription), [1, 2]);
-    assert_eq!(fixture.client.key(Duration::ZERO).map(|it| it.key), Ok(fixture.key.encode()));
+    assert_eq!(fixture.client.key(Duration::ZERO).wait().map(|it| it.key), Ok(fixture.key.encode()));
 }
 
 #[test]
 fn a_subscribe_that_timed_out_is_lined_up_for_nobody_and_taken_up_by_the_next() {
     let mut fixture = Fixture::new(true);
     for _ in 0..2 {
-        let why = fixture.client.subscribe(everything()).map(drop).expect_err("no broker answers");
+        let why = fixture.client.subscribe(everything()).wait().map(drop).expect_err("no broker answers");
         assert_eq!(why.code(), Code::NoQuorum);
     }
     fixture.welcome(true);
@@ -381,7 +381,7 @@ fn a_subscribe_that_stands_as_its_caller_gives_up_is_left_again() {
     let fixture = Fixture::new(true);
     fixture.welcome(true);
     let subscribe = |now, it: &mut BrokerLink| it.handle.subscribe(now, &everything());
-    let token = fixture.client.take(subscribe).expect("there is room").expect("nobody reads it");
+    let token = Call::new(fixture.client.take(subscribe)).wait().expect("there is room").expect("nobody reads it");
     fixture.client.driven.forget(token);
     fixture.subscribe();
 }
@@ -391,7 +391,7 @@ fn one_subscription_has_one_reader() {
     let fixture = Fixture::new(true);
     fixture.welcome(true);
     let subscription = fixture.subscribe();
-    assert_eq!(fixture.client.subscribe(everything()).map(drop).map_err(|it| it.code()), Err(Code::Usage));
+    assert_eq!(fixture.client.subscribe(everything()).wait().map(drop).map_err(|it| it.code()), Err(Code::Usage));
     drop(subscription);
     fixture.subscribe();
 }
@@ -416,7 +416,7 @@ fn rule_e11_brokers_that_went_back_end_all_that_a_client_does() {
     fixture.notice(&Notice::RolledBack { seen: 9, height: 2 });
     let codes = [
         subscription.next_timeout(Duration::ZERO).map(drop),
-        fixture.client.ready().and_then(|_| fixture.client.receipt(1, 1)).map(drop),
+        fixture.client.ready().wait().and_then(|_| fixture.client.receipt(1, 1).wait()).map(drop),
     ];
     for came in codes {
         assert_eq!(came.map_err(|it| it.code()), Err(Code::RolledBack));
@@ -462,7 +462,7 @@ fn what_cannot_be_sealed_by_the_clock_here_says_how_old_the_newest_block_is_and_
     assert!(before.message().starts_with("f + 1 brokers have not shown their newest block yet, "), "{before}");
     fixture.welcome(true);
     // Blocks of 1970, by the clock of today.
-    let why = fixture.client.begin(&outgoing(&[1])).expect_err("nothing is sealed for so old a block");
+    let why = fixture.client.begin(&outgoing(&[1])).wait().expect_err("nothing is sealed for so old a block");
     assert!(why.message().contains(" s old by this machine's clock; it may be 60 s old"), "{why}");
     assert_eq!(why.code(), Code::NotReady);
     assert!(why.hint().is_some_and(|hint| hint.contains("date -u")));
@@ -472,8 +472,9 @@ fn what_cannot_be_sealed_by_the_clock_here_says_how_old_the_newest_block_is_and_
 #[test]
 fn what_is_over_a_limit_is_refused_whether_or_not_there_is_a_key() {
     let fixture = Fixture::new(false);
-    let why = fixture.client.begin(&outgoing(&vec![0; limits::BODY_BYTES_MAX + 1])).expect_err("it is too large");
+    let why =
+        fixture.client.begin(&outgoing(&vec![0; limits::BODY_BYTES_MAX + 1])).wait().expect_err("it is too large");
     assert_eq!(why.code(), Code::TooLarge);
-    let why = fixture.client.begin(&outgoing(&[1])).expect_err("nothing can be sealed");
+    let why = fixture.client.begin(&outgoing(&[1])).wait().expect_err("nothing can be sealed");
     assert_eq!(why.code(), Code::NoQuorum);
 }

@@ -11,6 +11,7 @@ use super::{BrokerStatus, Brokers};
 use crate::code::Code;
 use crate::error::Error;
 use crate::io::channel::Channel;
+use crate::session::Call;
 
 impl Brokers {
     /// Why nothing will come any more for this client: nobody vouches for it at the brokers.
@@ -34,39 +35,43 @@ impl Brokers {
     }
 
     /// Which brokers sent no share of a publication that does not open, and why as far as they say; it asks them.
-    pub fn explain(&self, it: &Shortage) -> Error {
-        let stands = self.status().unwrap_or_default();
-        let none_from = stands.iter().filter(|stand| !it.holders.contains(&stand.broker));
-        let none_from: Vec<String> = none_from.map(without).collect();
-        let what = format!(
-            "publication {} cannot be opened: {} of the {} shares that it needs have come; no share from {}",
-            it.index,
-            it.holders.len(),
-            it.needed,
-            none_from.join(", ")
-        );
-        Error::new(Code::NoQuorum, what).with_hint(SHARES)
+    pub fn explain<'a>(&'a self, it: &'a Shortage) -> Call<'a, Error> {
+        Call::new(async move {
+            let stands = self.status().await.unwrap_or_default();
+            let none_from = stands.iter().filter(|stand| !it.holders.contains(&stand.broker));
+            let none_from: Vec<String> = none_from.map(without).collect();
+            let what = format!(
+                "publication {} cannot be opened: {} of the {} shares that it needs have come; no share from {}",
+                it.index,
+                it.holders.len(),
+                it.needed,
+                none_from.join(", ")
+            );
+            Error::new(Code::NoQuorum, what).with_hint(SHARES)
+        })
     }
 
     /// That so few brokers hold a share of the key that nobody can open what is sealed now, as those that answer within
     /// `timeout` say; `None` also if they do not answer in time, and where nothing is sealed.
-    pub fn too_few_holders(&self, timeout: Duration) -> Option<Error> {
-        let cluster = self.cluster();
-        if !self.driven.look(|it| it.seals()) {
-            return None;
-        }
-        let token = self.take(|now, it| it.handle.status(now)).ok()?;
-        let Done::Status(said) = self.done_within(token, timeout).ok()? else { return None };
-        let stands = self.driven.look(|it| it.stands(&said));
-        let holds = |stand: &&BrokerStatus| stand.said.as_ref().is_ok_and(|said| said.has_share);
-        let (holders, needed) = (stands.iter().filter(holds).count(), usize::from(cluster.threshold));
-        (holders < needed).then(|| {
+    pub fn too_few_holders<'a>(&'a self, timeout: Duration) -> Call<'a, Option<Error>> {
+        Call::new(async move {
+            let cluster = self.cluster();
+            if !self.driven.look(|it| it.seals()) {
+                return None;
+            }
+            let token = self.take(|now, it| it.handle.status(now)).await.ok()?;
+            let Done::Status(said) = self.done_within(token, timeout).await.ok()? else { return None };
+            let stands = self.driven.look(|it| it.stands(&said));
+            let holds = |stand: &&BrokerStatus| stand.said.as_ref().is_ok_and(|said| said.has_share);
+            let (holders, needed) = (stands.iter().filter(holds).count(), usize::from(cluster.threshold));
+            (holders < needed).then(|| {
             let others: Vec<String> = stands.iter().filter(|it| !holds(it)).map(without).collect();
             let what = format!(
                 "nobody can open it for now: it needs shares of {needed} brokers, and {holders} can give theirs; no share from {}",
                 others.join(", ")
             );
             Error::new(Code::NoQuorum, what).with_hint(SHARES)
+        })
         })
     }
 }

@@ -1,5 +1,6 @@
 //! A session as the client of brokers that it is: what the handle to brokers does with the session's driver.
 
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -178,8 +179,14 @@ impl Driven {
     }
 
     /// Waits until something comes of a check, which is repeated when anything has changed; `None` after that time.
-    pub(crate) fn wait<T>(&self, timeout: Duration, check: impl FnMut() -> Option<T>) -> Option<T> {
-        self.shared.changed.wait_until(Instant::now() + timeout, check)
+    pub(crate) async fn until<T>(&self, timeout: Duration, mut check: impl FnMut() -> Option<T> + Send) -> Option<T> {
+        let deadline = Instant::now() + timeout;
+        poll_fn(|cx| self.shared.changed.poll_until(cx, deadline, &mut check)).await
+    }
+
+    /// Waits so long.
+    pub(crate) async fn pause(&self, time: Duration) {
+        self.until(time, || None::<()>).await;
     }
 
     /// The driver looks at once.

@@ -2,18 +2,21 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Condvar, Mutex};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use crate::group::lock;
 
 /// A bell that wakes whoever waits.
-#[derive(Default)]
 pub(super) struct Changed {
     /// Whether a task waits; asked at every turn of the driver.
     awaited: AtomicBool,
+    /// Until when the driver plans to wait for sockets at most, microseconds since `start`.
+    planned: AtomicU64,
+    start: Instant,
+    driver: Arc<mio::Waker>,
     state: Mutex<State>,
     rung: Condvar,
 }
@@ -21,25 +24,62 @@ pub(super) struct Changed {
 #[derive(Default)]
 struct State {
     times: u64,
-    wakers: Vec<Waker>,
+    tasks: Vec<Task>,
+}
+
+/// A task that waits.
+struct Task {
+    waker: Waker,
+    /// When it gives up.
+    deadline: Instant,
 }
 
 impl Changed {
+    /// `driver` wakes the thread that watches tasks' deadlines.
+    pub(super) fn new(driver: Arc<mio::Waker>) -> Changed {
+        Changed {
+            awaited: AtomicBool::new(false),
+            planned: AtomicU64::new(0),
+            start: Instant::now(),
+            driver,
+            state: Mutex::default(),
+            rung: Condvar::new(),
+        }
+    }
+
     /// Something changed.
     pub(super) fn ring(&self) {
-        let wakers = {
+        let tasks = {
             let mut state = lock(&self.state);
             state.times += 1;
             self.awaited.store(false, Ordering::Release);
-            std::mem::take(&mut state.wakers)
+            std::mem::take(&mut state.tasks)
         };
         self.rung.notify_all();
-        wakers.into_iter().for_each(Waker::wake);
+        tasks.into_iter().for_each(|task| task.waker.wake());
     }
 
     /// Whether tasks wait, whose deadlines somebody must watch.
     pub(super) fn awaited(&self) -> bool {
         self.awaited.load(Ordering::Acquire)
+    }
+
+    /// How long until the first task gives up, if one waits. Who asks plans to wait for `most` otherwise: a task that comes
+    /// meanwhile and gives up sooner wakes it.
+    pub(super) fn first_deadline(&self, most: Duration) -> Option<Duration> {
+        // Before looking, so that no task falls between.
+        self.plan(most);
+        if !self.awaited() {
+            return None;
+        }
+        let first = lock(&self.state).tasks.iter().map(|it| it.deadline).min();
+        first.map(|it| it.saturating_duration_since(Instant::now()))
+    }
+
+    /// The driver is about to wait for so long.
+    pub(super) fn plan(&self, wait: Duration) {
+        let until = (self.start.elapsed() + wait).as_micros();
+        self.planned.store(u64::try_from(until).unwrap_or(u64::MAX), Ordering::SeqCst);
     }
 
     /// Blocks until `check` answers; `None` once the deadline is over.
@@ -59,19 +99,28 @@ impl Changed {
         }
     }
 
-    /// The same for a task: register first, then look, so that no ringing is missed.
+    /// The same for a task: looks, registers and looks again, so that no ringing is missed.
     pub(super) fn poll_until<T>(
         &self,
         cx: &mut Context<'_>,
         deadline: Instant,
         mut check: impl FnMut() -> Option<T>,
     ) -> Poll<Option<T>> {
+        if let Some(answer) = check() {
+            return Poll::Ready(Some(answer));
+        }
         {
             let mut state = lock(&self.state);
-            if !state.wakers.iter().any(|w| w.will_wake(cx.waker())) {
-                state.wakers.push(cx.waker().clone());
-                self.awaited.store(true, Ordering::Release);
+            match state.tasks.iter_mut().find(|it| it.waker.will_wake(cx.waker())) {
+                Some(task) => task.deadline = task.deadline.min(deadline),
+                None => state.tasks.push(Task { waker: cx.waker().clone(), deadline }),
             }
+            self.awaited.store(true, Ordering::SeqCst);
+        }
+        let until = deadline.saturating_duration_since(self.start).as_micros();
+        if until < u128::from(self.planned.load(Ordering::SeqCst)) {
+            // Fails only if the descriptor is gone, and then nobody waits on it.
+            let _ = self.driver.wake();
         }
         match check() {
             Some(answer) => Poll::Ready(Some(answer)),

@@ -103,7 +103,9 @@ impl Driver {
         if self.work(shared, &mut now, wanted) || wanted.is_some_and(|queue| !queue.is_empty()) {
             return None;
         }
-        let wait = self.may_wait(shared, now).min(most);
+        let first = shared.changed.first_deadline(most).unwrap_or(most);
+        let wait = self.may_wait(now).min(most).min(first);
+        shared.changed.plan(wait);
         self.handed = false;
         self.waits_until = Some(now.monotonic + wait);
         (!wait.is_zero()).then_some(wait)
@@ -129,7 +131,7 @@ impl Driver {
     pub(super) fn is_late(&mut self, shared: &Shared) -> bool {
         let Some(until) = self.waits_until else { return false };
         let now = shared.clock.now();
-        let is_late = self.handed || now.monotonic + self.may_wait(shared, now) < until;
+        let is_late = self.handed || now.monotonic + self.may_wait(now) < until;
         if is_late {
             self.waits_until = None;
         }
@@ -137,10 +139,9 @@ impl Driver {
     }
 
     /// How long there is nothing to do unless something happens.
-    fn may_wait(&self, shared: &Shared, now: Now) -> Duration {
+    fn may_wait(&self, now: Now) -> Duration {
         let due = self.core.timeout().map(|at| at.since(now.monotonic));
-        let tick = shared.changed.awaited().then_some(TASK_TICK);
-        [due, self.shell.timeout(), tick].into_iter().flatten().min().unwrap_or(Duration::MAX)
+        [due, self.shell.timeout()].into_iter().flatten().min().unwrap_or(Duration::MAX)
     }
 
     /// Everything that can be done without waiting; whether there was anything.
@@ -303,5 +304,3 @@ fn push(backlog: &mut VecDeque<(Arc<Queue>, Message)>, shared: &Shared, queue: &
 pub(super) const WAKER: mio::Token = mio::Token(usize::MAX);
 /// System calls of receiving before others get their turn.
 const RECEIVES_PER_TURN: usize = 16;
-/// How often tasks that wait for a deadline are woken to look at the clock.
-const TASK_TICK: Duration = Duration::from_millis(20);

@@ -16,6 +16,7 @@
 
 #[cfg(feature = "brokers")]
 mod brokers;
+mod call;
 mod changed;
 mod control;
 pub mod core;
@@ -44,6 +45,7 @@ use sealcast_wire::{CertHash, Guarantee, View};
 #[cfg(feature = "brokers")]
 pub(crate) use self::brokers::{Driven, open_client};
 pub use self::core::{LogEvent, Report};
+pub use call::Call;
 pub use changed::Doing;
 pub use info::{Info, LogEntry, Stats};
 #[doc(hidden)]

@@ -47,7 +47,7 @@ pub(super) fn advertise(env: &Env<'_>, scope: &str, text: &str, which: &Which) -
     }
     let brokers = Cluster::of(env, which.cluster.as_deref())?.open_registered(env)?;
     let operation = Operation::Advertise { scope: scope.clone(), text: text.as_bytes().to_vec() };
-    let (height, number) = brokers.submit(&operation)?;
+    let (height, number) = brokers.submit(&operation).wait()?;
     brokers.close();
     env.output.object(&json!({ "scope": scope.to_string(), "height": height, "number": number }))?;
     env.output.line(format!("advertised   {scope}   block {height}"))
@@ -111,8 +111,8 @@ fn client_named(client: &str) -> Result<Client, Failure> {
 pub(crate) fn bring(env: &Env<'_>, act: Act, administer: &Administer) -> Result<(), Failure> {
     let cluster = Cluster::of(env, administer.which.cluster.as_deref())?;
     let brokers = cluster.open(env)?;
-    brokers.ready()?;
-    let number = brokers.next_act()?;
+    brokers.ready().wait()?;
+    let number = brokers.next_act().wait()?;
     look_before(env, &cluster, &act)?;
     let mut admin = Admin::new(number, act.action);
     sign_here(env, &cluster, &mut admin)?;
@@ -169,15 +169,17 @@ pub(super) fn carry_out(
         env.output.say(format!("          Next:  another administrator types: sealcast brokers sign {shown}"));
         return Ok(());
     }
-    brokers.ready()?;
-    let (height, number_of_ours) = match brokers.submit(&Operation::Administer(admin.clone())) {
+    brokers.ready().wait()?;
+    let (height, number_of_ours) = match brokers.submit(&Operation::Administer(admin.clone())).wait() {
         Ok(done) => done,
         // Another administrator may have been faster.
-        Err(e) if brokers.next_act()? > number => return sign::too_late(env, cluster, &admin, brokers.next_act()?, e),
+        Err(e) if brokers.next_act().wait()? > number => {
+            return sign::too_late(env, cluster, &admin, brokers.next_act().wait()?, e);
+        }
         Err(e) => return Err(e.into()),
     };
     // E2: it is said to be done once it binds.
-    let executed = brokers.bound(height, number_of_ours)?.signatures.len();
+    let executed = brokers.bound(height, number_of_ours).wait()?.signatures.len();
     brokers.close();
     env.output.object(&json!({ "act": number, "what": what, "signed": signed, "needed": needed, "height": height,
                 "executed": executed, "done": true }))?;

@@ -44,7 +44,7 @@ pub(super) fn evidence(
     let id = cluster.file.cluster();
     let cluster = Cluster { timeout: WAIT, ..cluster };
     let brokers = cluster.open(env)?;
-    let stands = brokers.survey(WAIT)?;
+    let stands = brokers.survey(WAIT).wait()?;
     let faulty = brokers.cluster().faulty();
     brokers.close();
     let reports = status::against(&stands);
@@ -97,7 +97,7 @@ pub(super) fn evidence(
 fn fetch(env: &Env<'_>, cluster: &Cluster, to: &Path) -> Result<BTreeSet<(u16, u64)>, Failure> {
     let mut written = BTreeSet::new();
     let brokers = cluster.open_known(env)?;
-    let given = brokers.proofs();
+    let given = brokers.proofs().wait();
     brokers.close();
     for (by, proofs) in given? {
         for (report, proof) in proofs {
@@ -131,7 +131,7 @@ pub(super) fn judged(env: &Env<'_>, cluster: &Cluster, stands: &[BrokerStatus]) 
         return judged;
     }
     let given = cluster.open_known(env).and_then(|brokers| {
-        let proofs = brokers.proofs();
+        let proofs = brokers.proofs().wait();
         brokers.close();
         Ok(proofs?)
     });
@@ -208,7 +208,7 @@ pub(super) fn verify(env: &Env<'_>, path: &Path, which: &Which) -> Result<(), Fa
                 // The brokers made it after the file was written.
                 None => {
                     let brokers = cluster.open(env)?;
-                    let key = brokers.key(cluster.timeout);
+                    let key = brokers.key(cluster.timeout).wait();
                     brokers.close();
                     key?
                 }
@@ -250,7 +250,7 @@ fn submit(env: &Env<'_>, cluster: &Cluster, all: &[(PathBuf, String)]) -> Result
     }
     let brokers = cluster.open_registered(env)?;
     for (what, record, sn) in proofs {
-        match brokers.accuse(sn, &record) {
+        match brokers.accuse(sn, &record).wait() {
             Ok(height) => {
                 env.output.object(&json!({ "what": what, "suspended": true, "height": height }))?;
                 env.output.line(format!("suspended  {what}   block {height}"))?;
@@ -286,7 +286,7 @@ pub(crate) fn misled_before(env: &Env<'_>, cluster: &Cluster, brokers: &Brokers)
     if kept.len() <= faulty {
         return Ok(None);
     }
-    let Ok(key) = brokers.key(WAIT) else { return Ok(None) };
+    let Ok(key) = brokers.key(WAIT).wait() else { return Ok(None) };
     let convicted = kept.iter().filter_map(|(_, text)| convicts(&cluster.file, &key, text));
     let liars = convicted.filter_map(|culprit| match culprit {
         Culprit::Broker(broker) => Some(broker),

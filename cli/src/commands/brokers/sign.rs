@@ -103,7 +103,7 @@ pub(super) fn too_late(
 ) -> Result<(), Failure> {
     let (number, what) = (admin.number, described(&admin.action));
     let in_force = match (&admin.action, subject(&admin.action)) {
-        (Action::Policy(policy), _) => match cluster.open_known(env)?.policy(cluster.timeout) {
+        (Action::Policy(policy), _) => match cluster.open_known(env)?.policy(cluster.timeout).wait() {
             Ok((_, now)) if now == *policy => Some(true),
             // A later policy may have taken its place since.
             Ok(_) => (number + 1 == next).then_some(false),
@@ -133,7 +133,7 @@ pub(super) fn too_late(
 /// earlier versions, or if nobody here is an administrator.
 pub(super) fn status_of(env: &Env<'_>, cluster: &Cluster, subject: &Subject) -> Result<Option<SubjectStatus>, Failure> {
     let Some(brokers) = cluster.open_administrator(env)? else { return Ok(None) };
-    let status = brokers.ready().and_then(|_| brokers.subject(subject));
+    let status = brokers.ready().wait().and_then(|_| brokers.subject(subject).wait());
     brokers.close();
     if let Err(e) = &status {
         env.output.detail(format!("the brokers do not say what has become of {}: {e}", named(subject)));

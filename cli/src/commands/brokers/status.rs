@@ -22,7 +22,7 @@ pub(super) fn status(env: &Env<'_>, which: &Which, wait: Duration) -> Result<(),
     let file = cluster.file.clone();
     let cluster = Cluster { timeout: wait, ..cluster };
     let brokers = cluster.open(env)?;
-    let stands = brokers.survey(wait)?;
+    let stands = brokers.survey(wait).wait()?;
     let faulty = brokers.cluster().faulty();
     brokers.close();
     let here = evidence::brokers_convicted(env, &file)?;

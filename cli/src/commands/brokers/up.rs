@@ -99,13 +99,13 @@ fn serve(
         accuse: false,
     };
     let brokers = Brokers::open(opening)?;
-    watched(env, processes, &cluster, wait, "the brokers do not answer", || Ok(brokers.ready().is_ok()))?;
+    watched(env, processes, &cluster, wait, "the brokers do not answer", || Ok(brokers.ready().wait().is_ok()))?;
     env.output.say(format!("order     {} brokers agree   +{}", cluster.file.brokers(), duration(begun.elapsed())));
     if cluster.file.key.is_none() {
         env.output.say("key       being made by the brokers together, without a dealer");
         let mut key = None;
         watched(env, processes, &cluster, wait, "the brokers have made no key", || {
-            key = brokers.key(STEP).ok();
+            key = brokers.key(STEP).wait().ok();
             Ok(key.is_some())
         })?;
         if let Some(key) = key {
@@ -119,7 +119,7 @@ fn serve(
     let signed = cluster.file.key.as_ref().map_or(0, |key| key.signatures.len());
     env.output.say(format!("key       signed by {signed} brokers   +{}", duration(begun.elapsed())));
     let context = context(env, &cluster)?;
-    let stands = brokers.survey(SURVEY)?;
+    let stands = brokers.survey(SURVEY).wait()?;
     // Which of the reports are true "sealcast brokers status" finds out.
     let here = evidence::brokers_convicted(env, &cluster.file)?;
     let conditions = Conditions::of(&stands, &[], &here, cluster.file.threshold);

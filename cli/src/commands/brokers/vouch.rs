@@ -105,7 +105,7 @@ pub(super) fn register(env: &Env<'_>, files: &[PathBuf], without: &[String], whi
         let Some(registration) = vouched(&cluster.file, it, &me.secret.signing_key(), &client) else { continue };
         let issuer = it.issuer(&cluster.file.genesis).unwrap_or_default().to_owned();
         // It was ordered when the client began; only so its own outcome is known.
-        match brokers.submit(&Operation::Register(registration)) {
+        match brokers.submit(&Operation::Register(registration)).wait() {
             Ok(_) => told.push((issuer, it)),
             Err(e) if is_new(it) => refused = Some(Failure::from(e)),
             Err(e) => env.output.warn(format!("what {issuer} says of you: {e}")),

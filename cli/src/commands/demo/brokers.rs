@@ -68,9 +68,10 @@ impl Person {
         ];
         let open = |(name, issuer, attributes): Named<'static>| {
             let brokers = local.client(name, issuer, attributes, Scheme::Threshold, FRAME_OPERATIONS)?;
-            brokers.registered()?;
-            brokers.key(KEY_TIMEOUT)?;
-            let subscription = brokers.subscribe("patient/# or bill/# or shift/#".parse().expect("an interest"))?;
+            brokers.registered().wait()?;
+            brokers.key(KEY_TIMEOUT).wait()?;
+            let subscription =
+                brokers.subscribe("patient/# or bill/# or shift/#".parse().expect("an interest")).wait()?;
             Ok(Person { name, brokers, subscription })
         };
         people.into_iter().map(open).collect()
@@ -90,7 +91,7 @@ impl Person {
 }
 
 fn started(people: &[Person], start: Instant) -> Result<String, Failure> {
-    let order_status = people[0].brokers.ready()?;
+    let order_status = people[0].brokers.ready().wait()?;
     Ok(format!(
         "four brokers order what two hospitals and an insurer publish: block {} after {}, no server was installed",
         order_status.height,
@@ -99,7 +100,7 @@ fn started(people: &[Person], start: Instant) -> Result<String, Failure> {
 }
 
 fn key(people: &[Person]) -> Result<String, Failure> {
-    let key = people[0].brokers.key(KEY_TIMEOUT)?;
+    let key = people[0].brokers.key(KEY_TIMEOUT).wait()?;
     Ok(format!(
         "the brokers made a key together, of which each has a share and nobody the whole; {} of 4 signed it",
         key.signatures.len()
@@ -108,13 +109,16 @@ fn key(people: &[Person]) -> Result<String, Failure> {
 
 fn publish(person: &Person, topic: &str, allow: &str, body: &str) -> Result<Published, Failure> {
     let access = allow.parse().map_err(|e| broken(format!("«{allow}»: {e}")))?;
-    Ok(person.brokers.publish(&Outgoing {
-        headers: vec![Header { topic: topic.to_owned(), value: None }],
-        associated: Vec::new(),
-        access: Some(access),
-        execute: Execute::Nothing,
-        body: body.as_bytes().to_vec(),
-    })?)
+    Ok(person
+        .brokers
+        .publish(&Outgoing {
+            headers: vec![Header { topic: topic.to_owned(), value: None }],
+            associated: Vec::new(),
+            access: Some(access),
+            execute: Execute::Nothing,
+            body: body.as_bytes().to_vec(),
+        })
+        .wait()?)
 }
 
 /// Everybody gets the place, one gets the words.
@@ -162,7 +166,7 @@ fn on_disk(file: &std::fs::Metadata) -> u64 {
 }
 
 fn receipt(publisher: &Person, local: &Local, record: &Published) -> Result<String, Failure> {
-    let receipt = publisher.brokers.receipt(record.height, record.number)?;
+    let receipt = publisher.brokers.receipt(record.height, record.number).wait()?;
     let kept = Receipt::from_bytes(&receipt.to_bytes()).map_err(|_| broken("a receipt cannot be read back"))?;
     kept.verify(&local.cluster().genesis).map_err(|e| broken(format!("a receipt does not hold: {e}")))?;
     let mut forged = kept.clone();
@@ -216,7 +220,7 @@ fn shift(person: &Person, body: &str) -> Result<Published, Failure> {
 
 /// The leader dies while somebody publishes.
 fn killed(local: &mut Local, people: &mut [Person]) -> Result<String, Failure> {
-    let stands = people[0].brokers.status()?;
+    let stands = people[0].brokers.status().wait()?;
     let leader = stands.iter().find_map(|it| it.said.as_ref().ok().map(|said| usize::from(said.leader)));
     let leader = leader.ok_or_else(|| broken("no broker says who leads"))?;
     local.kill(leader)?;
@@ -245,7 +249,7 @@ fn caught_up(local: &mut Local, people: &[Person]) -> Result<String, Failure> {
 /// Waits until all brokers stand at about the same block.
 fn together(local: &mut Local, people: &[Person]) -> Result<(), Failure> {
     let heights = || -> Option<Vec<u64>> {
-        let stands = people[0].brokers.status().ok()?;
+        let stands = people[0].brokers.status().wait().ok()?;
         stands.iter().map(|it| it.said.as_ref().ok().map(|said| said.height)).collect()
     };
     let together = |heights: &Vec<u64>| heights.iter().max().zip(heights.iter().min()).is_some_and(|(a, b)| a - b <= 8);
@@ -261,7 +265,7 @@ fn innocent(people: &[Person]) -> Result<usize, Failure> {
     if let Some(accused) = people.iter().flat_map(|person| person.brokers.evidence()).next() {
         return Err(broken(format!("nobody lied yet, and somebody is accused: {}", accused.what)));
     }
-    let stands = people[0].brokers.status()?;
+    let stands = people[0].brokers.status().wait()?;
     let leads = stands.iter().find_map(|it| it.said.as_ref().ok().map(|said| usize::from(said.leader)));
     Ok(if leads == Some(0) { 1 } else { 0 })
 }
@@ -284,10 +288,10 @@ fn lied_to(local: &mut Local, people: &mut [Person], liar: usize) -> Result<Stri
         last = Instant::now();
     }
     let published = published.expect("some are published");
-    let receipt = people[0].brokers.receipt(published.height, published.number)?;
+    let receipt = people[0].brokers.receipt(published.height, published.number).wait()?;
     receipt.verify(&local.cluster().genesis).map_err(|e| broken(format!("a receipt does not hold: {e}")))?;
     let place = Read::TopicPosition { header: Header { topic: "patient/17".into(), value: None }, ps: 0 };
-    let found = people[1].brokers.read(&place, false)?;
+    let found = people[1].brokers.read(&place, false).wait()?;
     let read = found.iter().find_map(|it| it.publication.as_ref()).and_then(|(_, it)| it.bodies()).map(<[_]>::concat);
     if read.as_deref() != Some(RECORD.as_bytes()) {
         return Err(broken(format!("{DERMATOLOGIST} did not read the record")));
@@ -303,7 +307,7 @@ fn lied_to(local: &mut Local, people: &mut [Person], liar: usize) -> Result<Stri
 /// What it signed is kept and exported, and convinces others.
 fn convicted(local: &Local, people: &mut [Person], liar: usize) -> Result<String, Failure> {
     let (home, cluster) = (Home::at(&local.scratch().join("home")), local.cluster());
-    let key = people[0].brokers.key(KEY_TIMEOUT)?;
+    let key = people[0].brokers.key(KEY_TIMEOUT).wait()?;
     let culprit = u16::try_from(liar).expect("brokers have a limit");
     let mut witnesses = BTreeSet::new();
     let began = Instant::now();
@@ -330,7 +334,7 @@ fn convicted(local: &Local, people: &mut [Person], liar: usize) -> Result<String
         // been needed yet: neither for a publication nor for a receipt.
         let published = shift(&people[0], "among lies")?;
         people.iter_mut().try_for_each(|person| person.next().map(drop))?;
-        people[0].brokers.receipt(published.height, published.number)?;
+        people[0].brokers.receipt(published.height, published.number).wait()?;
     };
     let (witnesses, liar) = (witnesses.len(), culprit);
     let out = local.scratch().join("evidence");
@@ -364,16 +368,17 @@ fn changed(text: &str) -> String {
 fn revoked(local: &Local, people: &[Person]) -> Result<String, Failure> {
     let (admin, dermatologist) = (&people[0].brokers, &people[1].brokers);
     let place = Read::TopicPosition { header: Header { topic: "patient/17".into(), value: None }, ps: 0 };
-    let readable = |brokers: &Brokers| brokers.read(&place, false).map(|it| it.iter().any(|p| p.publication.is_some()));
+    let readable =
+        |brokers: &Brokers| brokers.read(&place, false).wait().map(|it| it.iter().any(|p| p.publication.is_some()));
     if !readable(dermatologist)? {
         return Err(broken("the dermatologist cannot read the record again"));
     }
-    let mut act = Admin::new(admin.next_act()?, Action::RevokeClient(dermatologist.client()));
+    let mut act = Admin::new(admin.next_act().wait()?, Action::RevokeClient(dermatologist.client()));
     let cluster = local.cluster();
     if !act.sign(&cluster.genesis, &cluster.cluster(), local.administrator()) {
         return Err(broken("the administrator is none"));
     }
-    admin.submit(&Operation::Administer(act))?;
+    admin.submit(&Operation::Administer(act)).wait()?;
     match readable(dermatologist) {
         Ok(true) => Err(broken("who was revoked reads the record")),
         Ok(false) | Err(_) => {

@@ -46,7 +46,7 @@ pub(super) fn check(env: &Env<'_>, target: &Target) -> Vec<Check> {
 
 fn look(env: &Env<'_>, cluster: Cluster) -> Result<Vec<BrokerStatus>, Failure> {
     let brokers = Cluster { timeout: LOOK, ..cluster }.open(env)?;
-    let stands = brokers.survey(LOOK);
+    let stands = brokers.survey(LOOK).wait();
     brokers.close();
     Ok(stands?)
 }

@@ -37,7 +37,7 @@ impl Denial {
     ) -> Result<Option<Denial>, Failure> {
         let who = target::identity(env)?.unwrap_or_else(|| "you".to_owned());
         let attributes = cluster.attributes(env)?;
-        let Ok((number, policy)) = brokers.policy(TIMEOUT) else { return Ok(None) };
+        let Ok((number, policy)) = brokers.policy(TIMEOUT).wait() else { return Ok(None) };
         let concerns = |topic: &sealcast_crypto::identity::Pattern| headers.iter().any(|it| topic.matches(&it.topic));
         let rules = (1..).zip(&policy.rules).filter(|(_, rule)| rule.act == what && concerns(&rule.topic));
         let rules: Vec<(usize, String)> = rules

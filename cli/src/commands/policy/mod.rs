@@ -135,7 +135,7 @@ fn in_force(env: &Env<'_>, which: &Which) -> Result<(u64, Rules), Failure> {
         false => e,
     })?;
     let brokers = cluster.open_known(env)?;
-    let found = brokers.policy(cluster.timeout);
+    let found = brokers.policy(cluster.timeout).wait();
     super::brokers::keep(env, &cluster.file.cluster(), &brokers.evidence())?;
     brokers.close();
     Ok(found?)

@@ -31,7 +31,7 @@ pub(super) fn set(env: &Env<'_>, path: &Path, administer: &Administer) -> Result
             .hint("[issuers], then a line for each: exchange = [\"desk\", \"clearance\"]"));
     }
     let brokers = cluster.open(env)?;
-    let next = brokers.ready()?.policy + 1;
+    let next = brokers.ready().wait()?.policy + 1;
     brokers.close();
     if file.number != next {
         let what = format!("{} has number {}, and {next} is next", file.shown, file.number);

@@ -51,10 +51,11 @@ impl<'a> Client<'a> {
         let more: Vec<&[u8]> = more.iter().map(Vec::as_slice).collect();
         let published = brokers
             .publish_together(outgoing, &more)
+            .wait()
             .map_err(|e| denied(env, cluster, brokers, &outgoing.headers, e))?;
         let mut signed = None;
         if let Some(path) = &asked.receipt {
-            let receipt = brokers.receipt(published.height, published.number)?;
+            let receipt = brokers.receipt(published.height, published.number).wait()?;
             receipt::save(path, &receipt, &cluster.file, asked.force)?;
             signed = Some(receipt.signatures.len());
         }
@@ -67,7 +68,7 @@ impl<'a> Client<'a> {
     /// Ends it, and says what it has found out about brokers.
     pub(super) fn finish(self, env: &Env<'_>, done: Result<(), Failure>) -> Result<(), Failure> {
         if done.is_ok()
-            && let Some(why) = self.brokers.too_few_holders(HOLDERS_TIMEOUT)
+            && let Some(why) = self.brokers.too_few_holders(HOLDERS_TIMEOUT).wait()
         {
             env.output.warn(why.message());
         }
@@ -204,7 +205,7 @@ fn warn_of_unknown(env: &Env<'_>, cluster: &Cluster, brokers: &Brokers, access: 
     if asked.iter().all(|name| known.contains(name)) {
         return Ok(());
     }
-    let Ok((number, policy)) = brokers.policy(POLICY_TIMEOUT) else { return Ok(()) };
+    let Ok((number, policy)) = brokers.policy(POLICY_TIMEOUT).wait() else { return Ok(()) };
     known.extend(policy.rules.iter().flat_map(|rule| rule.access.atoms()).map(|it| it.name.clone()));
     let known = Vocabulary::new(known);
     for name in asked.into_iter().filter(|it| !known.contains(it) && (number > 0 || known.knows_issuer(it.issuer()))) {

@@ -49,12 +49,12 @@ impl Sub {
         let at = &cluster.file.genesis.name;
         let mut subscription = match &interest {
             Some(interest) => {
-                let subscription = client.subscribe(interest.clone())?;
+                let subscription = client.subscribe(interest.clone()).wait()?;
                 env.output.detail(format!("subscription {} at {at}", subscription.id()));
                 Some(subscription)
             }
             None => {
-                client.want_advertisements(true)?;
+                client.want_advertisements(true).wait()?;
                 env.output.detail(format!("advertisements of {at}"));
                 None
             }
@@ -163,7 +163,7 @@ pub(super) fn list(env: &Env<'_>, cluster: &Cluster) -> Result<(), Failure> {
     let (clients, in_use) = cluster.open_subscribers(env)?;
     let mut rows = vec![row(["ID", "NEXT", "WAITING", "INTEREST"])];
     for client in clients {
-        let (confirmed, of) = (client.subscriptions(), hex(&client.client().0));
+        let (confirmed, of) = (client.subscriptions().wait(), hex(&client.client().0));
         client.close();
         for it in confirmed? {
             let (interest, waiting) = (it.interest.to_string(), it.places.saturating_sub(it.next));
@@ -191,9 +191,10 @@ pub(super) fn end(env: &Env<'_>, cluster: &Cluster, interest: &Interest) -> Resu
     let mut ended = 0;
     for client in clients {
         let these = |it: &ConfirmedSubscription| it.interest == *interest;
-        let ids: Vec<u64> = client.subscriptions()?.into_iter().filter(these).map(|it| it.subscription).collect();
+        let ids: Vec<u64> =
+            client.subscriptions().wait()?.into_iter().filter(these).map(|it| it.subscription).collect();
         for id in ids {
-            client.end_subscription(id)?;
+            client.end_subscription(id).wait()?;
             ended += 1;
             env.output.object(&json!({ "id": id, "interest": interest.to_string(), "ended": true }))?;
             env.output.line(format!("ended subscription {id}   {}", safe(&interest.to_string())))?;

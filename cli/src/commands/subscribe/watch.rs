@@ -74,7 +74,7 @@ impl Watch {
             return;
         };
         if self.told_holders.as_ref() != Some(&shortage.holders) {
-            warn(env, &client.explain(&shortage));
+            warn(env, &client.explain(&shortage).wait());
             self.told_holders = Some(shortage.holders);
         }
     }

@@ -23,7 +23,7 @@ pub(in crate::figures) fn floods(bench: &Bench) -> Result<Vec<Row>, Failure> {
     let mut cluster = Cluster::start(4, &disk())?;
     cluster.caught_up(TIMEOUT)?;
     let honest = cluster.client(1)?;
-    honest.registered()?;
+    honest.registered().wait()?;
     // The first ones find caches cold.
     Waits::measure(&honest, WARM_UP)?;
     let unloaded = Waits::measure(&honest, publications)?;
@@ -76,7 +76,7 @@ impl Waits {
         let mut waits = Vec::with_capacity(publications);
         for _ in 0..publications {
             let begun = Instant::now();
-            client.publish(&outgoing)?;
+            client.publish(&outgoing).wait()?;
             waits.push(begun.elapsed().as_secs_f64() * 1e3);
             std::thread::sleep(PAUSE);
         }
@@ -106,7 +106,7 @@ impl Flood {
         let mut clients = Vec::new();
         for flooder in 0..flooders {
             let client = cluster.client_of(&format!("flooder-{flooders}-{flooder}"), FRAME)?;
-            client.registered()?;
+            client.registered().wait()?;
             let (ending, ordered, full) = (ending.clone(), Arc::clone(&ordered), full.clone());
             clients.push(std::thread::spawn(move || {
                 let came = flood(&client, &ending, &ordered, &full);
@@ -141,14 +141,14 @@ fn flood(client: &Brokers, ending: &AtomicBool, ordered: &AtomicU64, full: &Atom
     let mut was_full = false;
     while !ending.load(Ordering::Acquire) {
         if under_way.len() < FLOODED {
-            under_way.push_back(client.begin(&outgoing)?);
+            under_way.push_back(client.begin(&outgoing).wait()?);
             continue;
         }
         if !std::mem::replace(&mut was_full, true) {
             full.fetch_add(1, Ordering::AcqRel);
         }
         if let Some(oldest) = under_way.pop_front() {
-            client.outcome(oldest)?;
+            client.outcome(oldest).wait()?;
             ordered.fetch_add(1, Ordering::AcqRel);
         }
     }

@@ -232,9 +232,9 @@ impl Brokered {
     fn client(&self, local: &mut Local, name: &str) -> Result<Brokers, Failure> {
         let keys = if self.keys == Kind::Plain { Scheme::Plain } else { Scheme::Threshold };
         let client = local.client(name, "bench", &[], keys, self.frame.into())?;
-        client.registered().inspect_err(|_| drop(local.check()))?;
+        client.registered().wait().inspect_err(|_| drop(local.check()))?;
         if self.keys == Kind::Threshold {
-            client.key(KEY_TIMEOUT)?;
+            client.key(KEY_TIMEOUT).wait()?;
         }
         Ok(client)
     }

@@ -47,7 +47,7 @@ impl Brokered {
         let publishers = (0..self.clients()).map(|n| self.client(&mut local, &format!("publisher-{n}")));
         let publishers: Vec<Brokers> = publishers.collect::<Result<_, _>>()?;
         let subscriber = self.client(&mut local, "subscriber")?;
-        let subscription = subscriber.subscribe("load/#".parse().expect("an interest"))?;
+        let subscription = subscriber.subscribe("load/#".parse().expect("an interest")).wait()?;
         let progress = Arc::new(Progress::new(publishers.len()));
         let reader = read(subscription, progress.clone());
         let of = |client| Publisher { client, number: 0, under_way: VecDeque::new() };
@@ -131,13 +131,13 @@ impl Publisher {
             self.number += 1;
         }
         let more: Vec<&[u8]> = more.iter().map(Vec::as_slice).collect();
-        self.under_way.push_back(self.client.begin_together(outgoing, &more)?);
+        self.under_way.push_back(self.client.begin_together(outgoing, &more).wait()?);
         Ok(())
     }
 
     /// Takes the outcome of the oldest one.
     fn settle(&mut self) -> Result<(), Failure> {
-        self.under_way.pop_front().map(|token| self.client.outcome(token)).transpose()?;
+        self.under_way.pop_front().map(|token| self.client.outcome(token).wait()).transpose()?;
         Ok(())
     }
 }

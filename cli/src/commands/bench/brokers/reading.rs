@@ -58,12 +58,12 @@ impl Brokered {
     fn store(&self, publisher: &Brokers) -> Result<u64, Failure> {
         let mut outgoing = self.outgoing();
         outgoing.body[..8].copy_from_slice(&0_u64.to_be_bytes());
-        let first = publisher.publish(&outgoing)?.places[0];
+        let first = publisher.publish(&outgoing).wait()?.places[0];
         let mut under_way = VecDeque::new();
         for number in 1..self.stored {
             stop_if_asked()?;
             outgoing.body[..8].copy_from_slice(&number.to_be_bytes());
-            under_way.push_back(publisher.begin(&outgoing)?);
+            under_way.push_back(publisher.begin(&outgoing).wait()?);
             if under_way.len() as u64 > self.window {
                 stored(publisher, &mut under_way)?;
             }
@@ -150,7 +150,7 @@ impl Course {
 
     fn read(&self, reader: &Brokers, number: u64) -> Result<(), Failure> {
         let header = Header { topic: TOPIC.into(), value: None };
-        let places = reader.read(&Read::TopicPosition { header, ps: self.first + number }, false)?;
+        let places = reader.read(&Read::TopicPosition { header, ps: self.first + number }, false).wait()?;
         let read = places.first().and_then(|it| word(it.publication.as_ref()?.1.bodies()?.first()?, 0));
         match read {
             Some(read) if read == number => Ok(()),
@@ -163,7 +163,7 @@ impl Course {
 /// Waits until the oldest one is stored.
 fn stored(publisher: &Brokers, under_way: &mut VecDeque<Token>) -> Result<(), Failure> {
     let Some(token) = under_way.pop_front() else { return Ok(()) };
-    match publisher.outcome(token)? {
+    match publisher.outcome(token).wait()? {
         OperationOutcome::Executed { .. } => Ok(()),
         other => Err(Failure::new(Code::System, format!("a publication was not stored: {other:?}"))),
     }
