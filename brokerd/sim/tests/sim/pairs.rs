@@ -1,6 +1,6 @@
 //! Every key scheme of URLs over brokers, through the core of a session: messages are lost, channels break, a broker dies and
 //! comes back, a member dies and comes back, and one is evicted or revoked.
-//! `SEALCAST_SEED=<seed> payload_kind test --workspace --test pairs every_scheme` plays one seed.
+//! `SEALCAST_SEED=<seed> cargo test --workspace --test sim every_scheme` plays one seed.
 
 use std::collections::BTreeMap;
 

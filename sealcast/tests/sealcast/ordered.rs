@@ -1,13 +1,11 @@
 //! A contributory group whose messages take positions in one order, all of them or those that are published so beside best
 //! effort: what every member gets, at any seed.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use common::Ca;
-use common::net::{Net, Node};
+use crate::common::Ca;
+use crate::common::net::{Net, Node};
 use rand_core::Rng;
 use sealcast::group::{PublishError, ViewEvent};
 use sealcast_delivery::Outcome;

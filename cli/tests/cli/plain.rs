@@ -1,8 +1,6 @@
 //! Messages from process to process over loopback multicast, without keys.
 
-mod common;
-
-use common::{Home, free_port};
+use crate::common::{Home, free_port};
 
 fn url() -> String {
     format!("udpm://239.255.76.67:{}?ttl=0&keys=plain", free_port())

@@ -1,13 +1,11 @@
 //! A change of key under load, in virtual time: nothing is lost, and nothing of the evicted gets in (A5).
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::Ca;
-use common::net::Net;
+use crate::common::Ca;
+use crate::common::net::Net;
 use sealcast_crypto::identity::Identity;
 use sealcast_delivery::multicast::{Data, Multicast, Sender};
 use sealcast_keys::Command;

@@ -1,12 +1,10 @@
 //! Administering brokers that run: a dealt key, two of three administrators, a policy, a revocation, settings read again.
 
-mod common;
-
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use common::{Home, Running};
+use crate::common::{Home, Running};
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng as _;
 use sealcast::brokers::{load, save};

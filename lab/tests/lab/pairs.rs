@@ -1,5 +1,5 @@
 //! Every pair of keys and transport, mocks included: who is allowed runs, in the simulator and through a session, and who is
-//! not is refused with a hint. `PAIR_SEED=17 cargo test --workspace --test pairs` plays that seed alone.
+//! not is refused with a hint. `PAIR_SEED=17 cargo test --workspace --test lab pairs::` plays that seed alone.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -78,7 +78,7 @@ fn every_pair_runs_in_the_simulator() {
             let script = story(&pair, &mut Dice::new(seed, 4));
             let report = simulation::play(&pair, &script, seed, Keep { lines: 0, story: only.is_some() });
             report.story.iter().for_each(|line| println!("{line}"));
-            let again = format!("PAIR_SEED={seed} cargo test --workspace --test pairs");
+            let again = format!("PAIR_SEED={seed} cargo test --workspace --test lab pairs::");
             assert!(report.holds(), "{}: {:?}\nagain: {again}", shown(&pair), report.violations.first());
         }
     }

@@ -1,10 +1,8 @@
 //! One program over every way and key scheme, told by its URL alone; and a group that meets at brokers who read nothing.
 
-mod common;
-
 use std::time::{Duration, Instant};
 
-use common::{Home, Running, brokers_programs};
+use crate::common::{Home, Running, brokers_programs};
 use rustix::process::Signal;
 use sealcast::code::Code;
 use sealcast::group::Origin;
@@ -102,7 +100,7 @@ fn a_program_runs_unchanged_over_every_allowed_pair() {
             Transport::Memory => format!("mem:ward-{keys}?keys={keys}&group=ward3"),
             Transport::OrderedMemory => format!("mem:order-{keys}?keys={keys}&group=ward3&order=total"),
             Transport::Multicast => {
-                format!("udpm://239.255.76.67:{}?ttl=0&keys={keys}&group=ward3", common::free_port())
+                format!("udpm://239.255.76.67:{}?ttl=0&keys={keys}&group=ward3", crate::common::free_port())
             }
             Transport::Quorum => ward.url(keys),
         };

@@ -1,12 +1,10 @@
 //! What readers and publishers are told over brokers: what lies in clear, what is missing, who lied, what was not found.
 
-mod common;
-
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use common::{Home, Running, brokers_programs};
+use crate::common::{Home, Running, brokers_programs};
 use sealcast::brokers::{ClientKey, Purpose, load};
 use sealcast::config::KeptIdentity;
 use serde_json::Value;
@@ -307,7 +305,7 @@ fn rule_e4_more_liars_than_may_be_are_told_of_and_evidence_is_kept_while_a_reade
         assert!(std::time::Instant::now() < end, "{}{}", came.stdout, came.stderr);
     }
     // Who has proofs against both is not told that its publisher allows others only.
-    let saved = |came: &common::Ran| came.stderr.matches("evidence saved").count();
+    let saved = |came: &crate::common::Ran| came.stderr.matches("evidence saved").count();
     let mut proofs = 0;
     while proofs < 2 {
         let came = brokers.home.run(&["--id", "ann", "pub", "market/eurusd", "x", "--receipt", "r.json", "--force"]);

@@ -1,13 +1,11 @@
 //! Brokers as their operator meets them: started twice, killed, started again by hand; and the quickstart to its last line.
 
-mod common;
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use common::{Home, Running, brokers_programs};
+use crate::common::{Home, Running, brokers_programs};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// A home with an exchange, its members ann and bob, and four brokers running.

@@ -1,11 +1,9 @@
 //! Four brokers as processes, and people who publish and read through them.
 
-mod common;
-
 use std::fs::File;
 use std::time::{Duration, Instant};
 
-use common::{Home, Running, brokers_programs};
+use crate::common::{Home, Running, brokers_programs};
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng as _;
 use sealcast::brokers::{Brokers, ClientKey, Opening, Outgoing, Purpose, load, registration};
@@ -17,7 +15,7 @@ use sealcast_crypto::tdh2::PublicKey;
 use serde_json::Value;
 
 /// A home with an exchange, a trader of its desk fx, another one of its desk rates, and four brokers running.
-fn market(name: &str) -> (Home, Running) {
+pub(crate) fn market(name: &str) -> (Home, Running) {
     brokers_programs();
     let home = Home::new(name);
     home.good(&["ca", "init", "exchange"]);

@@ -190,7 +190,7 @@ fn rule_g9_the_local_socket_speaks_the_lines_of_the_vectors() {
     let folder = std::env::temp_dir().join(format!("sealcast-lines-{}", std::process::id()));
     let path = folder.join("s.sock");
     let server = Server::open(&path, Arc::new(Canned)).unwrap();
-    let vectors: Value = serde_json::from_str(include_str!("../../docs/vectors/control.json")).unwrap();
+    let vectors: Value = serde_json::from_str(include_str!("../../../docs/vectors/control.json")).unwrap();
     let mut stream = BufReader::new(UnixStream::connect(&path).unwrap());
     for exchange in vectors["exchanges"].as_array().unwrap() {
         let (ask, expect) = (exchange["ask"].as_str().unwrap(), exchange["answer"].as_str().unwrap());

@@ -275,7 +275,7 @@ impl Session {
 
 /// Prints what a commit costs one member inside the join: rosters, group, events, install; the goal is a ratio of 3.
 #[test]
-#[ignore = "a measurement: cargo test --workspace --test large -- --ignored --nocapture"]
+#[ignore = "a measurement: cargo test --workspace --test lab large:: -- --ignored --nocapture"]
 fn what_a_commit_costs_inside_the_join() {
     let mut first = None;
     println!("members   one joins      one goes");

@@ -1,10 +1,9 @@
 //! What a session has on this machine: its local socket, its records, identities and contexts on disk.
 
-mod common;
-
-use common::{Ca, Folder, SOON, url};
+use crate::common::{Ca, Folder, SOON, url};
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
+use sealcast::Remedy;
 use sealcast::config::{Context, Contexts, Home, KeptIdentity, Membership, Overwrite};
 use sealcast::control::{Client, running, socket_path};
 use sealcast::{Code, Session};
@@ -18,7 +17,7 @@ fn keep(home: &Home, ca: &mut Ca, name: &str, groups: &[&str]) -> KeptIdentity {
     let rights = groups.iter().flat_map(|g| [(Act::Both, *g), (Act::Evict, *g)]);
     let rights = rights.map(|(act, group)| Right::new(group, act, "#").expect("a right")).collect();
     let request = Request { name: name.to_owned(), keys: secret.public(), rights, attributes: vec![] };
-    let certificate = ca.authority.issue(&request, common::utc(), 3600).expect("issued");
+    let certificate = ca.authority.issue(&request, crate::common::utc(), 3600).expect("issued");
     let mut kept = KeptIdentity::new(home, name, secret);
     let bootstrap_keys = groups.iter().map(|g| ((*g).to_owned(), ca.authority.bootstrap_key(g))).collect();
     kept.membership =
@@ -130,13 +129,15 @@ fn what_is_missing_is_said_with_the_line_that_makes_it() {
     let failing =
         |name: &str, more: &str| sealcast::open(&url(more)).identity(name).home(home.clone()).wait().unwrap_err();
     let error = failing("alice", "");
-    assert_eq!((error.code(), error.hint()), (Code::NoIdentity, Some("sealcast id ls")));
+    assert_eq!((error.code(), error.remedy()), (Code::NoIdentity, Some(&Remedy::ListIdentities)));
 
     let secret = MemberSecret::generate(Algorithm::Ed25519, &mut ChaCha20Rng::seed_from_u64(1));
     KeptIdentity::new(&home, "young", secret).save(Overwrite::Never).unwrap();
     let error = failing("young", "");
     assert_eq!(error.code(), Code::NoIdentity);
-    assert!(error.hint().unwrap().contains("sealcast invite --for scpub1"), "{error}");
+    let is_of_keys =
+        |it: &Remedy| matches!(it, Remedy::AskForInvite { keys: Some(keys) } if keys.starts_with("scpub1"));
+    assert!(error.remedy().is_some_and(is_of_keys), "{error}");
 
     keep(&home, &mut ca, "both", &["ward3", "ward4"]);
     let error = failing("both", "");
@@ -219,7 +220,7 @@ fn one_thread_has_thousands_of_reliable_messages_under_way() {
     // One is waited for, one awaited, one never asked; the rest is looked at until nothing is missing.
     let (first, second) = (tickets.remove(0), tickets.remove(0));
     drop(tickets.pop());
-    let mut numbers = vec![common::block_on(first).unwrap().number, second.wait().unwrap().number];
+    let mut numbers = vec![crate::common::block_on(first).unwrap().number, second.wait().unwrap().number];
     for mut ticket in tickets {
         let early = ticket.try_wait().map(|it| it.unwrap().number);
         let number = ticket.wait().unwrap().number;
@@ -244,7 +245,7 @@ const PER_SESSION: u8 = 20;
 fn futures_of_a_session_can_be_sent_to_other_threads() {
     fn sent<T: Send + 'static>(future: impl std::future::IntoFuture<Output = T, IntoFuture: Send + 'static>) -> T {
         let future = future.into_future();
-        std::thread::spawn(move || common::block_on(future)).join().expect("no panic")
+        std::thread::spawn(move || crate::common::block_on(future)).join().expect("no panic")
     }
     let session = sent(sealcast::open("mem:tasks?keys=plain&order=total")).unwrap();
     let mut reader = session.subscribe("t").wait().unwrap();

@@ -2,9 +2,7 @@
 //!
 //! `! ` marks lines of stderr. After a wanted change: `INSTA_UPDATE=always cargo test -p sealcast-cli`.
 
-mod common;
-
-use common::{Home, free_port};
+use crate::common::{Home, free_port};
 
 fn snapshot(name: &str, lines: &[&str]) {
     let mut home = Home::new(name);

@@ -62,7 +62,7 @@ fn what_is_not_built_is_named_as_such() {
     }
 }
 
-/// After a wanted change: `INSTA_UPDATE=always cargo test --workspace --test pairs` writes README's table anew.
+/// After a wanted change: `INSTA_UPDATE=always cargo test --workspace --test sealcast pairs::` writes README's table anew.
 #[test]
 fn readme_shows_the_table() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md");
@@ -79,7 +79,7 @@ fn readme_shows_the_table() {
     }
     panic!(
         "README.md does not show the table of pairs:\n{table}\n\
-         to write it anew: INSTA_UPDATE=always cargo test --workspace --test pairs"
+         to write it anew: INSTA_UPDATE=always cargo test --workspace --test sealcast pairs::"
     );
 }
 

@@ -1,8 +1,6 @@
 //! Sealed groups of real processes over loopback multicast: each user has a folder of its own.
 
-mod common;
-
-use common::{Home, Running, free_port};
+use crate::common::{Home, Running, free_port};
 use sealcast::control::Answer;
 
 /// A user with a group of its own at a port of its own, and nothing running.

@@ -1,10 +1,8 @@
 //! Sessions of a contributory group over loopback multicast.
 
-mod common;
-
 use std::time::{Duration, Instant};
 
-use common::{Ca, SOON, open, url};
+use crate::common::{Ca, SOON, open, url};
 use sealcast::group::ViewEvent;
 use sealcast::{Code, Origin, Session, Subscription};
 use sealcast_wire::Change;
@@ -80,7 +78,7 @@ fn rule_a1_who_may_only_read_cannot_write_and_writers_sign() {
     let error = d.publish("orders", b"forged").wait().unwrap_err();
     assert_eq!(error.code(), Code::DeniedPublish);
     assert!(error.message().contains("display may not publish on orders"), "{error}");
-    assert!(error.hint().is_some());
+    assert!(error.remedy().is_some());
 }
 
 #[test]

@@ -1,0 +1,4 @@
+//! Whole clusters in the simulator: one test program, so that it is linked once.
+
+mod pairs;
+mod resume;

@@ -1,0 +1,13 @@
+//! The program as it is typed: one test program, so that it is linked once.
+
+mod awaited;
+mod brokers;
+mod brokers_admin;
+mod brokers_operator;
+mod brokers_told;
+mod common;
+mod plain;
+mod quickstarts;
+mod sealed;
+mod sessions;
+mod snapshots;
