@@ -17,8 +17,6 @@ use sealcast_order as order;
 use sealcast_wire::limits;
 use serde_json::{Value, json};
 
-use crate::config::{hex, unhex};
-
 /// The evidence of one broker's folder.
 #[derive(Debug)]
 pub struct EvidenceStore {
@@ -57,12 +55,12 @@ impl EvidenceStore {
             return Ok(None);
         }
         let text = json!({
-            "cluster": hex(&self.cluster.0),
+            "cluster": hex::encode(&self.cluster.0),
             "broker": broker,
-            "key": self.keys.get(evidence.broker).map(|key| hex(key)),
+            "key": self.keys.get(evidence.broker).map(|key| hex::encode(key)),
             "view": evidence.view,
             "misdeed": word(misbehaviour),
-            "proof": hex(&evidence.proof),
+            "proof": hex::encode(&evidence.proof),
         });
         let path = self.path(&report);
         let new = path.with_extension("new");
@@ -105,7 +103,8 @@ pub fn convicts(genesis: &Genesis, text: &str) -> Option<protocol::Report> {
     let report = report_of(&order::engine::judge(&keys, &cluster.0, &proof_in(&value)?)?);
     let says = |key: &str| value.get(key).cloned().unwrap_or_default();
     let told = (says("cluster"), says("broker"), says("view"), says("misdeed"));
-    let shown = (json!(hex(&cluster.0)), json!(report.broker), json!(report.at), json!(word(report.misbehaviour)));
+    let shown =
+        (json!(hex::encode(&cluster.0)), json!(report.broker), json!(report.at), json!(word(report.misbehaviour)));
     (told == shown).then_some(report)
 }
 
@@ -121,7 +120,7 @@ fn report_of(evidence: &order::Evidence) -> protocol::Report {
 }
 
 fn proof_in(value: &Value) -> Option<Vec<u8>> {
-    unhex(value.get("proof")?.as_str()?)
+    hex::decode(value.get("proof")?.as_str()?).ok()
 }
 
 /// As files and their names have it.
@@ -172,7 +171,7 @@ mod tests {
         assert_eq!(convicts(&genesis, &text), Some(report));
         assert_eq!(evidence_store.proofs(), [(report, evidence.proof.clone())]);
 
-        let proof = hex(&evidence.proof);
+        let proof = hex::encode(&evidence.proof);
         for at in (0..proof.len()).step_by(7) {
             let other = if proof.as_bytes()[at] == b'0' { "1" } else { "0" };
             let changed = format!("{}{other}{}", &proof[..at], &proof[at + 1..]);
@@ -207,7 +206,7 @@ mod tests {
         let evidence_store = EvidenceStore::open(&folder, &genesis).expect("a new folder");
         let path = evidence_store.keep(&evidence(7)).expect("written").expect("new");
         let text = fs::read_to_string(&path).expect("it is there");
-        let parts = [&hex(&[2; 32])[..], "abcd", &hex(&genesis.cluster().0), "equivocated"];
+        let parts = [&hex::encode(&[2; 32])[..], "abcd", &hex::encode(&genesis.cluster().0), "equivocated"];
         assert!(parts.iter().all(|part| text.contains(part)), "{text}");
 
         let evidence_store = EvidenceStore::open(&folder, &genesis).expect("the same folder");

@@ -124,10 +124,10 @@ impl Cluster {
             Err(_) => "is signed by no authority".to_owned(),
         };
         // A forged file has an id, too: what counts is that somebody else says the same.
-        let (path, id) = (Home::shown(&self.path), hex(&self.file.cluster().0));
+        let (path, id) = (Home::shown(&self.path), hex::encode(&self.file.cluster().0));
         let pin = &id[..PIN_DIGITS];
         env.output.warn(format!(
-            "{path} {who}: compare its id {pin}… with whoever runs the brokers; pin= in the URL says that you did"
+            "{path} {who}: compare its id {pin}… with the brokers' operator; pin= in the URL says that you did"
         ));
     }
 
@@ -228,7 +228,7 @@ pub(crate) fn moved(url: &Url, path: &Path, file: &ClusterFile) -> String {
     let text = url.to_string();
     let options = text.split_once('?').map_or("", |(_, options)| options);
     let named = url.options.pin.is_some() || url.options.authority.is_some();
-    let pin = (!named).then(|| format!("pin={}", &hex(&file.cluster().0)[..PIN_DIGITS]));
+    let pin = (!named).then(|| format!("pin={}", &hex::encode(&file.cluster().0)[..PIN_DIGITS]));
     let options: Vec<&str> =
         [Some(options), pin.as_deref()].into_iter().flatten().filter(|it| !it.is_empty()).collect();
     let mark = if options.is_empty() { "" } else { "?" };
@@ -237,14 +237,3 @@ pub(crate) fn moved(url: &Url, path: &Path, file: &ClusterFile) -> String {
 
 /// Digits of a cluster's id that a URL is given: 128 bits.
 pub(crate) const PIN_DIGITS: usize = 32;
-
-/// Lower case, two digits a byte.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
-}
-
-/// Reads what [`hex`] wrote.
-pub(crate) fn unhex(text: &str) -> Option<Vec<u8>> {
-    let digits: Vec<u8> = text.chars().map(|c| c.to_digit(16).map(|d| d as u8)).collect::<Option<_>>()?;
-    digits.len().is_multiple_of(2).then(|| digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect())
-}

@@ -6,7 +6,6 @@ use std::time::Duration;
 use sealcast_broker::operation::Header;
 use serde_json::{Value, json};
 
-use crate::cluster::hex;
 use crate::text::duration;
 
 /// A received message as the program knows it.
@@ -56,7 +55,9 @@ impl Payload<'_> {
     pub(crate) fn shown(self) -> String {
         match self {
             Payload::Here(bytes) => for_terminal(bytes),
-            Payload::Elsewhere(size, hash) => format!("sha256 {} of {size} bytes that lie elsewhere", hex(hash)),
+            Payload::Elsewhere(size, hash) => {
+                format!("sha256 {} of {size} bytes that lie elsewhere", hex::encode(hash))
+            }
         }
     }
 
@@ -75,7 +76,7 @@ impl Payload<'_> {
                 Ok(text) => ("payload", json!(text)),
                 Err(_) => ("payload_base64", json!(base64(bytes))),
             },
-            Payload::Elsewhere(_, hash) => ("digest", json!(hex(hash))),
+            Payload::Elsewhere(_, hash) => ("digest", json!(hex::encode(hash))),
         }
     }
 }

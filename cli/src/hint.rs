@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use crate::commands::Cli;
 use crate::output::paint;
+use crate::remedy;
 
 /// Why the program ends without having done what was asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -140,11 +141,16 @@ impl From<FileError> for Failure {
 impl From<sealcast::error::Error> for Failure {
     fn from(error: sealcast::error::Error) -> Failure {
         let failure = Failure::new(error.code(), error.message());
-        match error.hint() {
+        match next(&error) {
             Some(hint) => failure.hint(hint),
             None => failure,
         }
     }
+}
+
+/// What to do about an error of the library.
+pub(crate) fn next(error: &sealcast::Error) -> Option<String> {
+    error.remedy().map(remedy::typed).or_else(|| error.hint().map(str::to_owned))
 }
 
 impl From<NameError> for Failure {
@@ -289,24 +295,9 @@ fn one_line(text: &str) -> String {
 /// The known name that was probably meant, if any is near enough.
 pub(crate) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     // A beginning of three letters is as good as a mistyped whole.
-    let apart = |k: &str| if name.len() > 2 && k.starts_with(name) { 1 } else { distance(name, k) };
+    let apart = |k: &str| if name.len() > 2 && k.starts_with(name) { 1 } else { strsim::levenshtein(name, k) };
     let near = known.map(|k| (apart(k), k)).min()?;
     (near.0 <= 1 + name.chars().count() / 4).then_some(near.1)
-}
-
-/// Levenshtein's distance, row by row.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut last: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut next = vec![i + 1];
-        for (j, y) in b.iter().enumerate() {
-            let changed = last[j] + usize::from(x != *y);
-            next.push(changed.min(last[j + 1] + 1).min(next[j] + 1));
-        }
-        last = next;
-    }
-    last[b.len()]
 }
 
 #[cfg(test)]

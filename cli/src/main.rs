@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod advice;
 mod authority;
 mod cluster;
 mod commands;
@@ -10,6 +11,7 @@ mod help;
 mod hint;
 mod interrupt;
 mod output;
+mod remedy;
 mod scene;
 mod session;
 mod target;

@@ -1,29 +1,39 @@
-//! An error for whoever must act: its code, a sentence, and the next thing to type.
+//! An error for whoever must act: its code, a sentence, and what helps.
 //!
 //! Modules have small enums of their own; what users meet is this one type.
 
 use std::fmt;
+use std::sync::Arc;
 
 use sealcast_delivery::SendError;
 use sealcast_keys::{CommandError, Exclusion};
 
 use crate::code::{Class, Code};
 use crate::config::FileError;
+use crate::remedy::Remedy;
 
-/// An error with its code and, where there is one, a hint that can be typed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// An error with its code and, where something is known that helps, a hint or a [`Remedy`].
+#[derive(Clone, Debug)]
 pub struct Error(Box<Parts>);
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 struct Parts {
     code: Code,
     message: String,
     hint: Option<String>,
+    remedy: Option<Remedy>,
+    source: Option<Arc<dyn std::error::Error + Send + Sync>>,
 }
 
-/// What to do when the brokers' newest block is too old by the clock here.
-pub(crate) const CLOCK: &str =
-    "is the clock of this machine right (date -u)? sealcast brokers status shows whether the brokers go on";
+/// Two errors are the same if they say the same, whatever is beneath.
+impl PartialEq for Error {
+    fn eq(&self, other: &Error) -> bool {
+        let said = |it: &Error| (it.0.code, it.0.message.clone(), it.0.hint.clone(), it.0.remedy.clone());
+        said(self) == said(other)
+    }
+}
+
+impl Eq for Error {}
 
 /// A `Result` of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -31,10 +41,24 @@ pub type Result<T> = std::result::Result<T, Error>;
 impl Error {
     /// An error of this code; `message` says who, what and where, beginning in lower case.
     pub fn new(code: Code, message: impl Into<String>) -> Error {
-        Error(Box::new(Parts { code, message: message.into(), hint: None }))
+        Error(Box::new(Parts { code, message: message.into(), hint: None, remedy: None, source: None }))
     }
 
-    /// The same error with the next thing to try.
+    /// The same error with what helps, where that depends on what the caller's user types.
+    #[must_use]
+    pub fn with_remedy(mut self, remedy: Remedy) -> Error {
+        self.0.remedy = Some(remedy);
+        self
+    }
+
+    /// The same error with what is beneath it.
+    #[must_use]
+    pub(crate) fn caused_by(mut self, source: impl std::error::Error + Send + Sync + 'static) -> Error {
+        self.0.source = Some(Arc::new(source));
+        self
+    }
+
+    /// The same error with the next thing to try: a value, an option of the URL, a line for the system's shell.
     #[must_use]
     pub fn with_hint(mut self, hint: impl Into<String>) -> Error {
         self.0.hint = Some(hint.into());
@@ -56,14 +80,31 @@ impl Error {
         &self.0.message
     }
 
-    /// What to type or do next.
+    /// What to write instead or to do next.
     pub fn hint(&self) -> Option<&str> {
         self.0.hint.as_deref()
     }
 
+    /// What would help, for a program to say in its own words.
+    ///
+    /// ```
+    /// use sealcast::Remedy;
+    ///
+    /// let error = sealcast::open("mem:doc-remedy").wait().unwrap_err();
+    /// assert_eq!(error.remedy(), Some(&Remedy::MakeIdentity), "sealed groups need to know who we are");
+    /// # Ok::<(), sealcast::Error>(())
+    /// ```
+    pub fn remedy(&self) -> Option<&Remedy> {
+        self.0.remedy.as_ref()
+    }
+
     /// The system's answer to something we tried.
     pub fn system(doing: impl fmt::Display, error: &std::io::Error) -> Error {
-        Error::new(Code::System, format!("{doing}: {error}"))
+        let beneath = match error.raw_os_error() {
+            Some(number) => std::io::Error::from_raw_os_error(number),
+            None => std::io::Error::new(error.kind(), error.to_string()),
+        };
+        Error::new(Code::System, format!("{doing}: {error}")).caused_by(beneath)
     }
 
     /// The session is closed.
@@ -83,18 +124,18 @@ impl Error {
             Exclusion::Left => Error::new(Code::Closed, "we have left the group"),
             Exclusion::Evicted { reason } => Error::new(Code::Excluded, format!("we were evicted: {reason}")),
             Exclusion::Revoked => Error::new(Code::Excluded, "the group's authority has revoked our certificate")
-                .with_hint("ask for a new one: the authority's holder types sealcast invite --for KEY"),
+                .with_remedy(Remedy::AskForInvite { keys: None }),
             Exclusion::StaleCrl => {
                 let what = "the revocation list is older than the group's policy allows, and it has members stop then";
-                let hint = "where the authority is: sealcast ca crl -o ward.crl; here: sealcast id learn ward.crl";
-                Error::new(Code::CertificateExpired, what).with_hint(hint)
+                Error::new(Code::CertificateExpired, what).with_remedy(Remedy::LearnRevocations)
             }
             Exclusion::Behind => {
                 Error::new(Code::Full, "more came while the key changed than we hold: we left the group")
-                    .with_hint("start again; a member may be flooding the group: sealcast group evict NAME")
+                    .with_remedy(Remedy::StartAgain)
             }
-            Exclusion::Duplicate => Error::new(Code::Duplicate, "another process runs with this identity")
-                .with_hint("stop the other one, or give this process its own identity: sealcast id new NAME"),
+            Exclusion::Duplicate => {
+                Error::new(Code::Duplicate, "another process runs with this identity").with_remedy(Remedy::OwnIdentity)
+            }
         }
     }
 }
@@ -105,14 +146,18 @@ impl fmt::Display for Error {
     }
 }
 
-impl std::error::Error for Error {}
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.source.as_deref().map(|it| it as &(dyn std::error::Error + 'static))
+    }
+}
 
 impl From<FileError> for Error {
     fn from(error: FileError) -> Error {
         let message = error.to_string();
-        match error {
+        let told = match &error {
             FileError::Missing(_) => Error::new(Code::Missing, message),
-            FileError::Exists(_) => Error::new(Code::Exists, message).with_hint("--force overwrites it"),
+            FileError::Exists(_) => Error::new(Code::Exists, message).with_remedy(Remedy::Overwrite),
             FileError::Exposed { path, .. } => {
                 let mode = if path.is_dir() { "go-rwx" } else { "600" };
                 Error::new(Code::Exposed, message).with_hint(format!("chmod {mode} {}", path.display()))
@@ -120,7 +165,8 @@ impl From<FileError> for Error {
             FileError::Syntax { .. } => Error::new(Code::Syntax, message),
             FileError::Content { .. } => Error::new(Code::Content, message),
             FileError::Io { .. } => Error::new(Code::System, message),
-        }
+        };
+        told.caused_by(error)
     }
 }
 
@@ -138,15 +184,11 @@ impl From<SendError> for Error {
             | SendError::Unsealed(_) => Code::NotReady,
             SendError::Exhausted(_) => Code::Denied,
         };
-        let hint = match error {
-            SendError::Old => Some(CLOCK),
-            SendError::NotGiven(_) => Some("multicast is best effort; a quorum: URL gives fifo and ordered"),
-            _ => None,
-        };
-        let error = Error::new(code, error.to_string());
-        match hint {
-            Some(hint) => error.with_hint(hint),
-            None => error,
+        let told = Error::new(code, error.to_string()).caused_by(error);
+        match error {
+            SendError::Old => told.with_remedy(Remedy::CheckClock),
+            SendError::NotGiven(_) => told.with_hint("multicast is best effort; a quorum: URL gives fifo and ordered"),
+            _ => told,
         }
     }
 }
@@ -161,7 +203,7 @@ impl From<CommandError> for Error {
             CommandError::Invalid => Code::Signature,
             CommandError::Unsupported => Code::BadPair,
         };
-        Error::new(code, error.to_string())
+        Error::new(code, error.to_string()).caused_by(error)
     }
 }
 

@@ -21,10 +21,17 @@
 //! | who is in the group | [`Session::view`], [`Session::views`] |
 //! | to evict a member, or to change the key | [`Session::evict`], [`Session::rotate`] |
 //! | reads, receipts and policies at brokers | [`Session::brokers`], [`brokers`] |
-//! | what an error means | [`Error`], [`Code`] |
+//! | what an error means, and what helps | [`Error`], [`Code`], [`Remedy`] |
 //!
 //! What takes time can be awaited on any runtime, or waited for with `.wait()`. Programs to begin with lie in `examples`:
-//! `robot`, `chat`, `control_loop`. Keys, certificates and contexts are made by the program `sealcast`.
+//! `robot`, `chat`, `control_loop`, `market`. Keys, certificates and contexts are made by the program `sealcast`.
+//!
+//! | feature | what it adds |
+//! |---|---|
+//! | `lan` (default) | `udpm:`, UDP multicast |
+//! | `brokers` | `quorum:`, `keys=threshold` and [`Session::brokers`]: TLS, threshold cryptography, the brokers' client |
+//!
+//! A URL of a transport that a program was built without is refused by name. `mem:` is always there.
 
 #![forbid(unsafe_code)]
 
@@ -44,6 +51,7 @@ pub mod group;
 pub mod io;
 #[cfg(feature = "brokers")]
 mod refusals;
+mod remedy;
 #[doc(hidden)]
 pub mod session;
 pub mod url;
@@ -52,6 +60,7 @@ pub use code::{Class, Code};
 pub use config::{FileError, Home, KeptIdentity};
 pub use error::{Error, Result};
 pub use group::{Message, Origin, ViewEvent};
+pub use remedy::Remedy;
 #[cfg(feature = "brokers")]
 pub use session::BrokersInfo;
 pub use session::{

@@ -192,6 +192,12 @@ impl Url {
     ///
     /// # Errors
     /// [`Code::BadUrl`] with the part that is not understood.
+    ///
+    /// ```
+    /// let url = sealcast::Url::parse("udpm://239.255.76.67:7667?ttl=1&group=ward3")?;
+    /// assert_eq!(url.options.group.as_deref(), Some("ward3"));
+    /// # Ok::<(), sealcast::Error>(())
+    /// ```
     pub fn parse(text: &str) -> Result<Url> {
         let (place, query) = text.split_once('?').unwrap_or((text, ""));
         let (scheme, place) = place.split_once(':').ok_or_else(|| {

@@ -58,7 +58,7 @@ fn rule_e11_a_file_of_which_any_pinned_part_was_changed_is_refused() {
     let words = words(&file, &keys, 3);
     file.set_key(file.agreed_key(numbered(&words)).unwrap()).unwrap();
     let text = file.to_text();
-    let key = &hex(&file.key.as_ref().unwrap().key);
+    let key = &hex::encode(&file.key.as_ref().unwrap().key);
     // One digit of the last element, so that it stays a key's form at most.
     let other_key = format!("{}{}", &key[..key.len() - 2], if key.ends_with("00") { "01" } else { "00" });
     for (from, to, part) in [
@@ -136,8 +136,4 @@ fn mistakes_are_named_with_their_place() {
     };
     assert!(brokers(3).starts_with("3 brokers: there must be 3f+1"));
     assert!(ClusterFile::from_text("").is_err() && ClusterFile::from_text("\u{0}\u{1}x").is_err());
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
 }

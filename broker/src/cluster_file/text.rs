@@ -175,7 +175,7 @@ impl ClusterFile {
         if !sound {
             return Err(at(0..0, "brokers, administrators and issuers are no genesis".into()));
         }
-        if hex(&genesis.cluster().0) != *file.id.get_ref() {
+        if hex::encode(&genesis.cluster().0) != *file.id.get_ref() {
             let what = "the id is not that of the brokers, administrators and issuers below: they were changed";
             return Err(ParseError { hint: ANOTHER, ..at(file.id.span(), what.into()) });
         }
@@ -197,29 +197,31 @@ impl ClusterFile {
         let genesis = &self.genesis;
         let mut line = |line: String| writeln!(text, "{line}").expect("text grows");
         line(format!("version = {VERSION}\nname = {}", quoted(&genesis.name)));
-        line(format!("id = \"{}\"", hex(&self.cluster().0)));
+        line(format!("id = \"{}\"", hex::encode(&self.cluster().0)));
         line(format!("threshold = {}\nsuite = \"{}\"", self.threshold, self.suite.name()));
         line(format!("\n[administrators]\nquorum = {}\nkeys = [", genesis.quorum));
-        genesis.administrators.iter().for_each(|key| line(format!("  \"{}\",", hex(key.as_bytes()))));
+        genesis.administrators.iter().for_each(|key| line(format!("  \"{}\",", hex::encode(key.as_bytes()))));
         line("]".into());
         for (name, issuer) in &genesis.issuers {
             line(format!("\n[issuers.{}]", quoted(name)));
             match issuer {
                 Issuer::Authority { der, .. } => line(certificate(der)),
-                Issuer::Key(key) => line(format!("key = \"{}\"", hex(&key.to_bytes()))),
+                Issuer::Key(key) => line(format!("key = \"{}\"", hex::encode(&key.to_bytes()))),
             }
         }
         for (number, (key, at)) in genesis.brokers.iter().zip(&self.addresses).enumerate() {
-            line(format!("\n[[broker]] # {number}\nkey = \"{}\"", hex(key)));
+            line(format!("\n[[broker]] # {number}\nkey = \"{}\"", hex::encode(key)));
             line(format!("gateway = {}\norder = {}", quoted(&at.gateway), quoted(&at.order)));
         }
         if let Some(it) = &self.key {
-            line(format!("\n[key]\nepoch = {}\nkey = \"{}\"\n\n[key.signatures]", it.epoch, hex(&it.key)));
-            it.signatures.iter().for_each(|(broker, signature)| line(format!("{broker} = \"{}\"", hex(signature))));
+            line(format!("\n[key]\nepoch = {}\nkey = \"{}\"\n\n[key.signatures]", it.epoch, hex::encode(&it.key)));
+            it.signatures
+                .iter()
+                .for_each(|(broker, signature)| line(format!("{broker} = \"{}\"", hex::encode(signature))));
         }
         if let Some(it) = &self.endorsement {
             line(format!("\n[authority]\n{}", certificate(it.authority.certificate().der())));
-            line(format!("signature = \"{}\"", hex(&it.signature)));
+            line(format!("signature = \"{}\"", hex::encode(&it.signature)));
         }
         text
     }
@@ -253,7 +255,7 @@ fn issuer(text: &str, name: &str, issued: &Spanned<Issued>) -> Result<Issuer, Pa
                 .map_err(|_| at(it.span(), format!("issuer {name}: this is no authority's certificate")))
         }
         (None, Some(it)) => {
-            let key = unhex(it.get_ref()).and_then(|bytes| PublicKey::from_bytes(&bytes).ok());
+            let key = hex::decode(it.get_ref()).ok().and_then(|bytes| PublicKey::from_bytes(&bytes).ok());
             let key = key.ok_or_else(|| at(it.span(), format!("issuer {name}: this is no public key in hex")))?;
             Ok(Issuer::Key(key))
         }
@@ -262,7 +264,7 @@ fn issuer(text: &str, name: &str, issued: &Spanned<Issued>) -> Result<Issuer, Pa
 }
 
 fn vouched(text: &str, it: &Vouched) -> Result<VouchedKey, ParseError> {
-    let key = unhex(it.key.get_ref()).filter(|key| key.len() <= limits::THRESHOLD_KEY_BYTES_MAX);
+    let key = hex::decode(it.key.get_ref()).ok().filter(|key| key.len() <= limits::THRESHOLD_KEY_BYTES_MAX);
     let key = key.ok_or_else(|| ParseError::at(text, it.key.span().start, "this is no threshold key in hex".into()))?;
     let mut signatures = BTreeMap::new();
     for (broker, signature) in &it.signatures {
@@ -300,22 +302,12 @@ fn address(text: &str, it: &Spanned<String>) -> Result<String, ParseError> {
 }
 
 fn bytes<const N: usize>(text: &str, it: &Spanned<String>) -> Result<[u8; N], ParseError> {
-    let read = unhex(it.get_ref()).and_then(|bytes| <[u8; N]>::try_from(bytes).ok());
+    let read = hex::decode(it.get_ref()).ok().and_then(|bytes| <[u8; N]>::try_from(bytes).ok());
     read.ok_or_else(|| ParseError::at(text, it.span().start, format!("these are not {N} bytes in hex")))
 }
 
 fn certificate(der: &[u8]) -> String {
     format!("certificate = \"\"\"\n{}\"\"\"", pem::write(pem::CERTIFICATE, der))
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn unhex(text: &str) -> Option<Vec<u8>> {
-    let digits: Option<Vec<u8>> = text.chars().map(|c| Some(c.to_digit(16)? as u8)).collect();
-    let digits = digits.filter(|it| it.len().is_multiple_of(2))?;
-    Some(digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect())
 }
 
 const VERSION: u32 = 1;
@@ -324,4 +316,4 @@ const HEAD: &str = "\
 # whom you trust: whoever can change it can make you speak to other brokers.
 ";
 const SHAPE: &str = "docs/WIRE.md, 15.2, shows a cluster file";
-const ANOTHER: &str = "get the file again from whoever runs the brokers";
+const ANOTHER: &str = "get the file again from the brokers' operator";

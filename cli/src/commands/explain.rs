@@ -5,6 +5,7 @@ use sealcast::code::Code;
 use serde_json::json;
 
 use super::Env;
+use crate::advice::advice;
 use crate::hint::Failure;
 
 /// What an error code means, and what to do
@@ -29,10 +30,10 @@ impl Explain {
             return Err(failure.hint("sealcast explain lists all codes"));
         };
         env.output.object(&object(code))?;
-        env.output.line(format!("{code}: {}\n\n{}\n\nexit code {}", code.title(), code.advice(), code.exit()))
+        env.output.line(format!("{code}: {}\n\n{}\n\nexit code {}", code.title(), advice(code), code.exit()))
     }
 }
 
 fn object(code: Code) -> serde_json::Value {
-    json!({ "code": code.to_string(), "title": code.title(), "advice": code.advice(), "exit": code.exit() })
+    json!({ "code": code.to_string(), "title": code.title(), "advice": advice(code), "exit": code.exit() })
 }

@@ -92,7 +92,7 @@ fn show(env: &Env<'_>, info: &GroupInfo) -> Result<(), Failure> {
     env.output
         .line(format!("keys    {scheme}   sealed {}   origin: {}{any}   post-quantum: NO", info.cipher, info.origin))?;
     if !info.has_bootstrap_key {
-        let what = "! names are hidden only from those who do not know the authority: this group has no veil";
+        let what = "! names are hidden only from those who do not know the authority: this group has no bootstrap key";
         env.output.line(what)?;
     }
     if info.paused {
@@ -253,7 +253,7 @@ fn evict_as_authority(
     reason: &str,
 ) -> Result<Change, Failure> {
     let damaged = || Failure::new(Code::System, "the session's answer about the member cannot be read");
-    let certificate = CertHash(unhex(&member.certificate).ok_or_else(damaged)?);
+    let certificate = certificate_of(member).ok_or_else(damaged)?;
     let issued = kept.authority.ledger().issued().find(|(_, i)| i.hash == certificate).map(|(s, _)| *s);
     let serial = issued
         .ok_or_else(|| Failure::new(Code::Missing, format!("{} has no certificate of this authority", member.name)))?;
@@ -281,10 +281,17 @@ fn evict_as_authority(
     }
 }
 
+/// The hash of a member's certificate, if the session's answer can be read.
+fn certificate_of(member: &MemberInfo) -> Option<CertHash> {
+    Some(CertHash(hex::decode(&member.certificate).ok()?.try_into().ok()?))
+}
+
 /// Where the authority is on this machine, its ledger shall say so too; else nothing is missing.
 fn revoke_too(env: &Env<'_>, info: &GroupInfo, member: &MemberInfo) {
-    let Some((mut kept, certificate)) = authority_of(env, info).zip(unhex(&member.certificate)) else { return };
-    let issued = kept.authority.ledger().issued().find(|(_, i)| i.hash.0 == certificate).map(|(s, _)| *s);
+    let Some((mut kept, certificate)) = authority_of(env, info).zip(certificate_of(member)) else {
+        return;
+    };
+    let issued = kept.authority.ledger().issued().find(|(_, i)| i.hash == certificate).map(|(s, _)| *s);
     let Some(serial) = issued else { return };
     let noted = kept.authority.revoke(serial, crate::text::now()).is_ok() && kept.save(Overwrite::Replace).is_ok();
     match noted {
@@ -343,17 +350,6 @@ fn ms(ms: u64) -> String {
 fn clock(at_micros: u64) -> String {
     let at = crate::text::instant(Utc(i64::try_from(at_micros / 1_000_000).unwrap_or(0)));
     at.split_once('T').map_or(at.clone(), |(_, time)| time.trim_end_matches('Z').to_owned())
-}
-
-fn unhex(digits: &str) -> Option<[u8; 32]> {
-    let mut out = [0; 32];
-    if digits.len() != 64 || !digits.is_ascii() {
-        return None;
-    }
-    for (i, byte) in out.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(&digits[2 * i..2 * i + 2], 16).ok()?;
-    }
-    Some(out)
 }
 
 /// The longest change of key that is waited for.

@@ -133,11 +133,11 @@ fn show(env: &Env<'_>, identity: &KeptIdentity) -> Result<(), Failure> {
             lines.extend(certificate_lines(c));
             let fingerprint = m.anchor.fingerprint().to_string();
             lines.push(format!("authority   {}   {fingerprint}", m.anchor.certificate().name()));
-            lines.extend(
-                m.groups().iter().filter(|g| !m.bootstrap_keys.contains_key(*g)).map(|g| {
-                    format!("! names in {g} are hidden only from those who do not know the authority: no veil")
-                }),
-            );
+            lines.extend(m.groups().iter().filter(|g| !m.bootstrap_keys.contains_key(*g)).map(|g| {
+                format!(
+                    "! names in {g} are hidden only from those who do not know the authority: it has no bootstrap key"
+                )
+            }));
         }
     }
     let (vouchers, objects) = listed(identity);

@@ -72,7 +72,7 @@ fn reachable(env: &Env<'_>, url: &Url, invite: &Path) -> Result<String, Failure>
         Some(e) => env.output.warn(format!("the brokers' cluster file cannot be used: {e}")),
         None => env.output.warn(format!("the brokers' cluster file is not there yet: {shown}")),
     }
-    env.output.say("          Get it from whoever invites you, and put it there: nothing works before");
+    env.output.say("          Get it from the person who invites you, and put it there: nothing works before");
     Ok(url.to_string())
 }
 
@@ -93,11 +93,11 @@ fn open(env: &Env<'_>, sealed: &[u8], expected: Option<Fingerprint>) -> Result<(
     }
     if names.is_empty() {
         let failure = Failure::new(Code::NoIdentity, "an invite is for somebody's keys, and you have none yet");
-        return Err(failure.hint("sealcast id new NAME, and give the scpub1… to whoever invites you"));
+        return Err(failure.hint("sealcast id new NAME, and give the scpub1… to the person who invites you"));
     }
     let failure =
         Failure::new(Code::Decrypt, format!("the invite is for another key than that of {}", names.join(", ")));
-    Err(failure.hint(format!("whoever invites you needs this one:  sealcast id export {}", names[0])))
+    Err(failure.hint(format!("the person who invites you needs this one:  sealcast id export {}", names[0])))
 }
 
 fn refused(error: InviteError) -> Failure {

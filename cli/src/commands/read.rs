@@ -12,7 +12,7 @@ use sealcast_crypto::identity::check_topic;
 use serde_json::{Value, json};
 
 use super::Env;
-use crate::cluster::{Cluster, hex};
+use crate::cluster::Cluster;
 use crate::commands::policy::Denial;
 use crate::format::{Payload, for_terminal, safe, typed};
 use crate::hint::Failure;
@@ -230,7 +230,7 @@ impl Read {
             };
         };
         for payload in payloads(content) {
-            let (from, size) = (hex(&entry.client.0[..4]), bytes(payload.size()));
+            let (from, size) = (hex::encode(&entry.client.0[..4]), bytes(payload.size()));
             let line = format!("#{} {}  from {from}…  {}  {size}", place.ps, safe(&self.topic), instant(entry.at));
             match payload {
                 Payload::Here(body) if self.raw => env.output.bytes(body)?,
@@ -249,7 +249,7 @@ impl Read {
         let mut object = json!({ "topic": self.topic, "value": self.value, "number": place.ps, "readable": place.publication.is_some() });
         if let Some((entry, content)) = &place.publication {
             object["at"] = json!(instant(entry.at));
-            object["client"] = json!(hex(&entry.client.0));
+            object["client"] = json!(hex::encode(&entry.client.0));
             object["sn"] = json!(entry.sn);
             object["allow"] = json!(entry.access.as_ref().map(ToString::to_string));
             let payload = |it: Payload<'_>| {

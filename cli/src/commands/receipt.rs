@@ -15,7 +15,7 @@ use sealcast_broker::receipt::{Fact, Receipt as Proof, ReceiptError};
 use serde_json::{Value, json};
 
 use super::{Env, read_text};
-use crate::cluster::{Cluster, hex, unhex};
+use crate::cluster::Cluster;
 use crate::hint::Failure;
 use crate::text::instant;
 
@@ -75,7 +75,7 @@ pub(crate) fn check_free(path: &Path, force: bool) -> Result<(), Failure> {
 /// Writes a receipt for people and programs.
 pub(crate) fn save(path: &Path, receipt: &Proof, cluster: &ClusterFile, force: bool) -> Result<(), Failure> {
     let mut object = facts(receipt, cluster);
-    object["receipt"] = json!(hex(&receipt.to_bytes()));
+    object["receipt"] = json!(hex::encode(&receipt.to_bytes()));
     let text = serde_json::to_string_pretty(&object).expect("our objects have text keys");
     let overwrite = if force { Overwrite::Replace } else { Overwrite::Never };
     Ok(write_public(path, format!("{text}\n").as_bytes(), overwrite)?)
@@ -94,10 +94,10 @@ fn read(path: &Path) -> Result<Proof, Failure> {
             .hint("it begins with {, as «sealcast pub … --receipt FILE» wrote it")
     })?;
     let bytes = value.get("receipt").and_then(Value::as_str).ok_or_else(|| wrong("it has no \"receipt\""))?;
-    let bytes = unhex(bytes).ok_or_else(|| wrong("\"receipt\" is not in hex"))?;
+    let bytes = hex::decode(bytes).ok().ok_or_else(|| wrong("\"receipt\" is not in hex"))?;
     Proof::from_bytes(&bytes).map_err(|_| {
         Failure::new(Code::Signature, format!("{shown}: its bytes are no receipt: they were changed, or cut"))
-            .hint("ask whoever gave it to you for the file as it was written")
+            .hint("ask its sender for the file as it was written")
     })
 }
 
@@ -106,13 +106,13 @@ fn refused(path: &Path, why: ReceiptError) -> Failure {
     let failure = Failure::new(Code::Signature, format!("{shown}: {why}"));
     match why {
         ReceiptError::Cluster => failure.hint("--cluster FILE: the file of the cluster that it is of"),
-        _ => failure.hint("the receipt proves nothing; ask whoever gave it to you for the file as it was written"),
+        _ => failure.hint("the receipt proves nothing; ask its sender for the file as it was written"),
     }
 }
 
 fn facts(receipt: &Proof, cluster: &ClusterFile) -> Value {
     let mut object = json!({
-        "cluster": hex(&receipt.cluster.0), "name": cluster.genesis.name, "height": receipt.height,
+        "cluster": hex::encode(&receipt.cluster.0), "name": cluster.genesis.name, "height": receipt.height,
         "brokers": receipt.signatures.keys().collect::<Vec<_>>(),
     });
     match &receipt.fact {
@@ -122,14 +122,14 @@ fn facts(receipt: &Proof, cluster: &ClusterFile) -> Value {
                 .iter()
                 .map(|(header, ps)| json!({ "topic": header.topic, "value": header.value, "number": ps }));
             object["published"] = json!({
-                "topics": topics.collect::<Vec<_>>(), "at": instant(it.at), "client": hex(&it.client.0),
-                "sn": it.sn, "id": hex(&it.id.0), "policy": it.policy, "epoch": it.epoch,
+                "topics": topics.collect::<Vec<_>>(), "at": instant(it.at), "client": hex::encode(&it.client.0),
+                "sn": it.sn, "id": hex::encode(&it.id.0), "policy": it.policy, "epoch": it.epoch,
                 "allow": it.access.as_ref().map(ToString::to_string),
             });
         }
         Fact::Executed(it) => {
             object["executed"] = json!({
-                "client": hex(&it.client.0), "first": it.first,
+                "client": hex::encode(&it.client.0), "first": it.first,
                 "outcomes": it.outcomes.iter().map(|o| format!("{:?}", o.code)).collect::<Vec<_>>(),
             });
         }

@@ -143,7 +143,7 @@ pub static ALL: &[Scenario] = &[
     robots(
         "flooder-inside",
         4,
-        "a member says everything many times over, and garbage under the veil",
+        "a member says everything many times over, and garbage under the bootstrap key",
         lan::flooder_inside,
     ),
     robots("equivocator", 5, "a member tells half of the others another story", lan::equivocator),

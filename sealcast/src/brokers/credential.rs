@@ -14,6 +14,7 @@ use sealcast_wire::Utc;
 use crate::code::Code;
 use crate::error::Error;
 use crate::refusals::done;
+use crate::remedy::Remedy;
 
 /// What is known of this client at the brokers.
 pub(crate) struct ClientStatus {
@@ -86,9 +87,7 @@ impl ClientStatus {
                 Code::Denied,
                 "the brokers do not know us, and no issuer of the cluster has given us a certificate",
             )
-            .with_hint(
-                "sealcast ca issue NAME --ca ISSUER --attr …, then --id NAME; the cluster file names the issuers",
-            )
+            .with_remedy(Remedy::AskIssuer)
         })
     }
 
@@ -158,17 +157,15 @@ fn expired() -> Error {
         Code::CertificateExpired,
         "the time of our certificate is over, and with it what stood for us at the brokers",
     )
-    .with_hint(RENEW)
+    .with_remedy(Remedy::RenewCertificate)
 }
 
 /// The brokers executed an operation of ours to that: nobody vouches for us.
 pub(crate) fn ended() -> Error {
     Error::new(Code::Excluded, "nobody vouches for us at the brokers any more, and what stood for us there has ended")
-        .with_hint(RENEW)
+        .with_remedy(Remedy::RenewCertificate)
 }
 
-const RENEW: &str =
-    "sealcast id show; whoever runs the authority renews it: sealcast ca issue NAME --ca ISSUER --attr …";
 /// By how much the newest block of a broker may be later than the newest one that is known here, block time.
 const BROKERS_AHEAD_SECONDS: i64 = 10;
 /// However long it lasts, this much before its end is early enough to be told of it.

@@ -11,6 +11,7 @@ use sealcast_wire::{self as wire, Culprit, limits};
 use super::accusing::Accusing;
 use crate::code::Code;
 use crate::error::Error;
+use crate::remedy::Remedy;
 
 /// Proof, or what is as good to an operator, that somebody at the brokers misbehaved (E4).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -128,8 +129,7 @@ pub fn misled(liars: &BTreeSet<u16>, brokers: usize, faulty: usize) -> Option<Er
              nothing that these brokers say can be relied on",
             who.join(", ")
         );
-        let hint = "sealcast brokers evidence shows the proofs that are kept; tell whoever runs the brokers";
-        Error::new(Code::Equivocation, what).with_hint(hint)
+        Error::new(Code::Equivocation, what).with_remedy(Remedy::ShowEvidence)
     })
 }
 

@@ -7,6 +7,7 @@ use sealcast_broker::cluster_file::ClusterFile;
 use crate::code::Code;
 use crate::config::{FileError, Home, Overwrite, read_public, write_public};
 use crate::error::{Error, Result};
+use crate::remedy::Remedy;
 use crate::url::Options;
 
 /// Reads a cluster file; it holds together then, but whose it is, only its authority or its id can tell.
@@ -17,7 +18,7 @@ pub fn load(path: &Path) -> Result<ClusterFile> {
     let text = read_public(path).map_err(|e| match e {
         FileError::Missing(_) => {
             Error::new(Code::Missing, format!("{}: there is no such cluster file", Home::shown(path)))
-                .with_hint("sealcast brokers up -n 4 makes a cluster; else get the file from whoever runs the brokers")
+                .with_remedy(Remedy::MakeCluster)
         }
         other => other.into(),
     })?;
@@ -34,7 +35,7 @@ pub fn load(path: &Path) -> Result<ClusterFile> {
 pub fn load_named(path: &Path, options: &Options) -> Result<ClusterFile> {
     let file = load(path)?;
     let wrong = |what: String, why: &str| {
-        let hint = format!("get the right file from whoever runs the brokers; {why}");
+        let hint = format!("get the right file from the brokers' operator; {why}");
         Err(Error::new(Code::Content, format!("{} {what}", Home::shown(path))).with_hint(hint))
     };
     let id: String = file.cluster().0.iter().map(|byte| format!("{byte:02x}")).collect();

@@ -1,9 +1,12 @@
 //! What a subscription has got and its reader not yet taken.
 
 use std::collections::VecDeque;
+use std::pin::Pin;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
+use futures_core::Stream;
 use sealcast_client::{Item, Took};
 
 use crate::error::{Error, Result};
@@ -15,6 +18,8 @@ use crate::session::Driven;
 pub struct Subscription {
     inbox: Arc<Inbox>,
     driven: Driven,
+    /// As a stream: its error was told.
+    ended: bool,
 }
 
 /// Between the driver and a reader.
@@ -32,6 +37,8 @@ struct State {
     /// The driver waits for room.
     wanted: bool,
     closed: Option<Error>,
+    /// The task that waits.
+    waker: Option<Waker>,
 }
 
 impl State {
@@ -63,20 +70,31 @@ impl Inbox {
     /// Hands over items at once: their reader is woken once.
     pub(crate) fn extend(&self, items: VecDeque<Item>) {
         if !items.is_empty() {
-            lock(&self.state).items.extend(items);
-            self.ready.notify_one();
+            self.tell(|state| state.items.extend(items));
         }
     }
 
     pub(crate) fn close(&self, why: Error) {
-        lock(&self.state).closed.get_or_insert(why);
+        self.tell(|state| {
+            state.closed.get_or_insert(why);
+        });
+    }
+
+    /// Changes what its reader waits for.
+    fn tell(&self, change: impl FnOnce(&mut State)) {
+        let waker = {
+            let mut state = lock(&self.state);
+            change(&mut state);
+            state.waker.take()
+        };
         self.ready.notify_all();
+        waker.into_iter().for_each(Waker::wake);
     }
 }
 
 impl Subscription {
     pub(super) fn new(inbox: Arc<Inbox>, driven: Driven) -> Subscription {
-        Subscription { inbox, driven }
+        Subscription { inbox, driven, ended: false }
     }
 
     /// Why nothing will come any more, though there may be something to read still.
@@ -90,6 +108,15 @@ impl Subscription {
         self.inbox.id
     }
 
+    /// The next item, if there is one.
+    ///
+    /// # Errors
+    /// Why none will come any more.
+    pub fn try_next(&mut self) -> Result<Option<Item>> {
+        self.driven.check()?;
+        self.taken(&mut lock(&self.inbox.state)).transpose()
+    }
+
     /// Waits for the next item; `None` if none came in time.
     ///
     /// # Errors
@@ -99,21 +126,50 @@ impl Subscription {
         let until = Instant::now() + timeout;
         let mut state = lock(&self.inbox.state);
         loop {
-            if let Some((item, is_wanted)) = state.take() {
-                drop(state);
-                if is_wanted {
-                    self.driven.wake();
-                }
-                return Ok(Some(item));
-            }
-            if let Some(why) = &state.closed {
-                return Err(why.clone());
+            if let Some(next) = self.taken(&mut state) {
+                return next.map(Some);
             }
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return Ok(None);
             }
             state = self.inbox.ready.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Takes the next item, or why none will come.
+    fn taken(&self, state: &mut State) -> Option<Result<Item>> {
+        let Some((item, is_wanted)) = state.take() else { return state.closed.clone().map(Err) };
+        if is_wanted {
+            self.driven.wake();
+        }
+        Some(Ok(item))
+    }
+}
+
+/// Ends after the error that says why.
+impl Stream for Subscription {
+    type Item = Result<Item>;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Item>>> {
+        let this = self.get_mut();
+        if this.ended {
+            return Poll::Ready(None);
+        }
+        if let Err(why) = this.driven.check() {
+            this.ended = true;
+            return Poll::Ready(Some(Err(why)));
+        }
+        let mut state = lock(&this.inbox.state);
+        match this.taken(&mut state) {
+            Some(next) => {
+                this.ended = next.is_err();
+                Poll::Ready(Some(next))
+            }
+            None => {
+                state.waker = Some(cx.waker().clone());
+                Poll::Pending
+            }
         }
     }
 }

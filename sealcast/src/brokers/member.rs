@@ -22,6 +22,7 @@ use crate::config::{Home, KeptIdentity, Voucher};
 use crate::error::{Error, Result};
 use crate::io::rng;
 use crate::io::store::Store;
+use crate::remedy::Remedy;
 
 /// A client's key, held by this process alone.
 pub struct ClientKey {
@@ -82,7 +83,7 @@ impl ClientKey {
             }
         }
         Err(Error::new(Code::Duplicate, format!("{CLIENTS_MAX} processes run with this identity at these brokers"))
-            .with_hint("stop one of them, or use another identity: --id NAME"))
+            .with_remedy(Remedy::OwnIdentity))
     }
 
     /// The keys that a certificate's holder has in this cluster by now; and how many more of them other processes have.
@@ -199,13 +200,9 @@ fn places(
     certificate: &CertHash,
     purpose: Purpose,
 ) -> impl Iterator<Item = PathBuf> + use<> {
-    let folder = home.state().join("brokers").join(hex(&cluster.0[..8]));
-    let of = format!("{}-{}", hex(&certificate.0[..8]), purpose.name());
+    let folder = home.state().join("brokers").join(hex::encode(&cluster.0[..8]));
+    let of = format!("{}-{}", hex::encode(&certificate.0[..8]), purpose.name());
     (0..CLIENTS_MAX).map(move |slot| folder.join(format!("{of}-{slot}.records")))
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 const SEED: u64 = 0;

@@ -25,17 +25,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sealcast_broker::access::Access;
-use sealcast_broker::cluster_file::{ClusterFile, VouchedKey};
-use sealcast_broker::operation::{
-    Accusation, Body, Client, Execute, Header, Interest, Operation, Policy, Publication, Registration,
-};
-use sealcast_broker::protocol::{Refusal, Status};
-use sealcast_broker::receipt::Receipt;
-use sealcast_broker::state::{Code as Became, Entry, OperationResult as Came, Subject, SubjectStatus};
-use sealcast_client::{Answer, ConfirmedSubscription, Done, OperationOutcome, OrderStatus, PayloadKind, Proofs, Read};
-use sealcast_delivery::{SendError, Token};
-use sealcast_wire::{Now, Utc, limits};
+use sealcast_broker::operation::{Accusation, Body, Publication, Registration};
+use sealcast_broker::protocol::Refusal;
+use sealcast_broker::state::{Code as Became, OperationResult as Came};
+use sealcast_client::{Answer, Done, PayloadKind};
+use sealcast_delivery::SendError;
+use sealcast_wire::{Now, limits};
 
 pub(crate) use credential::{ClientStatus, ended};
 pub(crate) use evidence_store::EvidenceStore;
@@ -46,14 +41,32 @@ pub use inbox::Subscription;
 pub(crate) use member::Record;
 pub(crate) use member::registrations;
 pub use member::{ClientKey, Purpose, registration, vouched};
-pub use sealcast_client::{Advertisement, Advertisements, Content, Item};
+#[doc(inline)]
+pub use sealcast_broker::access::Access;
+#[doc(inline)]
+pub use sealcast_broker::cluster_file::{ClusterFile, VouchedKey};
+#[doc(inline)]
+pub use sealcast_broker::operation::{Client, Execute, Header, Interest, Operation, Policy};
+#[doc(inline)]
+pub use sealcast_broker::protocol::Status;
+#[doc(inline)]
+pub use sealcast_broker::receipt::Receipt;
+#[doc(inline)]
+pub use sealcast_broker::state::{Entry, Subject, SubjectStatus};
+#[doc(inline)]
+pub use sealcast_client::{
+    Advertisement, Advertisements, ConfirmedSubscription, Content, Item, OperationOutcome, OrderStatus, Proofs, Read,
+};
+pub use sealcast_delivery::Token;
 pub use sealcast_keys::Shortage;
+pub use sealcast_wire::Utc;
 pub(crate) use trouble::{no_quorum, rolled_back};
 
 use crate::code::Code;
-use crate::error::{CLOCK, Error, Result};
+use crate::error::{Error, Result};
 use crate::group::{PublishError, Together};
 use crate::refusals::{done, refused};
+use crate::remedy::Remedy;
 use crate::session::{BrokerLink, Call, Driven, Session, open_client};
 use crate::url::Scheme;
 
@@ -178,6 +191,15 @@ impl Brokers {
     ///
     /// # Errors
     /// [`Code::NoQuorum`], or why the brokers do not know the client.
+    ///
+    /// ```no_run
+    /// # fn example(brokers: &sealcast::brokers::Brokers) -> sealcast::Result<()> {
+    /// let status = brokers.registered().wait()?;
+    /// println!("block {}", status.height);
+    /// # Ok(())
+    /// # }
+    /// # Ok::<(), sealcast::Error>(())
+    /// ```
     pub fn registered<'a>(&'a self) -> Call<'a, Result<OrderStatus>> {
         Call::new(async move {
             self.ready().await?;
@@ -214,8 +236,7 @@ impl Brokers {
             let found = self.wait(timeout, || self.driven.call(|now, it| it.look_for_key(now)).transpose()).await;
             found.map_err(|e| match e.code() {
                 Code::NoQuorum if self.driven.look(|it| it.handle.order_status().is_some()) => {
-                    Error::new(Code::NotReady, "the brokers have no threshold key yet")
-                        .with_hint("sealcast brokers status; the key ceremony needs 2f+1 running brokers")
+                    Error::new(Code::NotReady, "the brokers have no threshold key yet").with_remedy(Remedy::AwaitKey)
                 }
                 _ => e,
             })
@@ -236,6 +257,18 @@ impl Brokers {
     ///
     /// # Errors
     /// Why it has none: not registered, denied by policy, too large, no quorum.
+    ///
+    /// ```no_run
+    /// # fn example(brokers: &sealcast::brokers::Brokers) -> sealcast::Result<()> {
+    /// use sealcast::brokers::Outgoing;
+    ///
+    /// let access = "exchange:desk = fx".parse().expect("a condition");
+    /// let published = brokers.publish(&Outgoing::new("market/eurusd", "1.0842").readable_by(access)).wait()?;
+    /// println!("number {}", published.places[0]);
+    /// # Ok(())
+    /// # }
+    /// # Ok::<(), sealcast::Error>(())
+    /// ```
     pub fn publish<'a>(&'a self, outgoing: &'a Outgoing) -> Call<'a, Result<Published>> {
         Call::new(async move { self.publish_together(outgoing, &[]).await })
     }
@@ -266,6 +299,19 @@ impl Brokers {
     ///
     /// # Errors
     /// Nothing was taken: no quorum yet, no key yet, too large, a queue is full for too long.
+    ///
+    /// ```no_run
+    /// # fn example(brokers: &sealcast::brokers::Brokers) -> sealcast::Result<()> {
+    /// use sealcast::brokers::Outgoing;
+    ///
+    /// let tokens = (0..100).map(|n| brokers.begin(&Outgoing::new("market/ticks", format!("{n}"))).wait());
+    /// for token in tokens.collect::<Result<Vec<_>, _>>()? {
+    ///     brokers.outcome(token).wait()?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// # Ok::<(), sealcast::Error>(())
+    /// ```
     pub fn begin<'a>(&'a self, outgoing: &'a Outgoing) -> Call<'a, Result<Token>> {
         Call::new(async move { self.begin_together(outgoing, &[]).await })
     }
@@ -348,7 +394,7 @@ impl Brokers {
             ),
             None => "f + 1 brokers have not shown their newest block yet, and nothing is sealed before".to_owned(),
         };
-        Error::new(Code::NotReady, what).with_hint(CLOCK)
+        Error::new(Code::NotReady, what).with_remedy(Remedy::CheckClock)
     }
 
     /// Waits for what becomes of an operation.
@@ -421,6 +467,19 @@ impl Brokers {
     ///
     /// # Errors
     /// [`Code::NoQuorum`], or why not; [`Code::Usage`] if another [`Subscription`] to the same is read here.
+    ///
+    /// ```no_run
+    /// # fn example(brokers: &sealcast::brokers::Brokers) -> sealcast::Result<()> {
+    /// use std::time::Duration;
+    ///
+    /// let mut prices = brokers.subscribe("market/#".parse().expect("an interest")).wait()?;
+    /// while let Some(item) = prices.next_timeout(Duration::from_secs(1))? {
+    ///     println!("{item:?}");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// # Ok::<(), sealcast::Error>(())
+    /// ```
     pub fn subscribe<'a>(&'a self, interest: Interest) -> Call<'a, Result<Subscription>> {
         Call::new(async move {
             let token = self.take(|now, it| it.handle.subscribe(now, &interest)).await?.ok_or_else(|| {
@@ -476,6 +535,19 @@ impl Brokers {
     /// # Errors
     /// [`Code::NoQuorum`], also if too few shares come of what is sealed; [`Code::DeniedPolicy`]; [`Code::NotKept`] if what
     /// stands at the first place is no longer kept ([`Brokers::oldest_kept`]).
+    ///
+    /// ```no_run
+    /// # fn example(brokers: &sealcast::brokers::Brokers) -> sealcast::Result<()> {
+    /// use sealcast::brokers::{Header, Read};
+    ///
+    /// let header = Header { topic: "market/eurusd".to_owned(), value: None };
+    /// for position in brokers.read(&Read::Range { header, from: 0, limit: 10 }, true).wait()? {
+    ///     println!("{}", position.ps);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// # Ok::<(), sealcast::Error>(())
+    /// ```
     pub fn read<'a>(&'a self, what: &'a Read, linearizable: bool) -> Call<'a, Result<Vec<TopicPosition>>> {
         Call::new(async move {
             match self.ask(what, linearizable, self.timeout).await? {
@@ -521,6 +593,14 @@ impl Brokers {
     ///
     /// # Errors
     /// As [`Brokers::read`].
+    ///
+    /// ```no_run
+    /// # fn example(brokers: &sealcast::brokers::Brokers) -> sealcast::Result<()> {
+    /// let value = brokers.value("market/limits", b"fx", true).wait()?;
+    /// # Ok(())
+    /// # }
+    /// # Ok::<(), sealcast::Error>(())
+    /// ```
     pub fn value<'a>(&'a self, topic: &'a str, key: &'a [u8], linearizable: bool) -> Call<'a, Result<Option<Vec<u8>>>> {
         Call::new(async move {
             let what = Read::Value { topic: topic.to_owned(), key: key.to_vec() };
@@ -563,13 +643,22 @@ impl Brokers {
     ///
     /// # Errors
     /// [`Code::NoQuorum`].
+    ///
+    /// ```no_run
+    /// # fn example(brokers: &sealcast::brokers::Brokers) -> sealcast::Result<()> {
+    /// let receipt = brokers.receipt(175, 0).wait()?;
+    /// assert!(receipt.verify(&brokers.cluster().genesis).is_ok());
+    /// # Ok(())
+    /// # }
+    /// # Ok::<(), sealcast::Error>(())
+    /// ```
     pub fn receipt<'a>(&'a self, height: u64, number: u64) -> Call<'a, Result<Receipt>> {
         Call::new(async move {
             let token = self.take(|now, it| it.handle.receipt(now, height, number)).await?;
             match self.done(token).await? {
                 Done::Receipt(Some(receipt)) => Ok(*receipt),
                 _ => Err(Error::new(Code::NoQuorum, "too few brokers have kept what makes a receipt")
-                    .with_hint("ask for receipts when publishing: sealcast pub … --receipt FILE")),
+                    .with_remedy(Remedy::ReceiptWhenPublishing)),
             }
         })
     }
@@ -588,7 +677,7 @@ impl Brokers {
                     Code::NoQuorum,
                     "too few brokers have kept what makes a receipt, or may show it to us",
                 )
-                .with_hint("ask for receipts when reading: sealcast read … --latest --receipt FILE")),
+                .with_remedy(Remedy::ReceiptWhenReading)),
             }
         })
     }
@@ -604,7 +693,7 @@ impl Brokers {
             match self.done(token).await? {
                 Done::Receipt(Some(receipt)) => Ok(*receipt),
                 _ => Err(Error::new(Code::NoQuorum, "fewer than 2f+1 brokers say that they have executed it")
-                    .with_hint("it is ordered, and binds wherever it is executed; sealcast brokers status")),
+                    .with_remedy(Remedy::AwaitExecution)),
             }
         })
     }
@@ -613,6 +702,16 @@ impl Brokers {
     ///
     /// # Errors
     /// Those of the session.
+    ///
+    /// ```no_run
+    /// # fn example(brokers: &sealcast::brokers::Brokers) -> sealcast::Result<()> {
+    /// for broker in brokers.status().wait()? {
+    ///     println!("{} {:?}", broker.address, broker.said);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// # Ok::<(), sealcast::Error>(())
+    /// ```
     pub fn status<'a>(&'a self) -> Call<'a, Result<Vec<BrokerStatus>>> {
         Call::new(async move {
             let token = self.take(|now, it| it.handle.status(now)).await?;
@@ -723,13 +822,13 @@ impl Brokers {
                     Code::DeniedPolicy,
                     "the brokers do not let us read: nobody vouches for us, or no longer",
                 )
-                .with_hint("sealcast brokers reg, with an identity of an issuer that the cluster names"),
+                .with_remedy(Remedy::Register),
                 sealcast_broker::protocol::Why::Pruned => {
                     Error::new(Code::NotKept, "the brokers no longer keep what stands there")
-                        .with_hint("sealcast read TOPIC begins at the oldest publication that they keep")
+                        .with_remedy(Remedy::ReadFromOldest)
                 }
                 why => Error::new(Code::NoQuorum, format!("the brokers have no answer: {why}"))
-                    .with_hint("sealcast brokers status"),
+                    .with_remedy(Remedy::ShowOrder),
             }),
             _ => Err(Error::new(Code::Usage, "this was no question")),
         }

@@ -7,11 +7,28 @@ use sealcast_crypto::tdh2::Ciphertext;
 use sealcast_keys::threshold::sealed::together_overhead;
 use sealcast_wire::limits;
 
-use super::Outgoing;
+use super::{Access, Header, Outgoing};
 use crate::code::Code;
 use crate::error::Error;
 
 impl Outgoing {
+    /// One message at one topic, for every reader whom the global policies let.
+    pub fn new(topic: impl Into<String>, body: impl Into<Vec<u8>>) -> Outgoing {
+        Outgoing {
+            headers: vec![Header { topic: topic.into(), value: None }],
+            associated: Vec::new(),
+            access: None,
+            execute: Execute::Nothing,
+            body: body.into(),
+        }
+    }
+
+    /// The same for those alone whose attributes satisfy this: `"exchange:desk = fx".parse()?`.
+    pub fn readable_by(mut self, access: Access) -> Outgoing {
+        self.access = Some(access);
+        self
+    }
+
     /// The publication in clear, with this body.
     pub(super) fn publication(&self, body: Vec<u8>) -> Publication {
         Publication {

@@ -11,6 +11,7 @@ use super::{BrokerStatus, Brokers};
 use crate::code::Code;
 use crate::error::Error;
 use crate::io::channel::Channel;
+use crate::remedy::Remedy;
 use crate::session::Call;
 
 impl Brokers {
@@ -47,7 +48,7 @@ impl Brokers {
                 it.needed,
                 none_from.join(", ")
             );
-            Error::new(Code::NoQuorum, what).with_hint(SHARES)
+            Error::new(Code::NoQuorum, what).with_remedy(Remedy::FindShares)
         })
     }
 
@@ -70,7 +71,7 @@ impl Brokers {
                 "nobody can open it for now: it needs shares of {needed} brokers, and {holders} can give theirs; no share from {}",
                 others.join(", ")
             );
-            Error::new(Code::NoQuorum, what).with_hint(SHARES)
+            Error::new(Code::NoQuorum, what).with_remedy(Remedy::FindShares)
         })
         })
     }
@@ -93,13 +94,13 @@ pub(crate) fn no_quorum(cluster: &ClusterFile, channels: &[Channel], timeout: Du
         ),
         false => (Code::NoQuorum, format!("{here} of {n} brokers answer; silent: {}", silent.join(", "))),
     };
-    Error::new(code, what).with_hint("sealcast brokers status; do the brokers of this cluster file run?")
+    Error::new(code, what).with_remedy(Remedy::CheckBrokers)
 }
 
 /// The brokers are not the cluster as we knew it (E11).
 pub(crate) fn rolled_back(seen: u64, height: u64) -> Error {
     let what = format!("the brokers are at block {height}, and we have seen {seen}: their past was taken away");
-    Error::new(Code::RolledBack, what).with_hint("compare «sealcast brokers status» with whoever runs them")
+    Error::new(Code::RolledBack, what).with_remedy(Remedy::CompareBrokers)
 }
 
 /// `broker 2 (it holds none)`
@@ -111,6 +112,3 @@ fn without(stand: &BrokerStatus) -> String {
     };
     format!("broker {} ({why})", stand.broker)
 }
-
-const SHARES: &str =
-    "sealcast brokers status shows who holds a share; a broker that lost its own needs its folder keys/ back";

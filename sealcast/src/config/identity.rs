@@ -199,7 +199,8 @@ fn membership(file: &File) -> Result<Option<Membership>, String> {
     }
     let policy = file.policy.as_ref().map(|p| section(pem::POLICY, p, "policy")).transpose()?;
     let bootstrap_key = |(group, text): (&String, &Zeroizing<String>)| {
-        let bootstrap_key = keytext::import_bootstrap_key(text).map_err(|e| format!("veil of {group}: {e}"))?;
+        let bootstrap_key =
+            keytext::import_bootstrap_key(text).map_err(|e| format!("bootstrap key of {group}: {e}"))?;
         Ok((group.clone(), bootstrap_key))
     };
     let bootstrap_keys = file.bootstrap_key.iter().map(bootstrap_key).collect::<Result<_, String>>()?;

@@ -31,6 +31,7 @@ use crate::code::Code;
 use crate::config::Home;
 use crate::error::Error;
 use crate::group::{Message, Origin};
+use crate::remedy::Remedy;
 
 /// What is asked of a session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -346,6 +347,14 @@ struct Refusal {
     code: u16,
     message: String,
     hint: Option<String>,
+    /// As a newer program may know more of them, one that is not known is none.
+    #[serde(default, deserialize_with = "known_remedy", skip_serializing_if = "Option::is_none")]
+    remedy: Option<Remedy>,
+}
+
+fn known_remedy<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Remedy>, D::Error> {
+    let value = Option::<serde_json::Value>::deserialize(from)?;
+    Ok(value.and_then(|value| serde_json::from_value(value).ok()))
 }
 
 impl From<Result<Answer, Error>> for Reply {
@@ -356,6 +365,7 @@ impl From<Result<Answer, Error>> for Reply {
                 code: e.code().number(),
                 message: e.message().to_owned(),
                 hint: e.hint().map(str::to_owned),
+                remedy: e.remedy().cloned(),
             }),
         }
     }
@@ -368,10 +378,8 @@ impl From<Reply> for Result<Answer, Error> {
             Reply::Heard(_) => Err(Error::new(Code::System, "a message that nobody subscribed to")),
             Reply::Error(r) => {
                 let error = Error::new(Code::of_number(r.code).unwrap_or(Code::System), r.message);
-                Err(match r.hint {
-                    Some(hint) => error.with_hint(hint),
-                    None => error,
-                })
+                let error = r.hint.into_iter().fold(error, Error::with_hint);
+                Err(r.remedy.into_iter().fold(error, Error::with_remedy))
             }
         }
     }

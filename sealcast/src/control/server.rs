@@ -17,6 +17,7 @@ use crate::code::Code;
 use crate::config::program_folder;
 use crate::error::{Error, Result};
 use crate::group::lock;
+use crate::remedy::Remedy;
 use crate::session::Subscription;
 
 /// Does what is asked. The bytes are those of `publish`.
@@ -63,7 +64,7 @@ impl Server {
         program_folder(folder)?;
         if UnixStream::connect(path).is_ok() {
             return Err(Error::new(Code::Duplicate, "another process of yours runs with this identity")
-                .with_hint("sealcast group leave ends it; or give this process an identity of its own"));
+                .with_remedy(Remedy::LeaveFirst));
         }
         match fs::remove_file(path) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(Error::system(path.display(), &e)),

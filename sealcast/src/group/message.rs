@@ -39,6 +39,14 @@ pub enum Origin {
 
 impl Message {
     /// Who sent it, as far as it is proved.
+    ///
+    /// ```
+    /// # let session = sealcast::open("mem:doc-origin?keys=plain").wait()?;
+    /// let mut all = session.subscribe("#").wait()?;
+    /// session.publish("t", "x").wait()?;
+    /// assert_eq!(all.wait()?.origin(), sealcast::Origin::Anonymous, "without keys nobody is known");
+    /// # Ok::<(), sealcast::Error>(())
+    /// ```
     pub fn origin(&self) -> Origin {
         match &self.from {
             From::Anonymous => Origin::Anonymous,

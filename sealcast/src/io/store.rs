@@ -16,6 +16,7 @@ use sealcast_crypto::hash::Transcript;
 
 use crate::config::{Overwrite, program_folder, write_secret};
 use crate::error::{Error, Result};
+use crate::remedy::Remedy;
 
 /// See the module.
 #[derive(Debug)]
@@ -41,7 +42,7 @@ impl Store {
         let file = file.map_err(|e| Error::system(path.display(), &e))?;
         if file.try_lock().is_err() {
             return Err(Error::new(crate::Code::Duplicate, "another process of yours runs with this identity")
-                .with_hint("stop the other one, or give this process its own identity: sealcast id new NAME"));
+                .with_remedy(Remedy::OwnIdentity));
         }
         let bytes = std::fs::read(path).map_err(|e| Error::system(path.display(), &e))?;
         let (records, whole) = entries(&bytes);

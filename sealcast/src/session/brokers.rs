@@ -22,6 +22,7 @@ use crate::config::Home;
 use crate::error::{Error, Result};
 use crate::group::{PublishError, Together, lock};
 use crate::io::clock::{self, Clock};
+use crate::remedy::Remedy;
 use crate::url::{Scheme, TransportAddress, Url};
 
 /// See the module.
@@ -101,9 +102,8 @@ impl Opening {
             let of =
                 who.held.as_ref().map(|it| format!(", whose certificate is of {}", it.anchor().certificate().name()));
             let what = format!("no issuer of these brokers vouches for {}{}", who.name(), of.unwrap_or_default());
-            let issuers: Vec<&str> = cluster.genesis.issuers.keys().map(String::as_str).collect();
-            let hint = format!("their issuers are {}; --id NAME", issuers.join(", "));
-            return Err(Error::new(Code::Denied, what).with_hint(hint));
+            let issuers = cluster.genesis.issuers.keys().cloned().collect();
+            return Err(Error::new(Code::Denied, what).with_remedy(Remedy::ChooseIdentity { issuers }));
         }
         let payload_kind = match &member {
             Some(member) => PayloadKind::Group(member.group.clone()),

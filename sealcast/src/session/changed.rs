@@ -72,8 +72,14 @@ impl Changed {
         if !self.awaited() {
             return None;
         }
-        let first = lock(&self.state).tasks.iter().map(|it| it.deadline).min();
-        first.map(|it| it.saturating_duration_since(Instant::now()))
+        let first = lock(&self.state).tasks.iter().map(|it| it.deadline).min()?;
+        let left = first.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            // It looks at the clock; a task that nobody runs any more is forgotten by this.
+            self.ring();
+            return None;
+        }
+        Some(left)
     }
 
     /// The driver is about to wait for so long.
@@ -169,5 +175,58 @@ impl<T> Future for Doing<T> {
         }
         let polled = shared.changed.poll_until(cx, this.deadline, || (this.check)(&shared));
         polled.map(|done| done.unwrap_or_else(|| Err((this.late)(&shared, this.timeout))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A bell, and what tells whether the driver was woken since the last look.
+    fn bell() -> (Changed, impl FnMut() -> bool) {
+        let mut poll = mio::Poll::new().unwrap();
+        let waker = mio::Waker::new(poll.registry(), mio::Token(0)).unwrap();
+        let woken = move || {
+            let mut events = mio::Events::with_capacity(1);
+            poll.poll(&mut events, Some(Duration::ZERO)).unwrap();
+            !events.is_empty()
+        };
+        (Changed::new(Arc::new(waker)), woken)
+    }
+
+    #[test]
+    fn a_task_wakes_the_driver_only_if_it_gives_up_before_the_driver_looks() {
+        let (changed, mut woken) = bell();
+        let mut cx = Context::from_waker(Waker::noop());
+        let soon = Duration::from_secs(60);
+        changed.plan(2 * soon);
+        assert!(changed.poll_until(&mut cx, Instant::now() + 3 * soon, || None::<()>).is_pending());
+        assert!(!woken(), "the driver looks before");
+        assert!(changed.poll_until(&mut cx, Instant::now() + soon, || None::<()>).is_pending());
+        assert!(woken(), "the driver would look too late");
+        let first = changed.first_deadline(2 * soon).expect("a task waits");
+        assert!(first <= soon && first > soon / 2, "{first:?}");
+    }
+
+    #[test]
+    fn a_task_gives_up_at_its_deadline_and_is_told_of_what_happens() {
+        let (changed, _) = bell();
+        let mut cx = Context::from_waker(Waker::noop());
+        assert_eq!(changed.poll_until(&mut cx, Instant::now(), || None::<()>), Poll::Ready(None));
+        assert!(changed.poll_until(&mut cx, Instant::now() + Duration::from_secs(60), || None::<()>).is_pending());
+        assert!(changed.awaited());
+        changed.ring();
+        assert!(!changed.awaited() && changed.first_deadline(Duration::ZERO).is_none(), "each task asks again");
+    }
+
+    #[test]
+    fn a_task_that_was_dropped_keeps_nobody_from_waiting() {
+        let (changed, _) = bell();
+        let mut cx = Context::from_waker(Waker::noop());
+        let deadline = Instant::now() + Duration::from_millis(1);
+        assert!(changed.poll_until(&mut cx, deadline, || None::<()>).is_pending());
+        std::thread::sleep(Duration::from_millis(2));
+        assert_eq!(changed.first_deadline(Duration::from_secs(1)), None, "it is told, and forgotten");
+        assert!(!changed.awaited());
     }
 }

@@ -46,7 +46,8 @@ impl Handler for Controlled {
             }
             Request::Leave => session.leave().wait().map(|()| Answer::Done),
             Request::Learn { object } => {
-                let object = unhex(&object)
+                let object = hex::decode(&object)
+                    .ok()
                     .ok_or_else(|| Error::new(Code::BadValue, "the object is not in hexadecimal digits"))?;
                 session.learn(object).map(|()| Answer::Done)
             }
@@ -107,17 +108,7 @@ fn summary(view: &View) -> String {
 
 /// A certificate's hash, if that is what the text is.
 fn certificate(text: &str) -> Option<CertHash> {
-    Some(CertHash(unhex(text)?.try_into().ok()?))
-}
-
-fn unhex(text: &str) -> Option<Vec<u8>> {
-    let digits = text.as_bytes();
-    let pairs = digits.chunks_exact(2);
-    if !pairs.remainder().is_empty() {
-        return None;
-    }
-    let digit = |d: u8| char::from(d).to_digit(16).and_then(|v| u8::try_from(v).ok());
-    pairs.map(|p| Some(digit(p[0])? << 4 | digit(p[1])?)).collect()
+    Some(CertHash(hex::decode(text).ok()?.try_into().ok()?))
 }
 
 pub(super) fn micros(d: Duration) -> u64 {

@@ -186,7 +186,7 @@ impl Shared {
             .flat_map(|view| view.members.slots().map(|(slot, m)| (slot == view.me, m)))
             .map(|(me, m)| MemberInfo {
                 name: m.name.to_string(),
-                certificate: hex(&m.id.cert.0),
+                certificate: hex::encode(&m.id.cert.0),
                 last_heard_ms: heard.next().copied().flatten().filter(|_| !me).map(millis),
                 me,
                 ..MemberInfo::default()
@@ -247,7 +247,7 @@ pub(super) fn told(notice: &Notice, about: Option<&str>) -> String {
             format!("broker {number} signed a false share")
         }
         Notice::Evidence(wire::Evidence { against: Culprit::Publisher { client, number }, .. }) => {
-            format!("publication {number} of {} opens to nothing", hex(&client[..6]))
+            format!("publication {number} of {} opens to nothing", hex::encode(&client[..6]))
         }
         Notice::OtherVersion { cert, theirs, ours } => {
             let list = |of: &[u8]| of.iter().map(u8::to_string).collect::<Vec<_>>().join(", ");
@@ -268,10 +268,6 @@ fn said(why: Misbehaviour) -> &'static str {
         Misbehaviour::Rights => "its rights do not allow what it did",
         Misbehaviour::Version => "it said that others speak less of the wire than they do",
     }
-}
-
-pub(super) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
 #[cfg(test)]

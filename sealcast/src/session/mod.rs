@@ -64,8 +64,8 @@ use crate::code::Code;
 use crate::control::Server;
 use crate::error::{Error, Result};
 use crate::group::{Publication, PublishError, ViewEvent, lock};
+use crate::remedy::Remedy;
 use crate::url::Url;
-use info::hex;
 use shared::{Past, Shared, no_place};
 use views::ViewQueue;
 
@@ -85,6 +85,12 @@ struct Inner {
 impl Session {
     /// Publishes a message: `.await` it, or `.wait()`. It is on its way when that returns; before the
     /// first key is agreed it waits for it (`wait=` in the URL, 10 s).
+    ///
+    /// ```
+    /// # let session = sealcast::open("mem:doc-publish?keys=plain").wait()?;
+    /// session.publish("pose/robot7", [1, 2, 3]).wait()?;
+    /// # Ok::<(), sealcast::Error>(())
+    /// ```
     pub fn publish<'a>(&'a self, topic: &'a str, body: impl AsRef<[u8]> + Send + 'a) -> Publish<'a> {
         Publish { session: self, topic, body: Box::new(body), guarantee: Guarantee::BestEffort }
     }
@@ -93,6 +99,16 @@ impl Session {
     ///
     /// # Errors
     /// [`TryPublishError`]: nothing was taken.
+    ///
+    /// ```
+    /// # let session = sealcast::open("mem:doc-try-publish?keys=plain").wait()?;
+    /// match session.try_publish("arm/state", &[0; 12]) {
+    ///     Ok(()) => {}
+    ///     Err(sealcast::TryPublishError::Refused(why)) => return Err(why),
+    ///     Err(_) => println!("skipped: the next state replaces it"),
+    /// }
+    /// # Ok::<(), sealcast::Error>(())
+    /// ```
     pub fn try_publish(&self, topic: &str, body: &[u8]) -> std::result::Result<(), TryPublishError> {
         let message = Publication { topic, body, guarantee: Guarantee::BestEffort, sent_micros: None };
         match self.inner.shared.publish(&message, false) {
@@ -104,6 +120,14 @@ impl Session {
     }
 
     /// Takes messages of the topics that match a pattern: `+` is one level, a last `#` the rest.
+    ///
+    /// ```
+    /// # let session = sealcast::open("mem:doc-subscribe?keys=plain").wait()?;
+    /// let mut poses = session.subscribe("pose/+").wait()?;
+    /// session.publish("pose/robot7", "here").wait()?;
+    /// assert_eq!(poses.wait()?.payload(), b"here");
+    /// # Ok::<(), sealcast::Error>(())
+    /// ```
     pub fn subscribe<'a>(&'a self, pattern: &'a str) -> Subscribe<'a> {
         Subscribe {
             session: self,
@@ -115,6 +139,17 @@ impl Session {
     }
 
     /// The memberships from now on, the current one first.
+    ///
+    /// ```
+    /// # let session = sealcast::open("mem:doc-views?keys=plain").wait()?;
+    /// use sealcast::ViewEvent;
+    ///
+    /// session.ready().wait()?;
+    /// if let Some(ViewEvent::Changed { view, joined, .. }) = session.views().try_next() {
+    ///     assert_eq!(view.members.len(), joined.len(), "whoever is there already counts as joined");
+    /// }
+    /// # Ok::<(), sealcast::Error>(())
+    /// ```
     pub fn views(&self) -> Views {
         let shared = &self.inner.shared;
         let queue = Arc::new(ViewQueue::default());
@@ -135,11 +170,27 @@ impl Session {
     }
 
     /// The installed membership.
+    ///
+    /// ```
+    /// # let session = sealcast::open("mem:doc-view?keys=plain").wait()?;
+    /// session.ready().wait()?;
+    /// for member in &session.view().expect("it is ready").members {
+    ///     println!("{}", member.name);
+    /// }
+    /// # Ok::<(), sealcast::Error>(())
+    /// ```
     pub fn view(&self) -> Option<Arc<View>> {
         lock(&self.inner.shared.seen).view.clone()
     }
 
     /// Waits until a view is installed: `.await` it, or `.wait()`.
+    ///
+    /// ```
+    /// # let session = sealcast::open("mem:doc-ready?keys=plain").wait()?;
+    /// let view = session.ready().wait()?;
+    /// println!("epoch {}", view.epoch.counter);
+    /// # Ok::<(), sealcast::Error>(())
+    /// ```
     pub fn ready(&self) -> Doing<Arc<View>> {
         let timeout = self.inner.shared.url.options.wait;
         self.doing(timeout, Shared::late, |shared| {
@@ -156,12 +207,25 @@ impl Session {
     }
 
     /// Agrees on a new key for the same members.
+    ///
+    /// ```no_run
+    /// let session = sealcast::open("udpm://239.255.76.67:7667").identity("desk").wait()?;
+    /// let report = session.rotate().wait()?;
+    /// println!("epoch {}", report.epoch.counter);
+    /// # Ok::<(), sealcast::Error>(())
+    /// ```
     pub fn rotate(&self) -> Doing<Report> {
         self.change(Command::Rotate)
     }
 
     /// Evicts a member, named by its certificate or, if one only has it, by its name; the reason goes
     /// into the signed statement and every member's log.
+    ///
+    /// ```no_run
+    /// let session = sealcast::open("udpm://239.255.76.67:7667").identity("desk").wait()?;
+    /// session.evict("robot7", "lost").wait()?;
+    /// # Ok::<(), sealcast::Error>(())
+    /// ```
     pub fn evict(&self, who: impl Into<Who>, reason: &str) -> Doing<Report> {
         let who = who.into();
         let view = self.view();
@@ -180,6 +244,13 @@ impl Session {
     ///
     /// # Errors
     /// Those of the key scheme.
+    ///
+    /// ```no_run
+    /// # let session = sealcast::open("udpm://239.255.76.67:7667").identity("desk").wait()?;
+    /// let crl = std::fs::read("ward.crl").map_err(|e| sealcast::Error::system("ward.crl", &e))?;
+    /// session.learn(crl)?;
+    /// # Ok::<(), sealcast::Error>(())
+    /// ```
     pub fn learn(&self, object: Vec<u8>) -> Result<()> {
         self.inner.shared.command(Command::Learn(object))
     }
@@ -194,6 +265,12 @@ impl Session {
     }
 
     /// Leaves the group: done when our word has been taken in here; nothing can be published after it.
+    ///
+    /// ```no_run
+    /// let session = sealcast::open("udpm://239.255.76.67:7667").identity("robot7").wait()?;
+    /// session.leave().wait()?;
+    /// # Ok::<(), sealcast::Error>(())
+    /// ```
     pub fn leave(&self) -> Doing<()> {
         let refused = self.inner.shared.command(Command::Leave).err();
         self.doing(LEAVE_TIMEOUT, not_done, move |shared| match &refused {
@@ -204,6 +281,13 @@ impl Session {
 
     /// Hands everything that was published to the kernel, at once; through an order, done when each message has its place or
     /// it is known why it has none, and late when nothing got a place for so long as publishing may take (`wait=` in the URL).
+    ///
+    /// ```
+    /// # let session = sealcast::open("mem:doc-flush?keys=plain").wait()?;
+    /// session.publish("log", "the last line").wait()?;
+    /// session.flush().wait()?;
+    /// # Ok::<(), sealcast::Error>(())
+    /// ```
     pub fn flush(&self) -> Doing<()> {
         let shared = &self.inner.shared;
         if let Some(tx_queue) = &shared.tx_queue {
@@ -224,42 +308,95 @@ impl Session {
     /// or none got one for a while. Readers get what is in their queues, and then the end.
     ///
     /// How many messages have no place: they may get one still, or never. `0` where messages have none.
+    ///
+    /// ```
+    /// # let session = sealcast::open("mem:doc-close?keys=plain").wait()?;
+    /// assert_eq!(session.close(), 0, "each message has its place, or needs none");
+    /// # Ok::<(), sealcast::Error>(())
+    /// ```
     pub fn close(self) -> usize {
         self.inner.close()
     }
 
     /// Figures.
+    ///
+    /// ```
+    /// # let session = sealcast::open("mem:doc-stats?keys=plain").wait()?;
+    /// session.publish("t", "x").wait()?;
+    /// assert_eq!(session.stats().published, 1);
+    /// # Ok::<(), sealcast::Error>(())
+    /// ```
     pub fn stats(&self) -> Stats {
         self.inner.shared.stats()
     }
 
     /// What is known of the group.
+    ///
+    /// ```
+    /// # let session = sealcast::open("mem:doc-info?keys=plain").wait()?;
+    /// println!("{} as {}", session.info().group, session.info().me);
+    /// # Ok::<(), sealcast::Error>(())
+    /// ```
     pub fn info(&self) -> Info {
         self.inner.shared.info()
     }
 
     /// What the key scheme knows of the group: members with their rights, compartments; `None` where it knows nothing.
+    ///
+    /// ```
+    /// # let session = sealcast::open("mem:doc-status?keys=plain").wait()?;
+    /// assert!(session.status().is_none_or(|it| it.compartments.is_empty()), "no keys, no compartments");
+    /// # Ok::<(), sealcast::Error>(())
+    /// ```
     pub fn status(&self) -> Option<Status> {
         self.inner.shared.status()
     }
 
     /// What happened in the group since we are in it, oldest first.
+    ///
+    /// ```
+    /// # let session = sealcast::open("mem:doc-log?keys=plain").wait()?;
+    /// for entry in session.log() {
+    ///     println!("{} {:?}", entry.at_micros, entry.event);
+    /// }
+    /// # Ok::<(), sealcast::Error>(())
+    /// ```
     pub fn log(&self) -> Vec<LogEntry> {
         self.inner.shared.log()
     }
 
     /// Why brokers gave a message of ours no place, if that came up: of the first such one. Who publishes `.ordered()` is told
     /// of each.
+    ///
+    /// ```
+    /// # let session = sealcast::open("mem:doc-refusal?keys=plain").wait()?;
+    /// assert!(session.refusal().is_none());
+    /// # Ok::<(), sealcast::Error>(())
+    /// ```
     pub fn refusal(&self) -> Option<Error> {
         self.inner.shared.tickets().refusal.and_then(|it| no_place(it).err())
     }
 
     /// What is not as it should be on this machine, with the line that repairs it.
+    ///
+    /// ```
+    /// # let session = sealcast::open("mem:doc-warnings?keys=plain").wait()?;
+    /// for warning in session.warnings() {
+    ///     eprintln!("{}: {}", warning.what, warning.hint);
+    /// }
+    /// # Ok::<(), sealcast::Error>(())
+    /// ```
     pub fn warnings(&self) -> Vec<Warning> {
         lock(&self.inner.shared.seen).warnings.clone()
     }
 
     /// The URL it was opened with.
+    ///
+    /// ```
+    /// # let session = sealcast::open("mem:doc-url?keys=plain").wait()?;
+    /// assert_eq!(session.url().keys, sealcast::Scheme::Plain);
+    /// # Ok::<(), sealcast::Error>(())
+    /// ```
     pub fn url(&self) -> &Url {
         &self.inner.shared.url
     }
@@ -282,7 +419,7 @@ impl Session {
         let mut members = info.members.into_iter();
         let found = match who {
             Who::Name(name) => members.find(|m| m.name == *name),
-            Who::Cert(cert) => members.find(|m| m.certificate == hex(&cert.0)),
+            Who::Cert(cert) => members.find(|m| m.certificate == hex::encode(&cert.0)),
         };
         found.and_then(|m| m.serial)
     }
@@ -334,11 +471,9 @@ fn named(view: &View, name: &str) -> Result<CertHash> {
     let certs: Vec<CertHash> = view.members.iter().filter(|m| &*m.name == name).map(|m| m.id.cert).collect();
     match certs[..] {
         [cert] => Ok(cert),
-        [] => {
-            Err(Error::new(Code::BadValue, format!("no member is named «{name}»")).with_hint("sealcast group members"))
-        }
+        [] => Err(Error::new(Code::BadValue, format!("no member is named «{name}»")).with_remedy(Remedy::ListMembers)),
         _ => Err(Error::new(Code::BadValue, format!("several members are named «{name}»"))
-            .with_hint("name the certificate instead: sealcast group members shows them")),
+            .with_remedy(Remedy::NameCertificate)),
     }
 }
 
@@ -407,18 +542,17 @@ impl fmt::Debug for Session {
 }
 
 fn not_ready(timeout: Duration) -> Error {
-    Error::new(Code::NotReady, format!("no key was agreed in {timeout:?}"))
-        .with_hint("sealcast doctor checks the network; are the others on the same URL, with the same authority?")
+    Error::new(Code::NotReady, format!("no key was agreed in {timeout:?}")).with_remedy(Remedy::CheckNetwork)
 }
 
 fn not_done(_: &Shared, timeout: Duration) -> Error {
-    Error::new(Code::TimedOut, format!("not done within {timeout:?}")).with_hint("sealcast group show")
+    Error::new(Code::TimedOut, format!("not done within {timeout:?}")).with_remedy(Remedy::ShowGroup)
 }
 
 fn unordered(shared: &Shared, timeout: Duration) -> Error {
     let count = shared.unordered();
     let what = format!("{count} of our messages have no place in the order, and none got one for {timeout:?}");
-    Error::new(Code::TimedOut, what).with_hint("sealcast brokers status")
+    Error::new(Code::TimedOut, what).with_remedy(Remedy::ShowOrder)
 }
 
 /// How long a rotation or eviction may take.

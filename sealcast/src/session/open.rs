@@ -20,11 +20,11 @@ use super::driver::{Driver, Sockets, WAKER};
 use super::driver_lock::DriverLock;
 use super::loopback_filter::LoopbackFilter;
 use super::parts::Parts;
+#[cfg(feature = "brokers")]
+use super::parts::Purpose;
 use super::shared::{Seen, Shared};
 use super::transports::{self, Transport};
 use super::{Inner, Session};
-#[cfg(feature = "brokers")]
-use crate::brokers::Purpose;
 use crate::code::Code;
 use crate::config::{Contexts, Home, KeptIdentity};
 use crate::control::Server;
@@ -32,9 +32,15 @@ use crate::error::{Error, Result};
 use crate::group::{Group, lock};
 use crate::io::clock::Clock;
 use crate::io::process::Process;
+use crate::remedy::Remedy;
 use crate::url::{OriginMode, Url};
 
 /// Begins to open a session: `target` is a URL or the name of a context.
+///
+/// ```
+/// let session = sealcast::open("mem:doc-open?keys=plain").wait()?;
+/// # Ok::<(), sealcast::Error>(())
+/// ```
 pub fn open(target: &str) -> Opening {
     Opening {
         target: target.to_owned(),
@@ -96,24 +102,50 @@ impl From<Arc<LoadedIdentity>> for Identity {
 
 impl Opening {
     /// As whom.
+    ///
+    /// ```no_run
+    /// let session = sealcast::open("udpm://239.255.76.67:7667?ttl=1").identity("robot7").wait()?;
+    /// # Ok::<(), sealcast::Error>(())
+    /// ```
     pub fn identity(mut self, identity: impl Into<Identity>) -> Opening {
         self.identity = Some(identity.into());
         self
     }
 
     /// When origins are signed; else as the URL says.
+    ///
+    /// ```no_run
+    /// use sealcast::OriginMode;
+    ///
+    /// let session = sealcast::open("udpm://239.255.76.67:7667").identity("robot7").origin(OriginMode::Signed).wait()?;
+    /// # Ok::<(), sealcast::Error>(())
+    /// ```
     pub fn origin(mut self, origin: OriginMode) -> Opening {
         self.origin = Some(origin);
         self
     }
 
     /// How long a message may wait for company; else as the URL says.
+    ///
+    /// ```no_run
+    /// use std::time::Duration;
+    ///
+    /// let session = sealcast::open("udpm://239.255.76.67:7667?keys=plain").linger(Duration::from_millis(5)).wait()?;
+    /// # Ok::<(), sealcast::Error>(())
+    /// ```
     pub fn linger(mut self, linger: Duration) -> Opening {
         self.linger = Some(linger);
         self
     }
 
     /// How long its calls may take; else as the URL says (`wait=`).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let session = sealcast::open("mem:doc-timeout?keys=plain").timeout(Duration::from_secs(1)).wait()?;
+    /// # Ok::<(), sealcast::Error>(())
+    /// ```
     pub fn timeout(mut self, timeout: Duration) -> Opening {
         self.timeout = Some(timeout);
         self
@@ -133,6 +165,14 @@ impl Opening {
     }
 
     /// Where contexts and identities are; else as the environment says.
+    ///
+    /// ```no_run
+    /// use sealcast::Home;
+    ///
+    /// let home = Home::at("/srv/robot".as_ref());
+    /// let session = sealcast::open("udpm://239.255.76.67:7667").home(home).identity("robot7").wait()?;
+    /// # Ok::<(), sealcast::Error>(())
+    /// ```
     pub fn home(mut self, home: Home) -> Opening {
         self.home = Some(home);
         self
@@ -165,7 +205,8 @@ impl Opening {
         }
         let contexts = Contexts::load(home)?;
         let context = contexts.context.get(&self.target).ok_or_else(|| {
-            Error::new(Code::Missing, format!("there is no context «{}»", self.target)).with_hint("sealcast ctx ls")
+            Error::new(Code::Missing, format!("there is no context «{}»", self.target))
+                .with_remedy(Remedy::ListContexts)
         })?;
         if self.identity.is_none() {
             self.identity = context.id.clone().map(Identity::Named);

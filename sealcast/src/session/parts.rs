@@ -10,12 +10,15 @@ use sealcast_wire::CertHash;
 use super::open::{Identity, Opening};
 use super::schemes;
 use super::transports::Reach;
+#[cfg(feature = "brokers")]
+pub(super) use crate::brokers::Purpose;
 use crate::code::Code;
 use crate::config::{Home, KeptIdentity};
 use crate::control::socket_path;
 use crate::error::{Error, Result};
 use crate::io::clock::{self, Clock};
 use crate::io::store::Store;
+use crate::remedy::Remedy;
 use crate::url::{Scheme, TransportAddress, Url};
 
 /// A key scheme, and what goes with it.
@@ -60,10 +63,7 @@ impl Loaded {
         self.held.clone().ok_or_else(|| {
             let (name, keys) = (self.name(), self.kept.as_ref().map(|it| it.secret.public().to_string()));
             let error = Error::new(Code::NoIdentity, format!("the identity «{name}» has no certificate yet"));
-            error.with_hint(format!(
-                "the holder of the authority types: sealcast invite --for {}; then here: sealcast join FILE",
-                keys.unwrap_or_default()
-            ))
+            error.with_remedy(Remedy::AskForInvite { keys })
         })
     }
 
@@ -89,24 +89,24 @@ impl Opening {
     pub(super) fn load(&self, url: &Url, home: &Home) -> Result<Loaded> {
         let kept = match &self.identity {
             None => {
-                let (what, hint) = match url.address {
+                let (what, remedy) = match url.address {
                     TransportAddress::Quorum(_) => (
                         "brokers let in whom an issuer of theirs vouches for: an identity is needed",
-                        "sealcast ca issue NAME --ca ISSUER; the cluster file names the issuers",
+                        Remedy::AskIssuer,
                     ),
-                    TransportAddress::Multicast(_) | TransportAddress::Memory { .. } => (
-                        "a sealed group needs an identity",
-                        "sealcast init NAME makes one; keys=plain in the URL sends everything in clear, readable by all",
-                    ),
+                    TransportAddress::Multicast(_) | TransportAddress::Memory { .. } => {
+                        ("a sealed group needs an identity", Remedy::MakeIdentity)
+                    }
                 };
-                return Err(Error::new(Code::NoIdentity, format!("{url}: {what}")).with_hint(hint));
+                return Err(Error::new(Code::NoIdentity, format!("{url}: {what}")).with_remedy(remedy));
             }
             Some(Identity::Loaded(held)) => return Ok(Loaded { held: Some(held.clone()), kept: None }),
             Some(Identity::Kept(kept)) => kept.clone(),
             Some(Identity::Named(name)) => Arc::new(KeptIdentity::load(home, name).map_err(|e| {
                 let error = Error::from(e);
                 if error.code() == Code::Missing {
-                    Error::new(Code::NoIdentity, format!("there is no identity «{name}»")).with_hint("sealcast id ls")
+                    Error::new(Code::NoIdentity, format!("there is no identity «{name}»"))
+                        .with_remedy(Remedy::ListIdentities)
                 } else {
                     error
                 }
@@ -155,7 +155,7 @@ fn over(name: &str, error: CertificateError) -> Error {
         CertificateError::Expired | CertificateError::NotYetValid => Code::CertificateExpired,
         _ => Code::Authority,
     };
-    Error::new(code, format!("the certificate of {name}: {error}")).with_hint("sealcast id show")
+    Error::new(code, format!("the certificate of {name}: {error}")).with_remedy(Remedy::ShowIdentity)
 }
 
 fn several(groups: &std::collections::BTreeSet<&str>) -> String {

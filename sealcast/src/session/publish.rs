@@ -14,6 +14,7 @@ use super::{Session, Shared};
 use crate::code::Code;
 use crate::error::{Error, Result};
 use crate::group::{Publication, PublishError, lock};
+use crate::remedy::Remedy;
 
 /// What became of a published message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,18 +49,39 @@ pub struct Publish<'a> {
 
 impl Publish<'_> {
     /// In the order sent, without gaps while we live.
+    ///
+    /// ```
+    /// # let session = sealcast::open("mem:doc-fifo?keys=plain&order=total").wait()?;
+    /// session.publish("log", "one").fifo().wait()?;
+    /// # Ok::<(), sealcast::Error>(())
+    /// ```
     pub fn fifo(mut self) -> Self {
         self.guarantee = Guarantee::Fifo;
         self
     }
 
     /// In one order at all members. Through brokers it has its place when this returns, and the number tells it.
+    ///
+    /// ```
+    /// # let session = sealcast::open("mem:doc-ordered?keys=plain&order=total").wait()?;
+    /// let first = session.publish("ledger", "one").ordered().wait()?;
+    /// let second = session.publish("ledger", "two").ordered().wait()?;
+    /// assert!(first.number < second.number);
+    /// # Ok::<(), sealcast::Error>(())
+    /// ```
     pub fn ordered(mut self) -> Self {
         self.guarantee = Guarantee::Ordered;
         self
     }
 
     /// Ordered, and acknowledged once all members hold it.
+    ///
+    /// ```
+    /// # let session = sealcast::open("mem:doc-safe?keys=plain&order=total").wait()?;
+    /// let refused = session.publish("ledger", "one").safe().wait().unwrap_err();
+    /// assert_eq!(refused.code(), sealcast::Code::BadPair, "no transport of this version gives it");
+    /// # Ok::<(), sealcast::Error>(())
+    /// ```
     pub fn safe(mut self) -> Self {
         self.guarantee = Guarantee::Safe;
         self
@@ -86,6 +108,16 @@ impl Publish<'_> {
     ///
     /// # Errors
     /// Why not: no right, no key in time, too long, closed.
+    ///
+    /// ```
+    /// # let session = sealcast::open("mem:doc-ticket?keys=plain&order=total").wait()?;
+    /// let tickets: Vec<_> =
+    ///     (0..100).map(|n| session.publish("ledger", format!("{n}")).ordered().ticket()).collect::<Result<_, _>>()?;
+    /// for ticket in tickets {
+    ///     assert!(ticket.wait()?.number.is_some());
+    /// }
+    /// # Ok::<(), sealcast::Error>(())
+    /// ```
     pub fn ticket(self) -> Result<Ticket> {
         let shared = self.session.inner.shared.clone();
         let timeout = shared.url.options.wait;
@@ -159,12 +191,12 @@ fn ordered_at(shared: &Shared, token: Token) -> Option<Result<Published>> {
 fn no_place_in(shared: &Shared, token: Token, timeout: Duration) -> Error {
     lock(&shared.outcomes).remove(&token);
     let what = format!("the message has had no place in the order for {timeout:?}; it may get one still");
-    Error::new(Code::TimedOut, what).with_hint("sealcast brokers status")
+    Error::new(Code::TimedOut, what).with_remedy(Remedy::ShowOrder)
 }
 
 /// A message that was published, of which it is known later what became: `.await` it, or `.wait()` for it on this thread.
 /// Dropped, it has published the message all the same.
-#[must_use = "what becomes of the message is told to whoever asks"]
+#[must_use = "what becomes of the message is told to those who ask"]
 pub struct Ticket {
     shared: Arc<Shared>,
     state: TicketState,
@@ -179,6 +211,15 @@ enum TicketState {
 
 impl Ticket {
     /// What became of it, if that is known by now.
+    ///
+    /// ```
+    /// # let session = sealcast::open("mem:doc-try-wait?keys=plain&order=total").wait()?;
+    /// let mut ticket = session.publish("ledger", "one").ordered().ticket()?;
+    /// if let Some(published) = ticket.try_wait() {
+    ///     println!("number {:?}", published?.number);
+    /// }
+    /// # Ok::<(), sealcast::Error>(())
+    /// ```
     pub fn try_wait(&mut self) -> Option<Result<Published>> {
         let done = match self.state {
             TicketState::Done(published) => Ok(published),

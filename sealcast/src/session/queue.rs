@@ -138,6 +138,13 @@ impl Subscription {
     ///
     /// # Errors
     /// Why no more messages will come.
+    ///
+    /// ```
+    /// # let session = sealcast::open("mem:doc-try-next?keys=plain").wait()?;
+    /// let mut poses = session.subscribe("pose/+").wait()?;
+    /// assert!(poses.try_next()?.is_none(), "nothing was published");
+    /// # Ok::<(), sealcast::Error>(())
+    /// ```
     pub fn try_next(&mut self) -> Result<Option<Message>> {
         let mut state = lock(&self.queue.state);
         match Queue::pop(&mut state) {
@@ -157,6 +164,15 @@ impl Subscription {
     ///
     /// # Errors
     /// Why no more messages will come.
+    ///
+    /// ```
+    /// # let session = sealcast::open("mem:doc-next-timeout?keys=plain").wait()?;
+    /// use std::time::Duration;
+    ///
+    /// let mut poses = session.subscribe("pose/+").wait()?;
+    /// assert!(poses.next_timeout(Duration::from_millis(1))?.is_none(), "nothing was published");
+    /// # Ok::<(), sealcast::Error>(())
+    /// ```
     pub fn next_timeout(&mut self, timeout: Duration) -> Result<Option<Message>> {
         self.wait_for(Instant::now().checked_add(timeout))
     }
@@ -170,6 +186,13 @@ impl Subscription {
     }
 
     /// How many messages this reader was too slow for.
+    ///
+    /// ```
+    /// # let session = sealcast::open("mem:doc-missed?keys=plain").wait()?;
+    /// let poses = session.subscribe("pose/+").wait()?;
+    /// assert_eq!(poses.missed(), 0);
+    /// # Ok::<(), sealcast::Error>(())
+    /// ```
     pub fn missed(&self) -> u64 {
         lock(&self.queue.state).missed
     }

@@ -27,6 +27,7 @@ use crate::io::clock::Clock;
 use crate::io::process::Process;
 #[cfg(feature = "brokers")]
 use crate::refusals::refused;
+use crate::remedy::Remedy;
 use crate::url::Url;
 
 /// What the threads of a session share.
@@ -221,7 +222,7 @@ impl Shared {
         match why {
             PublishError::NotReady => not_ready(Duration::ZERO),
             PublishError::Denied => Error::new(Code::DeniedPublish, format!("{} may not publish on {topic}", self.me))
-                .with_hint(format!("ask the group's authority for the right: sealcast invite --for … --pub '{topic}'")),
+                .with_remedy(Remedy::AskForRight { publish: true, topic: topic.to_owned() }),
             PublishError::MustSign => Error::new(
                 Code::DeniedPublish,
                 format!("{topic} demands signatures, since some of its readers may not write it"),
@@ -244,7 +245,7 @@ impl Shared {
             return Ok(());
         }
         Err(Error::new(Code::DeniedSubscribe, format!("{} may not subscribe to {text}", self.me))
-            .with_hint(format!("ask the group's authority for the right: sealcast invite --for … --sub '{text}'")))
+            .with_remedy(Remedy::AskForRight { publish: false, topic: text.to_owned() }))
     }
 
     pub(super) fn command(&self, command: Command) -> Result<()> {
@@ -351,10 +352,10 @@ pub(super) fn no_place(outcome: Outcome) -> Result<Option<u64>> {
         Outcome::Accepted => Ok(None),
         Outcome::Denied(reason) => Err(refused(reason)),
         Outcome::InDoubt => Err(Error::new(Code::InDoubt, "the group went on without this member while it published")
-            .with_hint("sealcast group show; when the others are there again, ask them or publish it again")),
+            .with_remedy(Remedy::PublishAgain)),
         Outcome::Failed | Outcome::Superseded(_) => {
             Err(Error::new(Code::NotReady, "the message got no place in the order")
-                .with_hint("sealcast brokers status shows brokers; then publish it again"))
+                .with_remedy(Remedy::ShowOrderAndPublishAgain))
         }
     }
 }

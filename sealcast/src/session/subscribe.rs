@@ -28,18 +28,42 @@ pub struct Subscribe<'a> {
 
 impl Subscribe<'_> {
     /// How many messages may wait to be read; at least 1.
+    ///
+    /// ```
+    /// # let session = sealcast::open("mem:doc-capacity?keys=plain").wait()?;
+    /// use sealcast::SlowReader;
+    ///
+    /// let mut newest = session.subscribe("pose/+").capacity(1).when_slow(SlowReader::DropOldest).wait()?;
+    /// # Ok::<(), sealcast::Error>(())
+    /// ```
     pub fn capacity(mut self, messages: usize) -> Self {
         self.capacity = messages.max(1);
         self
     }
 
     /// What happens when more come.
+    ///
+    /// ```
+    /// # let session = sealcast::open("mem:doc-when-slow?keys=plain").wait()?;
+    /// use sealcast::SlowReader;
+    ///
+    /// let mut all = session.subscribe("log").when_slow(SlowReader::Block).wait()?;
+    /// # Ok::<(), sealcast::Error>(())
+    /// ```
     pub fn when_slow(mut self, policy: SlowReader) -> Self {
         self.when_slow = policy;
         self
     }
 
     /// The pattern is a regular expression that the whole topic must match, as in LCM.
+    ///
+    /// ```
+    /// # let session = sealcast::open("mem:doc-regex?keys=plain").wait()?;
+    /// let mut poses = session.subscribe("POSE_[0-9]+").regex().wait()?;
+    /// session.publish("POSE_7", "here").wait()?;
+    /// assert_eq!(poses.wait()?.topic(), "POSE_7");
+    /// # Ok::<(), sealcast::Error>(())
+    /// ```
     pub fn regex(mut self) -> Self {
         self.regex = true;
         self

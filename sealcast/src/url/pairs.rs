@@ -103,7 +103,7 @@ impl Transport {
     const fn made_by(self) -> Option<&'static str> {
         match self {
             Transport::Multicast | Transport::Memory | Transport::OrderedMemory => None,
-            Transport::Quorum => Some("sealcast brokers up makes a cluster"),
+            Transport::Quorum => Some("brokers of a cluster file"),
         }
     }
 }

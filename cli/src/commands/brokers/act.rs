@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::{Administer, Which, sign};
-use crate::cluster::{Cluster, hex, interest, unhex};
+use crate::cluster::{Cluster, interest};
 use crate::commands::Env;
 use crate::hint::{Failure, nearest};
 use crate::target;
@@ -62,7 +62,7 @@ pub(super) fn revoke(
     let act = match (client, serial) {
         (Some(client), _) => {
             let key = client_named(client)?;
-            Act { what: format!("revoke client {}", hex(&key.0)), action: Action::RevokeClient(key) }
+            Act { what: format!("revoke client {}", hex::encode(&key.0)), action: Action::RevokeClient(key) }
         }
         (None, Some(serial)) => {
             let hint = "--serial ISSUER:SERIAL, as 'sealcast ca ls NAME' shows it";
@@ -96,11 +96,15 @@ fn known_issuer(cluster: &Cluster, issuer: &str) -> Result<(), Failure> {
 /// Lifts the suspension of a client by evidence.
 pub(super) fn restore(env: &Env<'_>, client: &str, administer: &Administer) -> Result<(), Failure> {
     let key = client_named(client)?;
-    bring(env, Act { what: format!("restore client {}", hex(&key.0)), action: Action::Restore(key) }, administer)
+    bring(
+        env,
+        Act { what: format!("restore client {}", hex::encode(&key.0)), action: Action::Restore(key) },
+        administer,
+    )
 }
 
 fn client_named(client: &str) -> Result<Client, Failure> {
-    let key = unhex(client).and_then(|bytes| bytes.try_into().ok()).map(Client);
+    let key = hex::decode(client).ok().and_then(|bytes| bytes.try_into().ok()).map(Client);
     key.ok_or_else(|| {
         Failure::new(Code::BadValue, format!("'{client}' is no client's key: 64 hex digits"))
             .hint("'sealcast read' and 'sealcast sub --json' name the client of each publication")
@@ -154,8 +158,8 @@ pub(super) fn carry_out(
 ) -> Result<(), Failure> {
     let (signed, needed, number) = (admin.signatures.len(), cluster.file.genesis.quorum, admin.number);
     if signed < needed {
-        let act = hex(&Operation::Administer(admin).to_bytes());
-        let file = File { cluster: hex(&cluster.file.cluster().0), what: what.to_owned(), act };
+        let act = hex::encode(&Operation::Administer(admin).to_bytes());
+        let file = File { cluster: hex::encode(&cluster.file.cluster().0), what: what.to_owned(), act };
         let text = toml::to_string(&file).expect("strings in a table are valid TOML");
         let text = format!(
             "# An act of the administrators, signed by {signed} of {needed}: sealcast brokers sign FILE\n{text}"
@@ -212,7 +216,7 @@ pub(super) fn sign_here(env: &Env<'_>, cluster: &Cluster, admin: &mut Admin) -> 
 fn serial_bytes(text: &str) -> Option<Vec<u8>> {
     let text = text.strip_prefix('#').unwrap_or(text);
     match text.strip_prefix("0x") {
-        Some(hex) => unhex(hex).filter(|bytes| !bytes.is_empty()),
+        Some(digits) => hex::decode(digits).ok().filter(|bytes| !bytes.is_empty()),
         None => {
             let number: u64 = text.parse().ok()?;
             Some(sealcast_crypto::identity::Serial::try_from(number).ok()?.as_bytes().to_vec())

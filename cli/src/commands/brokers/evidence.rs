@@ -22,7 +22,7 @@ use sealcast_wire::Culprit;
 use serde_json::{Value, json};
 
 use super::{Which, processes, status};
-use crate::cluster::{Cluster, hex, unhex};
+use crate::cluster::Cluster;
 use crate::commands::{Env, read_text};
 use crate::hint::Failure;
 use crate::text::{instant, now};
@@ -102,7 +102,8 @@ fn fetch(env: &Env<'_>, cluster: &Cluster, to: &Path) -> Result<BTreeSet<(u16, u
     for (by, proofs) in given? {
         for (report, proof) in proofs {
             let misbehaviour = spelt(report.misbehaviour);
-            let name = format!("{}-{}-{misbehaviour}-{}.json", report.broker, report.at, hex(&sha256(&proof)[..4]));
+            let name =
+                format!("{}-{}-{misbehaviour}-{}.json", report.broker, report.at, hex::encode(&sha256(&proof)[..4]));
             let text = as_kept(&cluster.file, &report, &proof, by);
             let path = to.join(name);
             write_public(&path, format!("{text:#}\n").as_bytes(), Overwrite::Replace)?;
@@ -162,9 +163,9 @@ pub(super) fn judged(env: &Env<'_>, cluster: &Cluster, stands: &[BrokerStatus]) 
 /// A proof as it lies in the brokers' folders.
 fn as_kept(file: &ClusterFile, report: &Report, proof: &[u8], by: u16) -> Value {
     json!({
-        "cluster": hex(&file.cluster().0), "broker": report.broker,
-        "key": file.broker_keys().get(usize::from(report.broker)).map(|key| hex(key)), "view": report.at,
-        "misdeed": spelt(report.misbehaviour), "proof": hex(proof), "given_by": by,
+        "cluster": hex::encode(&file.cluster().0), "broker": report.broker,
+        "key": file.broker_keys().get(usize::from(report.broker)).map(|key| hex::encode(key)), "view": report.at,
+        "misdeed": spelt(report.misbehaviour), "proof": hex::encode(proof), "given_by": by,
     })
 }
 
@@ -182,12 +183,12 @@ pub(super) fn verify(env: &Env<'_>, path: &Path, which: &Which) -> Result<(), Fa
     })?;
     let cluster = Cluster::of(env, which.cluster.as_deref())?;
     let nobody = |why: &str| Failure::new(Code::Signature, format!("{shown}: {why}"));
-    if value.get("cluster").and_then(Value::as_str).is_some_and(|it| it != hex(&cluster.file.cluster().0)) {
+    if value.get("cluster").and_then(Value::as_str).is_some_and(|it| it != hex::encode(&cluster.file.cluster().0)) {
         return Err(
             nobody("the proof is of another cluster").hint("--cluster FILE: the file of the cluster that it is of")
         );
     }
-    let record = value.get("record").and_then(Value::as_str).and_then(unhex);
+    let record = value.get("record").and_then(Value::as_str).and_then(|digits| hex::decode(digits).ok());
     let found = match &record {
         // What the order's engine found is checked by the program that has it.
         None => processes::convicts(&text, &cluster.path)?.map(|told| {
@@ -219,7 +220,7 @@ pub(super) fn verify(env: &Env<'_>, path: &Path, which: &Which) -> Result<(), Fa
                     (json!({ "broker": it, "misdeed": misbehaviour }), format!("broker {it}  {misbehaviour}"))
                 }
                 Culprit::Publisher { client, number } => {
-                    let (client, misbehaviour) = (hex(&client), "sealed what opens to nothing");
+                    let (client, misbehaviour) = (hex::encode(&client), "sealed what opens to nothing");
                     let who = format!("client {client}  {misbehaviour}, as its number {number}");
                     (json!({ "client": client, "misdeed": misbehaviour, "number": number }), who)
                 }
@@ -227,7 +228,7 @@ pub(super) fn verify(env: &Env<'_>, path: &Path, which: &Which) -> Result<(), Fa
         }
     };
     let Some((object, who)) = found else {
-        return Err(nobody("it convicts nobody").hint("ask whoever gave it to you for the file as it was written"));
+        return Err(nobody("it convicts nobody").hint("ask its sender for the file as it was written"));
     };
     env.output.object(&object)?;
     env.output.line(format!("convicted  {who}"))
@@ -239,7 +240,8 @@ fn submit(env: &Env<'_>, cluster: &Cluster, all: &[(PathBuf, String)]) -> Result
     for (_, text) in all {
         let value: Value = serde_json::from_str(text).unwrap_or_default();
         let of = |key: &str| value.get(key).and_then(Value::as_str);
-        let (record, sn) = (of("record").and_then(unhex), value.get("sn").and_then(Value::as_u64));
+        let (record, sn) =
+            (of("record").and_then(|digits| hex::decode(digits).ok()), value.get("sn").and_then(Value::as_u64));
         if let (Some(record), Some(sn), Some(what)) = (record, sn, of("what")) {
             proofs.push((what.to_owned(), record, sn));
         }
@@ -300,9 +302,8 @@ pub(crate) fn save(home: &Home, cluster: &Id, it: &Evidence) -> Result<Option<Pa
     if it.record.is_empty() {
         return Ok(None);
     }
-    let path = folder(home, cluster).join(format!("{}.json", hex(&sha256(&it.record)[..8])));
-    let mut object =
-        json!({ "what": it.what, "seen": instant(now()), "cluster": hex(&cluster.0), "record": hex(&it.record) });
+    let path = folder(home, cluster).join(format!("{}.json", hex::encode(&sha256(&it.record)[..8])));
+    let mut object = json!({ "what": it.what, "seen": instant(now()), "cluster": hex::encode(&cluster.0), "record": hex::encode(&it.record) });
     if let Some(sn) = it.sn {
         object["sn"] = json!(sn);
     }
@@ -344,7 +345,7 @@ pub(super) fn brokers_convicted(env: &Env<'_>, file: &ClusterFile) -> Result<BTr
 
 fn convicted_of_state(file: &ClusterFile, text: &str) -> Option<u16> {
     let value: Value = serde_json::from_str(text).ok()?;
-    contradiction::judge(&file.genesis, &unhex(value.get("record")?.as_str()?)?)
+    contradiction::judge(&file.genesis, &hex::decode(value.get("record")?.as_str()?).ok()?)
 }
 
 /// Copies it to another folder.
@@ -367,7 +368,7 @@ pub(crate) fn convicts(file: &ClusterFile, key: &VouchedKey, text: &str) -> Opti
         judge(&config, record, &mut crate::rng())
     }
     let value: Value = serde_json::from_str(text).ok()?;
-    let record = unhex(value.get("record")?.as_str()?)?;
+    let record = hex::decode(value.get("record")?.as_str()?).ok()?;
     if record.first() == Some(&FORM) {
         return contradiction::judge(&file.genesis, &record).map(Culprit::Broker);
     }
@@ -378,7 +379,7 @@ pub(crate) fn convicts(file: &ClusterFile, key: &VouchedKey, text: &str) -> Opti
 }
 
 fn folder(home: &Home, cluster: &Id) -> PathBuf {
-    home.state().join("brokers").join(hex(&cluster.0[..8])).join("evidence")
+    home.state().join("brokers").join(hex::encode(&cluster.0[..8])).join("evidence")
 }
 
 /// So many proofs are checked for a table; each costs the start of a program.

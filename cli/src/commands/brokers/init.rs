@@ -31,7 +31,7 @@ use serde_json::json;
 
 use super::{Made, processes};
 use crate::authority::KeptAuthority;
-use crate::cluster::{PIN_DIGITS, hex, unhex};
+use crate::cluster::PIN_DIGITS;
 use crate::commands::{Env, init as newcomer};
 use crate::hint::Failure;
 use crate::target;
@@ -45,7 +45,7 @@ pub(super) struct Cluster {
 pub(super) fn init(env: &Env<'_>, made: &Made, folder: &Path) -> Result<(), Failure> {
     let cluster = make(env, made, folder)?;
     let (file, shown) = (&cluster.file, Home::shown(&cluster.path));
-    let id = hex(&file.cluster().0);
+    let id = hex::encode(&file.cluster().0);
     env.output.object(&json!({
         "cluster": id, "name": file.genesis.name, "path": cluster.path, "brokers": file.brokers(),
         "threshold": file.threshold, "administrators": file.genesis.administrators.len(),
@@ -64,7 +64,7 @@ pub(super) fn init(env: &Env<'_>, made: &Made, folder: &Path) -> Result<(), Fail
 pub(super) fn told(env: &Env<'_>, cluster: &Cluster) -> Result<(), Failure> {
     let file = &cluster.file;
     let (n, f, t) = (file.brokers(), file.faulty(), file.threshold);
-    let id = &hex(&file.cluster().0)[..16];
+    let id = &hex::encode(&file.cluster().0)[..16];
     let name = &file.genesis.name;
     env.output.line(format!("cluster   {name}  {id}…  {n} brokers, of which {f} may lie; {t} open a publication"))?;
     let (m, k) = (file.genesis.quorum, file.genesis.administrators.len());
@@ -183,7 +183,7 @@ fn issuer_of(name: &str, at: &str) -> Result<Issuer, Failure> {
         let keys = keys.map_err(|e| Failure::new(Code::BadValue, format!("--issuer: the key of {name}: {e}")))?;
         return Ok(Issuer::Key(keys.signing));
     }
-    if let Some(key) = unhex(at).and_then(|bytes| PublicKey::from_bytes(&bytes).ok()) {
+    if let Some(key) = hex::decode(at).ok().and_then(|bytes| PublicKey::from_bytes(&bytes).ok()) {
         return Ok(Issuer::Key(key));
     }
     let path = Path::new(at);

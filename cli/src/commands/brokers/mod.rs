@@ -191,7 +191,7 @@ struct Made {
     #[arg(long)]
     paper: bool,
     /// This machine makes the threshold key and deals its shares, instead of the brokers making it together:
-    /// whoever reads its disk or memory now can read everything
+    /// anybody who reads its disk or memory now can read everything
     #[arg(long)]
     dealer: bool,
     /// The group of the threshold key

@@ -13,7 +13,7 @@ use serde_json::json;
 
 use super::Which;
 use super::act::{File, carry_out, sign_here};
-use crate::cluster::{Cluster, hex, unhex};
+use crate::cluster::Cluster;
 use crate::commands::Env;
 use crate::hint::Failure;
 
@@ -45,15 +45,15 @@ fn read(path: &Path, cluster: &Cluster) -> Result<Admin, Failure> {
     let text = read_public(path)?;
     let file: File = toml::from_str(&text).map_err(|e| FileError::toml(path, &text, &e))?;
     let shown = Home::shown(path);
-    let of = hex(&cluster.file.cluster().0);
+    let of = hex::encode(&cluster.file.cluster().0);
     if file.cluster != of {
         let what = format!("{shown} is an act for another cluster: {}, not {of}", file.cluster);
         return Err(Failure::new(Code::Content, what).hint("--cluster FILE: the file of the cluster that it is for"));
     }
-    match unhex(&file.act).and_then(|bytes| Operation::from_bytes(&bytes).ok()) {
+    match hex::decode(&file.act).ok().and_then(|bytes| Operation::from_bytes(&bytes).ok()) {
         Some(Operation::Administer(admin)) => Ok(admin),
         _ => Err(Failure::new(Code::Content, format!("{shown}: 'act' is no act of administrators"))
-            .hint("get the file again from whoever began the act")),
+            .hint("get the file again from the administrator who began the act")),
     }
 }
 
@@ -89,7 +89,7 @@ fn signature_of(genesis: &Genesis, place: u16) -> String {
 }
 
 fn key_of(genesis: &Genesis, place: u16) -> Option<String> {
-    genesis.administrators.get(usize::from(place)).map(|key| hex(key.as_bytes()))
+    genesis.administrators.get(usize::from(place)).map(|key| hex::encode(key.as_bytes()))
 }
 
 /// What becomes of an act whose number brokers have executed already, `next` being the next one: it is in force, or another
@@ -155,7 +155,7 @@ pub(super) fn subject(action: &Action) -> Option<Subject> {
 /// `client 0d78…`, `certificate 02 of exchange`.
 pub(super) fn named(subject: &Subject) -> String {
     match subject {
-        Subject::Client(client) => format!("client {}", hex(&client.0)),
+        Subject::Client(client) => format!("client {}", hex::encode(&client.0)),
         Subject::Credential { issuer, serial } => format!("certificate {} of {issuer}", shown(serial)),
     }
 }
@@ -167,16 +167,16 @@ fn described(action: &Action) -> String {
             let count = if rules.len() == 1 { "1 rule".to_owned() } else { format!("{} rules", rules.len()) };
             format!("a policy with {count}: {}", rules.join("; "))
         }
-        Action::RevokeClient(client) => format!("revoke client {}", hex(&client.0)),
+        Action::RevokeClient(client) => format!("revoke client {}", hex::encode(&client.0)),
         Action::RevokeCredential { issuer, serial } => format!("revoke certificate {} of {issuer}", shown(serial)),
         Action::Epoch(epoch) => format!("key epoch {epoch}"),
-        Action::Restore(client) => format!("restore client {}", hex(&client.0)),
+        Action::Restore(client) => format!("restore client {}", hex::encode(&client.0)),
     }
 }
 
 /// A serial number as `ca ls` shows it.
 fn shown(serial: &[u8]) -> String {
-    Serial::new(serial).map_or_else(|_| format!("0x{}", hex(serial)), |it| it.to_string())
+    Serial::new(serial).map_or_else(|_| format!("0x{}", hex::encode(serial)), |it| it.to_string())
 }
 
 /// What to do with an act that came too late.

@@ -13,7 +13,7 @@ use serde_json::json;
 use super::condition::Conditions;
 use super::processes::Processes;
 use super::{Made, N, evidence, init, status};
-use crate::cluster::{PIN_DIGITS, hex};
+use crate::cluster::PIN_DIGITS;
 use crate::commands::Env;
 use crate::hint::Failure;
 use crate::interrupt;
@@ -126,7 +126,7 @@ fn serve(
     status::show_people(env, &stands, &conditions)?;
     brokers.close();
     let told = json!({
-        "cluster": hex(&cluster.file.cluster().0), "path": cluster.path, "brokers": cluster.file.brokers(),
+        "cluster": hex::encode(&cluster.file.cluster().0), "path": cluster.path, "brokers": cluster.file.brokers(),
         "url": context.1, "context": context.0, "started": processes.own(), "ready_ms": begun.elapsed().as_millis() as u64,
     });
     env.output.object(&told)?;
@@ -135,7 +135,7 @@ fn serve(
         "          Next:  sealcast sub 'market/#'   |   sealcast pub market/eurusd 1.0842   (in another terminal)",
     );
     if processes.own() == 0 {
-        env.output.say("          All of them run already. Whoever started them stops them");
+        env.output.say("          All of them run already, and stop where they were started");
         return Ok(());
     }
     env.output
@@ -227,7 +227,7 @@ fn tell_ended(env: &Env<'_>, processes: &mut Processes) {
 /// A context for the cluster, selected: its name and URL.
 fn context(env: &Env<'_>, cluster: &init::Cluster) -> Result<(String, String), Failure> {
     let name = cluster.file.genesis.name.clone();
-    let pin = &hex(&cluster.file.cluster().0)[..PIN_DIGITS];
+    let pin = &hex::encode(&cluster.file.cluster().0)[..PIN_DIGITS];
     let url = format!("{}?keys=threshold&pin={pin}", Url::of_cluster_file(&cluster.path));
     let id = target::identity(env)?;
     Contexts::update(&env.home, |all| {

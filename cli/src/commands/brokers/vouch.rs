@@ -15,7 +15,7 @@ use sealcast_wire::{Utc, limits};
 use serde_json::{Value, json};
 
 use super::Which;
-use crate::cluster::{Cluster, hex};
+use crate::cluster::Cluster;
 use crate::commands::ca::public_keys;
 use crate::commands::grant::{attributes_shown, said};
 use crate::commands::{Env, read_text};
@@ -72,7 +72,7 @@ pub(super) fn claim(env: &Env<'_>, say: &Say) -> Result<(), Failure> {
         write_public(path, text.as_bytes(), if say.force { Overwrite::Replace } else { Overwrite::Never })?;
     }
     env.output.say(format!("{}   signed by {name}", shown(&say.issuer, &claim)));
-    env.output.say("          Next, whoever it is for:  sealcast brokers reg --with FILE");
+    env.output.say("          Next, its holder:  sealcast brokers reg --with FILE");
     if env.output.is_json() {
         let mut object = described(&say.issuer, &claim);
         object["pem"] = json!(text);
@@ -123,7 +123,7 @@ pub(super) fn register(env: &Env<'_>, files: &[PathBuf], without: &[String], whi
     if let Some(why) = refused {
         return Err(why);
     }
-    let client = hex(&client.0);
+    let client = hex::encode(&client.0);
     let vouchers: Vec<Value> = told.iter().map(|(issuer, it)| described(issuer, it)).collect();
     let object = json!({ "client": client, "registered": true, "height": order_status.height, "vouchers": vouchers });
     env.output.object(&object)?;
@@ -156,7 +156,7 @@ fn read(cluster: &Cluster, me: &KeptIdentity, name: &str, file: &Path) -> Result
     let keys = me.secret.public();
     if !new.is_of(&keys.signing) {
         let failure = Failure::new(Code::Denied, format!("{at} is for another key than that of {name}"));
-        return Err(failure.hint(format!("whoever gives it needs this one:  {keys}")));
+        return Err(failure.hint(format!("its issuer needs this one:  {keys}")));
     }
     let genesis = &cluster.file.genesis;
     if new.issuer(genesis).is_none() {

@@ -183,7 +183,7 @@ fn outsiders(scene: &Scene, robots: &[Robot]) -> Result<[Result<String, Failure>
             Ok(format!("{who} is refused: it heard 0 of {} messages, its own reached nobody", sent * robots.len()))
         }
     };
-    let with = "an outsider with another authority's certificate and our group's veil";
+    let with = "an outsider with another authority's certificate and our group's bootstrap key";
     Ok([judge(with, &heard[0]), judge("an outsider without a certificate", &heard[1])])
 }
 

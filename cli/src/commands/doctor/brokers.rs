@@ -7,7 +7,7 @@ use sealcast::code::{Class, Code};
 use sealcast::config::Home;
 
 use super::{Check, of_failure};
-use crate::cluster::{Cluster, PIN_DIGITS, hex};
+use crate::cluster::{Cluster, PIN_DIGITS};
 use crate::commands::Env;
 use crate::hint::Failure;
 use crate::target::Target;
@@ -21,7 +21,7 @@ pub(super) fn check(env: &Env<'_>, target: &Target) -> Vec<Check> {
         Err(failure) => return vec![of_failure("cluster", &failure)],
     };
     let file = &cluster.file;
-    let (name, id) = (&file.genesis.name, &hex(&file.cluster().0)[..PIN_DIGITS]);
+    let (name, id) = (&file.genesis.name, &hex::encode(&file.cluster().0)[..PIN_DIGITS]);
     let found = format!(
         "{name}, {} of which {} may lie: {}",
         brokers_of(file.brokers()),
@@ -33,7 +33,7 @@ pub(super) fn check(env: &Env<'_>, target: &Target) -> Vec<Check> {
         false => Check::hurts(
             "cluster",
             format!("{found}; the URL does not say which cluster it is"),
-            format!("compare pin={id} with whoever runs the brokers, and add it to the URL"),
+            format!("compare pin={id} with the brokers' operator, and add it to the URL"),
         ),
     };
     let faulty = file.faulty();

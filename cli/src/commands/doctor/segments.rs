@@ -37,7 +37,11 @@ struct Probe {
 pub(super) fn check(group: SocketAddr, options: &Options) -> Check {
     match probe(group, options) {
         Ok(probe) => judged(probe),
-        Err(e) => Check::hurts("segments", format!("not tried: {e}"), e.hint().unwrap_or("ip route get 239.255.76.67")),
+        Err(e) => Check::hurts(
+            "segments",
+            format!("not tried: {e}"),
+            &crate::hint::next(&e).unwrap_or_else(|| "ip route get 239.255.76.67".to_owned()),
+        ),
     }
 }
 

@@ -112,14 +112,14 @@ fn show(env: &Env<'_>, path: Option<&Path>, which: &Which) -> Result<(), Failure
         }
         None => in_force(env, which)?,
     };
-    let (bytes, hash) = (policy.to_bytes().len(), hex(&policy.hash(number)));
+    let (bytes, hash) = (policy.to_bytes().len(), hex::encode(&policy.hash(number)));
     let rules: Vec<Value> = policy
         .rules
         .iter()
         .map(|r| {
             json!({
                 "act": act(r.act), "topic": r.topic.to_string(), "allow": r.access.to_string(),
-                "allow_bytes": hex(&r.access.to_bytes()),
+                "allow_bytes": hex::encode(&r.access.to_bytes()),
             })
         })
         .collect();
@@ -152,8 +152,4 @@ fn act(act: Act) -> &'static str {
 /// `1 rule`, `7 rules`.
 fn count(n: usize, what: &str) -> String {
     if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
 }

@@ -81,7 +81,7 @@ impl Watch {
 }
 
 fn warn(env: &Env<'_>, why: &Error) {
-    let hint = why.hint().map_or_else(String::new, |hint| format!("; {hint}"));
+    let hint = crate::hint::next(why).map_or_else(String::new, |hint| format!("; {hint}"));
     env.output.warn(format!("{}{hint}", why.message()));
 }
 

@@ -26,6 +26,7 @@ use crate::error::{Error, Result};
 use crate::group::{Group, lock};
 use crate::io::channel::{Channel, Heard};
 use crate::refusals::refused;
+use crate::remedy::Remedy;
 use crate::session::driver::AnyCore;
 
 /// What is needed to reach brokers.
@@ -432,13 +433,13 @@ impl BrokerLink {
         match handle.order_status() {
             Some(it) if it.registered && self.seals() && handle.key().is_none() => {
                 let error = Error::new(Code::NotReady, "the brokers have no threshold key yet");
-                Some(error.with_hint("sealcast brokers status; the key ceremony needs 2f+1 running brokers"))
+                Some(error.with_remedy(Remedy::AwaitKey))
             }
             Some(it) if it.registered && handle.is_up() => None,
             Some(it) if !it.registered => {
                 let what = "the brokers do not accept our certificate: expired, or not of its issuer";
                 let error = Error::new(Code::Denied, what);
-                Some(error.with_hint("sealcast id show; the cluster file names the issuers"))
+                Some(error.with_remedy(Remedy::CheckIssuer))
             }
             Some(_) | None => Some(self.no_quorum(timeout)),
         }
