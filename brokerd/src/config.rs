@@ -94,7 +94,7 @@ impl Config {
         let seed = import_seed(text.trim()).map_err(|e| wrong(&path, e, "put the broker's own key file back"))?;
         let key = OriginKey::from_seed(&seed).public_bytes();
         let index = cluster.number_of(&key).ok_or_else(|| {
-            let what = format!("the key {} is not one of the brokers of «{}»", hex::encode(&key), cluster.genesis.name);
+            let what = format!("the key {} is not one of the brokers of «{}»", hex::encode(key), cluster.genesis.name);
             wrong(&path, what, &format!("compare the keys of [[broker]] in {}", folder.join(CLUSTER).display()))
         })?;
 
@@ -183,7 +183,7 @@ fn lock(folder: &Path) -> Result<File, ConfigError> {
 
 /// What lies in the folder is one cluster's, that of its first start: under another cluster file nothing of it is touched.
 fn mark(folder: &Path, cluster: &ClusterFile) -> Result<(), ConfigError> {
-    let (path, id) = (folder.join(MARK), format!("{}\n", hex::encode(&cluster.cluster().0)));
+    let (path, id) = (folder.join(MARK), format!("{}\n", hex::encode(cluster.cluster().0)));
     match fs::read_to_string(&path) {
         Ok(known) if known == id => Ok(()),
         Ok(_) => {

@@ -55,9 +55,9 @@ impl EvidenceStore {
             return Ok(None);
         }
         let text = json!({
-            "cluster": hex::encode(&self.cluster.0),
+            "cluster": hex::encode(self.cluster.0),
             "broker": broker,
-            "key": self.keys.get(evidence.broker).map(|key| hex::encode(key)),
+            "key": self.keys.get(evidence.broker).map(hex::encode),
             "view": evidence.view,
             "misdeed": word(misbehaviour),
             "proof": hex::encode(&evidence.proof),
@@ -104,7 +104,7 @@ pub fn convicts(genesis: &Genesis, text: &str) -> Option<protocol::Report> {
     let says = |key: &str| value.get(key).cloned().unwrap_or_default();
     let told = (says("cluster"), says("broker"), says("view"), says("misdeed"));
     let shown =
-        (json!(hex::encode(&cluster.0)), json!(report.broker), json!(report.at), json!(word(report.misbehaviour)));
+        (json!(hex::encode(cluster.0)), json!(report.broker), json!(report.at), json!(word(report.misbehaviour)));
     (told == shown).then_some(report)
 }
 
@@ -206,7 +206,7 @@ mod tests {
         let evidence_store = EvidenceStore::open(&folder, &genesis).expect("a new folder");
         let path = evidence_store.keep(&evidence(7)).expect("written").expect("new");
         let text = fs::read_to_string(&path).expect("it is there");
-        let parts = [&hex::encode(&[2; 32])[..], "abcd", &hex::encode(&genesis.cluster().0), "equivocated"];
+        let parts = [&hex::encode([2; 32])[..], "abcd", &hex::encode(genesis.cluster().0), "equivocated"];
         assert!(parts.iter().all(|part| text.contains(part)), "{text}");
 
         let evidence_store = EvidenceStore::open(&folder, &genesis).expect("the same folder");

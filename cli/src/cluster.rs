@@ -124,7 +124,7 @@ impl Cluster {
             Err(_) => "is signed by no authority".to_owned(),
         };
         // A forged file has an id, too: what counts is that somebody else says the same.
-        let (path, id) = (Home::shown(&self.path), hex::encode(&self.file.cluster().0));
+        let (path, id) = (Home::shown(&self.path), hex::encode(self.file.cluster().0));
         let pin = &id[..PIN_DIGITS];
         env.output.warn(format!(
             "{path} {who}: compare its id {pin}… with the brokers' operator; pin= in the URL says that you did"
@@ -228,7 +228,7 @@ pub(crate) fn moved(url: &Url, path: &Path, file: &ClusterFile) -> String {
     let text = url.to_string();
     let options = text.split_once('?').map_or("", |(_, options)| options);
     let named = url.options.pin.is_some() || url.options.authority.is_some();
-    let pin = (!named).then(|| format!("pin={}", &hex::encode(&file.cluster().0)[..PIN_DIGITS]));
+    let pin = (!named).then(|| format!("pin={}", &hex::encode(file.cluster().0)[..PIN_DIGITS]));
     let options: Vec<&str> =
         [Some(options), pin.as_deref()].into_iter().flatten().filter(|it| !it.is_empty()).collect();
     let mark = if options.is_empty() { "" } else { "?" };

@@ -175,7 +175,7 @@ impl ClusterFile {
         if !sound {
             return Err(at(0..0, "brokers, administrators and issuers are no genesis".into()));
         }
-        if hex::encode(&genesis.cluster().0) != *file.id.get_ref() {
+        if hex::encode(genesis.cluster().0) != *file.id.get_ref() {
             let what = "the id is not that of the brokers, administrators and issuers below: they were changed";
             return Err(ParseError { hint: ANOTHER, ..at(file.id.span(), what.into()) });
         }
@@ -197,7 +197,7 @@ impl ClusterFile {
         let genesis = &self.genesis;
         let mut line = |line: String| writeln!(text, "{line}").expect("text grows");
         line(format!("version = {VERSION}\nname = {}", quoted(&genesis.name)));
-        line(format!("id = \"{}\"", hex::encode(&self.cluster().0)));
+        line(format!("id = \"{}\"", hex::encode(self.cluster().0)));
         line(format!("threshold = {}\nsuite = \"{}\"", self.threshold, self.suite.name()));
         line(format!("\n[administrators]\nquorum = {}\nkeys = [", genesis.quorum));
         genesis.administrators.iter().for_each(|key| line(format!("  \"{}\",", hex::encode(key.as_bytes()))));
@@ -206,7 +206,7 @@ impl ClusterFile {
             line(format!("\n[issuers.{}]", quoted(name)));
             match issuer {
                 Issuer::Authority { der, .. } => line(certificate(der)),
-                Issuer::Key(key) => line(format!("key = \"{}\"", hex::encode(&key.to_bytes()))),
+                Issuer::Key(key) => line(format!("key = \"{}\"", hex::encode(key.to_bytes()))),
             }
         }
         for (number, (key, at)) in genesis.brokers.iter().zip(&self.addresses).enumerate() {
@@ -221,7 +221,7 @@ impl ClusterFile {
         }
         if let Some(it) = &self.endorsement {
             line(format!("\n[authority]\n{}", certificate(it.authority.certificate().der())));
-            line(format!("signature = \"{}\"", hex::encode(&it.signature)));
+            line(format!("signature = \"{}\"", hex::encode(it.signature)));
         }
         text
     }

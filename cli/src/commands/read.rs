@@ -249,7 +249,7 @@ impl Read {
         let mut object = json!({ "topic": self.topic, "value": self.value, "number": place.ps, "readable": place.publication.is_some() });
         if let Some((entry, content)) = &place.publication {
             object["at"] = json!(instant(entry.at));
-            object["client"] = json!(hex::encode(&entry.client.0));
+            object["client"] = json!(hex::encode(entry.client.0));
             object["sn"] = json!(entry.sn);
             object["allow"] = json!(entry.access.as_ref().map(ToString::to_string));
             let payload = |it: Payload<'_>| {

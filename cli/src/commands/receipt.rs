@@ -75,7 +75,7 @@ pub(crate) fn check_free(path: &Path, force: bool) -> Result<(), Failure> {
 /// Writes a receipt for people and programs.
 pub(crate) fn save(path: &Path, receipt: &Proof, cluster: &ClusterFile, force: bool) -> Result<(), Failure> {
     let mut object = facts(receipt, cluster);
-    object["receipt"] = json!(hex::encode(&receipt.to_bytes()));
+    object["receipt"] = json!(hex::encode(receipt.to_bytes()));
     let text = serde_json::to_string_pretty(&object).expect("our objects have text keys");
     let overwrite = if force { Overwrite::Replace } else { Overwrite::Never };
     Ok(write_public(path, format!("{text}\n").as_bytes(), overwrite)?)
@@ -112,7 +112,7 @@ fn refused(path: &Path, why: ReceiptError) -> Failure {
 
 fn facts(receipt: &Proof, cluster: &ClusterFile) -> Value {
     let mut object = json!({
-        "cluster": hex::encode(&receipt.cluster.0), "name": cluster.genesis.name, "height": receipt.height,
+        "cluster": hex::encode(receipt.cluster.0), "name": cluster.genesis.name, "height": receipt.height,
         "brokers": receipt.signatures.keys().collect::<Vec<_>>(),
     });
     match &receipt.fact {
@@ -122,14 +122,14 @@ fn facts(receipt: &Proof, cluster: &ClusterFile) -> Value {
                 .iter()
                 .map(|(header, ps)| json!({ "topic": header.topic, "value": header.value, "number": ps }));
             object["published"] = json!({
-                "topics": topics.collect::<Vec<_>>(), "at": instant(it.at), "client": hex::encode(&it.client.0),
-                "sn": it.sn, "id": hex::encode(&it.id.0), "policy": it.policy, "epoch": it.epoch,
+                "topics": topics.collect::<Vec<_>>(), "at": instant(it.at), "client": hex::encode(it.client.0),
+                "sn": it.sn, "id": hex::encode(it.id.0), "policy": it.policy, "epoch": it.epoch,
                 "allow": it.access.as_ref().map(ToString::to_string),
             });
         }
         Fact::Executed(it) => {
             object["executed"] = json!({
-                "client": hex::encode(&it.client.0), "first": it.first,
+                "client": hex::encode(it.client.0), "first": it.first,
                 "outcomes": it.outcomes.iter().map(|o| format!("{:?}", o.code)).collect::<Vec<_>>(),
             });
         }

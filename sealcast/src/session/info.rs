@@ -186,7 +186,7 @@ impl Shared {
             .flat_map(|view| view.members.slots().map(|(slot, m)| (slot == view.me, m)))
             .map(|(me, m)| MemberInfo {
                 name: m.name.to_string(),
-                certificate: hex::encode(&m.id.cert.0),
+                certificate: hex::encode(m.id.cert.0),
                 last_heard_ms: heard.next().copied().flatten().filter(|_| !me).map(millis),
                 me,
                 ..MemberInfo::default()

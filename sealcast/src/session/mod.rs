@@ -419,7 +419,7 @@ impl Session {
         let mut members = info.members.into_iter();
         let found = match who {
             Who::Name(name) => members.find(|m| m.name == *name),
-            Who::Cert(cert) => members.find(|m| m.certificate == hex::encode(&cert.0)),
+            Who::Cert(cert) => members.find(|m| m.certificate == hex::encode(cert.0)),
         };
         found.and_then(|m| m.serial)
     }

@@ -62,7 +62,7 @@ pub(super) fn revoke(
     let act = match (client, serial) {
         (Some(client), _) => {
             let key = client_named(client)?;
-            Act { what: format!("revoke client {}", hex::encode(&key.0)), action: Action::RevokeClient(key) }
+            Act { what: format!("revoke client {}", hex::encode(key.0)), action: Action::RevokeClient(key) }
         }
         (None, Some(serial)) => {
             let hint = "--serial ISSUER:SERIAL, as 'sealcast ca ls NAME' shows it";
@@ -98,7 +98,7 @@ pub(super) fn restore(env: &Env<'_>, client: &str, administer: &Administer) -> R
     let key = client_named(client)?;
     bring(
         env,
-        Act { what: format!("restore client {}", hex::encode(&key.0)), action: Action::Restore(key) },
+        Act { what: format!("restore client {}", hex::encode(key.0)), action: Action::Restore(key) },
         administer,
     )
 }
@@ -158,8 +158,8 @@ pub(super) fn carry_out(
 ) -> Result<(), Failure> {
     let (signed, needed, number) = (admin.signatures.len(), cluster.file.genesis.quorum, admin.number);
     if signed < needed {
-        let act = hex::encode(&Operation::Administer(admin).to_bytes());
-        let file = File { cluster: hex::encode(&cluster.file.cluster().0), what: what.to_owned(), act };
+        let act = hex::encode(Operation::Administer(admin).to_bytes());
+        let file = File { cluster: hex::encode(cluster.file.cluster().0), what: what.to_owned(), act };
         let text = toml::to_string(&file).expect("strings in a table are valid TOML");
         let text = format!(
             "# An act of the administrators, signed by {signed} of {needed}: sealcast brokers sign FILE\n{text}"

@@ -163,8 +163,8 @@ pub(super) fn judged(env: &Env<'_>, cluster: &Cluster, stands: &[BrokerStatus]) 
 /// A proof as it lies in the brokers' folders.
 fn as_kept(file: &ClusterFile, report: &Report, proof: &[u8], by: u16) -> Value {
     json!({
-        "cluster": hex::encode(&file.cluster().0), "broker": report.broker,
-        "key": file.broker_keys().get(usize::from(report.broker)).map(|key| hex::encode(key)), "view": report.at,
+        "cluster": hex::encode(file.cluster().0), "broker": report.broker,
+        "key": file.broker_keys().get(usize::from(report.broker)).map(hex::encode), "view": report.at,
         "misdeed": spelt(report.misbehaviour), "proof": hex::encode(proof), "given_by": by,
     })
 }
@@ -183,7 +183,7 @@ pub(super) fn verify(env: &Env<'_>, path: &Path, which: &Which) -> Result<(), Fa
     })?;
     let cluster = Cluster::of(env, which.cluster.as_deref())?;
     let nobody = |why: &str| Failure::new(Code::Signature, format!("{shown}: {why}"));
-    if value.get("cluster").and_then(Value::as_str).is_some_and(|it| it != hex::encode(&cluster.file.cluster().0)) {
+    if value.get("cluster").and_then(Value::as_str).is_some_and(|it| it != hex::encode(cluster.file.cluster().0)) {
         return Err(
             nobody("the proof is of another cluster").hint("--cluster FILE: the file of the cluster that it is of")
         );
@@ -220,7 +220,7 @@ pub(super) fn verify(env: &Env<'_>, path: &Path, which: &Which) -> Result<(), Fa
                     (json!({ "broker": it, "misdeed": misbehaviour }), format!("broker {it}  {misbehaviour}"))
                 }
                 Culprit::Publisher { client, number } => {
-                    let (client, misbehaviour) = (hex::encode(&client), "sealed what opens to nothing");
+                    let (client, misbehaviour) = (hex::encode(client), "sealed what opens to nothing");
                     let who = format!("client {client}  {misbehaviour}, as its number {number}");
                     (json!({ "client": client, "misdeed": misbehaviour, "number": number }), who)
                 }
@@ -303,7 +303,7 @@ pub(crate) fn save(home: &Home, cluster: &Id, it: &Evidence) -> Result<Option<Pa
         return Ok(None);
     }
     let path = folder(home, cluster).join(format!("{}.json", hex::encode(&sha256(&it.record)[..8])));
-    let mut object = json!({ "what": it.what, "seen": instant(now()), "cluster": hex::encode(&cluster.0), "record": hex::encode(&it.record) });
+    let mut object = json!({ "what": it.what, "seen": instant(now()), "cluster": hex::encode(cluster.0), "record": hex::encode(&it.record) });
     if let Some(sn) = it.sn {
         object["sn"] = json!(sn);
     }

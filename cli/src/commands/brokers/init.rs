@@ -45,7 +45,7 @@ pub(super) struct Cluster {
 pub(super) fn init(env: &Env<'_>, made: &Made, folder: &Path) -> Result<(), Failure> {
     let cluster = make(env, made, folder)?;
     let (file, shown) = (&cluster.file, Home::shown(&cluster.path));
-    let id = hex::encode(&file.cluster().0);
+    let id = hex::encode(file.cluster().0);
     env.output.object(&json!({
         "cluster": id, "name": file.genesis.name, "path": cluster.path, "brokers": file.brokers(),
         "threshold": file.threshold, "administrators": file.genesis.administrators.len(),
@@ -64,7 +64,7 @@ pub(super) fn init(env: &Env<'_>, made: &Made, folder: &Path) -> Result<(), Fail
 pub(super) fn told(env: &Env<'_>, cluster: &Cluster) -> Result<(), Failure> {
     let file = &cluster.file;
     let (n, f, t) = (file.brokers(), file.faulty(), file.threshold);
-    let id = &hex::encode(&file.cluster().0)[..16];
+    let id = &hex::encode(file.cluster().0)[..16];
     let name = &file.genesis.name;
     env.output.line(format!("cluster   {name}  {id}…  {n} brokers, of which {f} may lie; {t} open a publication"))?;
     let (m, k) = (file.genesis.quorum, file.genesis.administrators.len());

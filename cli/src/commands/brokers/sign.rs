@@ -45,7 +45,7 @@ fn read(path: &Path, cluster: &Cluster) -> Result<Admin, Failure> {
     let text = read_public(path)?;
     let file: File = toml::from_str(&text).map_err(|e| FileError::toml(path, &text, &e))?;
     let shown = Home::shown(path);
-    let of = hex::encode(&cluster.file.cluster().0);
+    let of = hex::encode(cluster.file.cluster().0);
     if file.cluster != of {
         let what = format!("{shown} is an act for another cluster: {}, not {of}", file.cluster);
         return Err(Failure::new(Code::Content, what).hint("--cluster FILE: the file of the cluster that it is for"));
@@ -155,7 +155,7 @@ pub(super) fn subject(action: &Action) -> Option<Subject> {
 /// `client 0d78…`, `certificate 02 of exchange`.
 pub(super) fn named(subject: &Subject) -> String {
     match subject {
-        Subject::Client(client) => format!("client {}", hex::encode(&client.0)),
+        Subject::Client(client) => format!("client {}", hex::encode(client.0)),
         Subject::Credential { issuer, serial } => format!("certificate {} of {issuer}", shown(serial)),
     }
 }
@@ -167,10 +167,10 @@ fn described(action: &Action) -> String {
             let count = if rules.len() == 1 { "1 rule".to_owned() } else { format!("{} rules", rules.len()) };
             format!("a policy with {count}: {}", rules.join("; "))
         }
-        Action::RevokeClient(client) => format!("revoke client {}", hex::encode(&client.0)),
+        Action::RevokeClient(client) => format!("revoke client {}", hex::encode(client.0)),
         Action::RevokeCredential { issuer, serial } => format!("revoke certificate {} of {issuer}", shown(serial)),
         Action::Epoch(epoch) => format!("key epoch {epoch}"),
-        Action::Restore(client) => format!("restore client {}", hex::encode(&client.0)),
+        Action::Restore(client) => format!("restore client {}", hex::encode(client.0)),
     }
 }
 

@@ -111,8 +111,8 @@ pub(super) fn suspended(stands: &[BrokerStatus], faulty: usize) -> Vec<(Client, 
 
 pub(super) fn show_suspended(env: &Env<'_>, suspended: &[(Client, u64)]) -> Result<(), Failure> {
     for (client, since) in suspended {
-        env.output.object(&json!({ "suspended": hex::encode(&client.0), "since": since }))?;
-        env.output.line(format!("suspended  client {}  since block {since}", hex::encode(&client.0)))?;
+        env.output.object(&json!({ "suspended": hex::encode(client.0), "since": since }))?;
+        env.output.line(format!("suspended  client {}  since block {since}", hex::encode(client.0)))?;
     }
     Ok(())
 }
@@ -155,7 +155,7 @@ fn object(it: &BrokerStatus, highest: u64, reports: Vec<Value>, condition: &Cond
             object["role"] = json!(role(said));
             object["view"] = json!(said.view);
             object["height"] = json!(said.height);
-            object["state_root"] = json!(hex::encode(&said.state_root));
+            object["state_root"] = json!(hex::encode(said.state_root));
             object["tip"] = json!(said.tip);
             object["lag"] = json!(highest - said.height);
             object["oldest_block"] = json!(oldest_block(said));

@@ -126,7 +126,7 @@ fn serve(
     status::show_people(env, &stands, &conditions)?;
     brokers.close();
     let told = json!({
-        "cluster": hex::encode(&cluster.file.cluster().0), "path": cluster.path, "brokers": cluster.file.brokers(),
+        "cluster": hex::encode(cluster.file.cluster().0), "path": cluster.path, "brokers": cluster.file.brokers(),
         "url": context.1, "context": context.0, "started": processes.own(), "ready_ms": begun.elapsed().as_millis() as u64,
     });
     env.output.object(&told)?;
@@ -227,7 +227,7 @@ fn tell_ended(env: &Env<'_>, processes: &mut Processes) {
 /// A context for the cluster, selected: its name and URL.
 fn context(env: &Env<'_>, cluster: &init::Cluster) -> Result<(String, String), Failure> {
     let name = cluster.file.genesis.name.clone();
-    let pin = &hex::encode(&cluster.file.cluster().0)[..PIN_DIGITS];
+    let pin = &hex::encode(cluster.file.cluster().0)[..PIN_DIGITS];
     let url = format!("{}?keys=threshold&pin={pin}", Url::of_cluster_file(&cluster.path));
     let id = target::identity(env)?;
     Contexts::update(&env.home, |all| {

@@ -123,7 +123,7 @@ pub(super) fn register(env: &Env<'_>, files: &[PathBuf], without: &[String], whi
     if let Some(why) = refused {
         return Err(why);
     }
-    let client = hex::encode(&client.0);
+    let client = hex::encode(client.0);
     let vouchers: Vec<Value> = told.iter().map(|(issuer, it)| described(issuer, it)).collect();
     let object = json!({ "client": client, "registered": true, "height": order_status.height, "vouchers": vouchers });
     env.output.object(&object)?;

@@ -70,7 +70,7 @@ pub(crate) fn certificate_lines(c: &Certificate) -> Vec<String> {
         format!("name        {}{}", c.name(), if c.is_authority() { "   (an authority)" } else { "" }),
         format!("serial      #{}", c.serial()),
         format!("valid       {} to {}", date(c.not_before()), date(c.not_after())),
-        format!("sha256      {}", hex::encode(&c.hash().0)),
+        format!("sha256      {}", hex::encode(c.hash().0)),
     ];
     if !c.attributes().is_empty() {
         lines.push(format!("attributes  {}", attributes_shown(c.attributes())));
@@ -93,7 +93,7 @@ pub(crate) fn certificate_json(c: &Certificate, path: Option<&Path>) -> Value {
     json!({
         "kind": "certificate", "name": c.name().to_string(), "serial": c.serial().to_string(),
         "authority": c.is_authority(), "not_before": instant(c.not_before()), "not_after": instant(c.not_after()),
-        "sha256": hex::encode(&c.hash().0), "rights": rights, "attributes": attributes, "path": path,
+        "sha256": hex::encode(c.hash().0), "rights": rights, "attributes": attributes, "path": path,
     })
 }
 

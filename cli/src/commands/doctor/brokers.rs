@@ -21,7 +21,7 @@ pub(super) fn check(env: &Env<'_>, target: &Target) -> Vec<Check> {
         Err(failure) => return vec![of_failure("cluster", &failure)],
     };
     let file = &cluster.file;
-    let (name, id) = (&file.genesis.name, &hex::encode(&file.cluster().0)[..PIN_DIGITS]);
+    let (name, id) = (&file.genesis.name, &hex::encode(file.cluster().0)[..PIN_DIGITS]);
     let found = format!(
         "{name}, {} of which {} may lie: {}",
         brokers_of(file.brokers()),

@@ -40,7 +40,7 @@ pub(super) fn check(group: SocketAddr, options: &Options) -> Check {
         Err(e) => Check::hurts(
             "segments",
             format!("not tried: {e}"),
-            &crate::hint::next(&e).unwrap_or_else(|| "ip route get 239.255.76.67".to_owned()),
+            crate::hint::next(&e).unwrap_or_else(|| "ip route get 239.255.76.67".to_owned()),
         ),
     }
 }

@@ -112,14 +112,14 @@ fn show(env: &Env<'_>, path: Option<&Path>, which: &Which) -> Result<(), Failure
         }
         None => in_force(env, which)?,
     };
-    let (bytes, hash) = (policy.to_bytes().len(), hex::encode(&policy.hash(number)));
+    let (bytes, hash) = (policy.to_bytes().len(), hex::encode(policy.hash(number)));
     let rules: Vec<Value> = policy
         .rules
         .iter()
         .map(|r| {
             json!({
                 "act": act(r.act), "topic": r.topic.to_string(), "allow": r.access.to_string(),
-                "allow_bytes": hex::encode(&r.access.to_bytes()),
+                "allow_bytes": hex::encode(r.access.to_bytes()),
             })
         })
         .collect();

@@ -39,7 +39,7 @@ pub(super) fn set(env: &Env<'_>, path: &Path, administer: &Administer) -> Result
             Failure::new(Code::Content, what).hint(format!("number = {next}; policies of a cluster are counted"))
         );
     }
-    let (rules, hash) = (count(policy.rules.len(), "rule"), hex::encode(&policy.hash(file.number)));
+    let (rules, hash) = (count(policy.rules.len(), "rule"), hex::encode(policy.hash(file.number)));
     let what = format!("policy {next}, {rules}, hash {}", &hash[..16]);
     bring(env, Act { what, action: Action::Policy(policy) }, administer)
 }

@@ -154,7 +154,7 @@ fn show_advertisement(env: &Env<'_>, it: &Advertisement) -> Result<(), Failure> 
 
 /// A client's key; for people its beginning.
 fn key_shown(env: &Env<'_>, client: &Client) -> String {
-    let key = hex::encode(&client.0);
+    let key = hex::encode(client.0);
     if env.output.is_json() { key } else { format!("{}…", &key[..8]) }
 }
 
@@ -163,7 +163,7 @@ pub(super) fn list(env: &Env<'_>, cluster: &Cluster) -> Result<(), Failure> {
     let (clients, in_use) = cluster.open_subscribers(env)?;
     let mut rows = vec![row(["ID", "NEXT", "WAITING", "INTEREST"])];
     for client in clients {
-        let (confirmed, of) = (client.subscriptions().wait(), hex::encode(&client.client().0));
+        let (confirmed, of) = (client.subscriptions().wait(), hex::encode(client.client().0));
         client.close();
         for it in confirmed? {
             let (interest, waiting) = (it.interest.to_string(), it.places.saturating_sub(it.next));
