@@ -50,6 +50,8 @@ pub struct MlsShaped {
     position: u64,
     fetching: BTreeMap<FetchId, Fetch>,
     welcome: Option<Welcome>,
+    /// The newest epoch that could not be followed from.
+    left: u32,
     /// What our commits gave to those whom they added, who ask for it if it was lost.
     welcomes: VecDeque<(Vec<CertHash>, Vec<u8>)>,
     /// When we ask for ours, and how often we did.
@@ -175,6 +177,7 @@ impl MlsShaped {
             position: 0,
             fetching: BTreeMap::new(),
             welcome: None,
+            left: 0,
             welcomes: VecDeque::new(),
             wanting: None,
             adder: CertHash::default(),
@@ -394,6 +397,8 @@ impl MlsShaped {
 
     /// We cannot follow, and ask to be let in again.
     fn rejoin(&mut self, now: Now, adder: CertHash, tries: u32) {
+        // A Welcome of what we could not follow may be said again.
+        self.left = self.state.as_ref().map_or(self.left, |it| it.epoch.counter.max(self.left));
         (self.state, self.pending, self.entering, self.welcome) = (None, None, None, None);
         self.wishes.clear();
         self.adder = adder;
@@ -518,7 +523,7 @@ impl MlsShaped {
         if sha256(&pieces.concat()) != hash {
             return Err(Dropped::Auth);
         }
-        if self.welcome.as_ref().is_some_and(|w| w.epoch.counter >= epoch.counter) {
+        if epoch.counter <= self.left || self.welcome.as_ref().is_some_and(|w| w.epoch.counter >= epoch.counter) {
             return Err(Dropped::Stale);
         }
         pieces.iter().for_each(|piece| self.fetch(Fetch::Blob(*piece)));
