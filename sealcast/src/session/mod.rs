@@ -211,7 +211,7 @@ impl Session {
     /// ```no_run
     /// let session = sealcast::open("udpm://239.255.76.67:7667").identity("desk").wait()?;
     /// let report = session.rotate().wait()?;
-    /// println!("epoch {}", report.epoch.counter);
+    /// println!("epoch {}, {} members", report.to.counter, report.members);
     /// # Ok::<(), sealcast::Error>(())
     /// ```
     pub fn rotate(&self) -> Doing<Report> {

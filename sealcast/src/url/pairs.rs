@@ -85,7 +85,9 @@ impl Transport {
             #[cfg(not(feature = "brokers"))]
             Transport::Quorum => {
                 let _ = keys;
-                delivery::Properties { fetches: SHARES, ..delivery::Properties::BEST_EFFORT }
+                let cut = delivery::Cut::Position;
+                let ordered = delivery::Channel { agreement: Agreement::Byzantine, acknowledged: true, cut };
+                delivery::Properties { ordered: Some(ordered), fetches: SHARES, ..delivery::Properties::BEST_EFFORT }
             }
         }
     }
@@ -128,7 +130,11 @@ impl Scheme {
             #[cfg(feature = "brokers")]
             Scheme::Threshold => keys::threshold::PROPERTIES,
             #[cfg(not(feature = "brokers"))]
-            Scheme::Threshold => keys::Properties { fetches: SHARES, ..keys::Properties::ANY },
+            Scheme::Threshold => keys::Properties {
+                data: Need(Guarantee::Ordered, Agreement::Byzantine),
+                fetches: SHARES,
+                ..keys::Properties::ANY
+            },
         }
     }
 

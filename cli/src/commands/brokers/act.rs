@@ -96,11 +96,7 @@ fn known_issuer(cluster: &Cluster, issuer: &str) -> Result<(), Failure> {
 /// Lifts the suspension of a client by evidence.
 pub(super) fn restore(env: &Env<'_>, client: &str, administer: &Administer) -> Result<(), Failure> {
     let key = client_named(client)?;
-    bring(
-        env,
-        Act { what: format!("restore client {}", hex::encode(key.0)), action: Action::Restore(key) },
-        administer,
-    )
+    bring(env, Act { what: format!("restore client {}", hex::encode(key.0)), action: Action::Restore(key) }, administer)
 }
 
 fn client_named(client: &str) -> Result<Client, Failure> {
