@@ -195,7 +195,7 @@ fn type_in(text: &str, document: &str, heading: &str) {
             assert!(status.success() != may_fail, "{command}: {status}\n{}", machine.seen.join("\n"));
         }
         let said = machine.seen.iter().rev().flat_map(|it| it.split_whitespace());
-        keys = said.into_iter().find(|it| it.starts_with("scpub1") && !it.ends_with('…')).map_or(keys, str::to_owned);
+        keys = said.into_iter().find(|it| it.starts_with("scpub1") && !it.contains('…')).map_or(keys, str::to_owned);
         for line in &step.printed {
             let pattern = pattern(line);
             if !machine.seen.iter().any(|it| pattern.is_match(it)) {

@@ -537,6 +537,9 @@ impl Contributory {
             return Err(Dropped::Auth.into());
         }
         self.people.hear(&proposer, now.monotonic);
+        if self.names_a_twin(now, &proposal) {
+            return Err(Dropped::Policy.into());
+        }
         if let Some(base) = proposal.content.base {
             let names_me = proposal.seat_of(&self.me.short).is_some();
             let on_ours = self.is_grouped() && self.base() == Some(base);

@@ -211,6 +211,8 @@ pub struct Contributory {
     rated: Option<Proposal>,
     /// Who showed two cards with one short id.
     banned: BTreeMap<CertHash, Strike>,
+    /// Pairs of cards that convicted their holder, and when each was shown last.
+    convicted: VecDeque<(Arc<Person>, Arc<Person>, Monotonic)>,
     /// How often each certificate's holder was let in.
     joins: Allowances,
     /// How often each certificate's holder made us replace a key that it lacked.
@@ -436,6 +438,7 @@ impl Contributory {
             vain: BTreeMap::new(),
             rated: None,
             banned: BTreeMap::new(),
+            convicted: VecDeque::new(),
             joins: Allowances::new(limits::JOINS_AT_ONCE, limits::JOIN_EVERY),
             rekeys: Allowances::new(limits::REKEYS_AT_ONCE, limits::REKEY_EVERY),
             proposed: (0, 0),

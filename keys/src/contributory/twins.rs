@@ -4,6 +4,7 @@
 //! with one short id. It can show each half of a group another one. R1 says the roster that its author knows, so that
 //! the halves see that they differ; they show each other cards, and whoever then holds both shows both to everybody.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use rand_core::Rng;
@@ -11,6 +12,7 @@ use sealcast_wire::{CertHash, Monotonic, Now, limits};
 
 use super::message::{Message, Object, ShortId};
 use super::people::Person;
+use super::proposal::Proposal;
 use super::timing::{self, Timer};
 use super::{Contributory, Strike};
 use crate::{Misbehaviour, Notice};
@@ -47,14 +49,36 @@ impl Contributory {
             if self.is_banned(now.monotonic, &one) || self.is_banned(now.monotonic, &other) {
                 continue;
             }
-            for card in [&one.card, &other.card] {
-                self.send(&Message::Give(vec![Object::Card(Box::new(card.clone()))]));
+            self.show_both(&one, &other);
+            if self.convicted.len() >= limits::RUNS_PER_CERTIFICATE_MAX {
+                self.convicted.pop_front();
             }
+            self.convicted.push_back((one.clone(), other.clone(), now.monotonic));
             self.ban(now, one.id.cert);
             if other.id.cert != one.id.cert {
                 self.ban(now, other.id.cert);
             }
         }
+    }
+
+    fn show_both(&mut self, one: &Person, other: &Person) {
+        for card in [&one.card, &other.card] {
+            self.send(&Message::Give(vec![Object::Card(Box::new(card.clone()))]));
+        }
+    }
+
+    /// Whether a proposal names somebody whose two cards we hold. Its author lacks one of them: both are shown again, since
+    /// members that do not know the same of each other would take turns to blame the honest.
+    pub(super) fn names_a_twin(&mut self, now: Now, proposal: &Proposal) -> bool {
+        let short = |pair: &(Arc<Person>, Arc<Person>, Monotonic)| pair.0.short;
+        let named = self.convicted.iter().position(|pair| proposal.seat_of(&short(pair)).is_some());
+        let Some(at) = named.filter(|at| self.is_banned(now.monotonic, &self.convicted[*at].0)) else { return false };
+        if now.monotonic.since(self.convicted[at].2) >= timing::RTO {
+            self.convicted[at].2 = now.monotonic;
+            let (one, other, _) = self.convicted[at].clone();
+            self.show_both(&one, &other);
+        }
+        true
     }
 
     /// Whether a certificate's holder is left out now, whatever its run.
