@@ -704,6 +704,11 @@ impl Attempt {
         Some(held.message.clone())
     }
 
+    /// Whether nobody else has said anything in its rounds.
+    pub(super) fn is_unanswered(&self) -> bool {
+        self.held(0) & !(1 << self.me) == 0
+    }
+
     /// Seats of which we hold the round's message, as bits.
     pub(super) fn held(&self, round: usize) -> u64 {
         self.held[round].iter().enumerate().fold(0, |bits, (i, h)| bits | u64::from(h.is_some()) << i)

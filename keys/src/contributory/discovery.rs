@@ -609,7 +609,13 @@ impl Contributory {
             self.later.get_or_insert(proposal);
             return Ok(());
         }
-        let better = self.attempt.as_ref().is_none_or(|a| a.proposal.order() < proposal.order());
+        // Ours that nobody follows: we have proposed as often as anybody may. The others would wait for us, and we for them.
+        let is_ignored = |a: &super::Attempt| {
+            let is_ours = *a.proposal.proposer() == self.me.short && a.proposal.content.base == content.base;
+            is_ours && a.is_unanswered() && now.monotonic.since(a.started) >= IGNORED
+        };
+        let yields = names_me && on_our_base && self.attempt.as_ref().is_some_and(is_ignored);
+        let better = yields || self.attempt.as_ref().is_none_or(|a| a.proposal.order() < proposal.order());
         if !better {
             self.remember_judged(&proposal);
             let after = self.attempt.as_ref().and_then(|a| a.proposal.content.base);
@@ -1067,6 +1073,8 @@ const JOIN_LABEL: &str = "sealcast/v1/join";
 const BEACON_LABEL: &str = "sealcast/v1/beacon";
 /// How long an agreement of others is given before we propose over it.
 const AGREEMENT_WAIT: Duration = Duration::from_millis(250);
+/// A proposal of ours that nobody answered for so long gives way to another one.
+const IGNORED: Duration = Duration::from_millis(80);
 /// The same for who is not named since its own JOIN was lost.
 const ASIDE_WAIT: Duration = Duration::from_millis(60);
 /// How long a proposal holds us up whose author's card we do not have yet.

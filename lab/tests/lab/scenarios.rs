@@ -145,6 +145,13 @@ fn rule_a9_a_twin_is_named_by_who_missed_one_of_its_cards() {
     hold("twins", |knobs| Knobs { members: 4, ..knobs }, &[768]);
 }
 
+/// A seed in which a member had proposed as often as anybody may: the others followed another one, it waited for them, and each
+/// side took the other for silent.
+#[test]
+fn rule_a9_who_is_not_followed_yields() {
+    hold("splitter", |knobs| Knobs { members: 9, ..knobs }, &[45]);
+}
+
 /// A seed in which a Welcome that could not be followed was said again.
 #[test]
 fn an_epoch_is_entered_once() {
