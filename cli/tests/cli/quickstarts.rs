@@ -63,8 +63,15 @@ fn steps(lines: Vec<String>) -> Vec<Step> {
 fn pattern(line: &str) -> Regex {
     // Who you are is said with the name of the machine.
     let line = &Regex::new(r"you@\w+").unwrap().replace_all(line, "you@…");
-    let any = [("T", r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"), ("H", r"[0-9a-f]{8}…"), ("E", "…"), ("N", r"\d+")];
-    let parts = Regex::new(r"(?<T>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ)|(?<H>[0-9a-f]{8}…)|(?<E>…)|(?<N>\d+)").unwrap();
+    let any = [
+        ("T", r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"),
+        ("H", r"[0-9a-f]{8}…"),
+        ("U", r"\+[0-9.]+ (?:µs|ms|s)"),
+        ("E", "…"),
+        ("N", r"\d+"),
+    ];
+    let parts: Vec<String> = any.iter().map(|(name, same)| format!("(?<{name}>{same})")).collect();
+    let parts = Regex::new(&parts.join("|")).expect("an expression");
     let (mut made, mut from) = (String::new(), 0);
     for found in parts.captures_iter(line) {
         let whole = found.get(0).expect("it is the match");
@@ -164,7 +171,8 @@ fn type_in(text: &str, document: &str, heading: &str) {
         if step.command.starts_with("make ") {
             continue;
         }
-        let command = step.command.replace("7667", &port).replace("scpub1…", &keys);
+        // All are on this machine.
+        let command = step.command.replace("7667", &port).replace("ttl=1", "ttl=0").replace("scpub1…", &keys);
         if let Some(copied) = command.strip_prefix("scp ") {
             let (file, to) = copied.split_once(' ').expect("a file and a machine");
             let (from, to) = (&machines[&step.machine], &machines[to.trim_end_matches(':')]);
@@ -225,6 +233,7 @@ fn brokers_in_five_minutes() {
 fn a_printed_line_allows_other_numbers_and_no_other_words() {
     let line = pattern("#1 ward3/vitals  from you@laptop  epoch 1  9 B  +0.3 ms");
     assert!(line.is_match("#12 ward3/vitals  from you@laptop  epoch 3  9 B  +10.7 ms"));
+    assert!(line.is_match("#12 ward3/vitals  from you@laptop  epoch 3  9 B  +850 µs"));
     assert!(!line.is_match("#12 ward3/vitals  from ~you@laptop  epoch 3  9 B  +10.7 ms"));
     assert!(
         pattern("good      market/eurusd number 0  block 175  …  signed by 2 of 4 brokers of market")
