@@ -36,6 +36,7 @@ pub(crate) fn typed(remedy: &Remedy) -> String {
         Remedy::NameCertificate => "name the certificate instead: sealcast group members shows them",
         Remedy::StartAgain => "start again; a member may be flooding the group: sealcast group evict NAME",
         Remedy::PublishAgain => "sealcast group show; when the others are there again, ask them or publish it again",
+        Remedy::WritePattern => "patterns are like ward3/+/pulse or ward3/#; --regex takes regular expressions",
         Remedy::Overwrite => "--force overwrites it",
         Remedy::MakeCluster => "sealcast brokers up -n 4 makes a cluster; else get the file from the brokers' operator",
         Remedy::ShowOrder => "sealcast brokers status",

@@ -45,6 +45,8 @@ pub enum Remedy {
     StartAgain,
     /// The message published again, once the others are there again.
     PublishAgain,
+    /// A pattern such as `ward3/+/pulse` or `ward3/#`; or a regular expression, asked for as one.
+    WritePattern,
     /// The file's overwriting, if that is meant.
     Overwrite,
     /// A cluster of brokers, or its file from whoever runs it.

@@ -402,6 +402,19 @@ fn a_program_on_a_lan_links_no_brokers_client_tls_or_threshold_cryptography() {
     }
 }
 
+/// What a library's user types is the program's to say: `cli/src/remedy.rs`.
+#[test]
+fn the_library_says_no_line_of_the_program() {
+    let commands =
+        ["init", "join", "invite", "id", "ca", "ctx", "pub", "sub", "group", "brokers", "policy", "read", "doctor"];
+    let said = |line: &str| commands.iter().any(|it| line.contains(&format!("sealcast {it} ")));
+    assert!(said(r#"hint("sealcast id ls; then")"#), "a planted one is found");
+    for (path, text) in sources("sealcast/src") {
+        let found: Vec<_> = code(&text).filter(|(_, line)| said(line)).collect();
+        assert!(found.is_empty(), "{}: {found:?}", path.display());
+    }
+}
+
 #[test]
 fn invariant_6_nothing_imports_lab() {
     for (name, dependencies) in dependencies() {

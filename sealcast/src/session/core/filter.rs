@@ -5,6 +5,7 @@ use sealcast_crypto::identity::pattern::{Pattern, PatternError};
 
 use crate::code::Code;
 use crate::error::{Error, Result};
+use crate::remedy::Remedy;
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -22,8 +23,7 @@ impl Filter {
     /// [`Code::BadValue`] if it cannot be read.
     pub fn pattern(text: &str) -> Result<Filter> {
         let pattern: Pattern = text.parse().map_err(|e: PatternError| {
-            Error::new(Code::BadValue, format!("the pattern «{text}»: {e}"))
-                .with_hint("patterns are like ward3/+/pulse or ward3/#; --regex takes regular expressions")
+            Error::new(Code::BadValue, format!("the pattern «{text}»: {e}")).with_remedy(Remedy::WritePattern)
         })?;
         Ok(Filter::Pattern(pattern))
     }
