@@ -46,7 +46,10 @@ impl Lsm {
             sort_when_many(&rows)?;
             Ok(Lsm(Where::Disk { database, rows }))
         };
-        open().map_err(named)
+        // Where a damaged journal breaks what the library takes for granted, it asserts; nothing of ours is half done then.
+        let opened = std::panic::catch_unwind(std::panic::AssertUnwindSafe(open));
+        let asserted = |_| StoreError(format!("{DAMAGED}: the journal contradicts itself ({})", folder.display()));
+        opened.map_err(asserted)?.map_err(named)
     }
 
     /// The rows as they are now.
