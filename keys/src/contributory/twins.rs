@@ -17,6 +17,15 @@ use super::timing::{self, Timer};
 use super::{Contributory, Strike};
 use crate::{Misbehaviour, Notice};
 
+/// Two cards with one short id, which convicted their holder.
+pub(super) struct Convicted {
+    one: Arc<Person>,
+    other: Arc<Person>,
+    /// How often both were shown again, and when they were shown last.
+    shown: u32,
+    last: Monotonic,
+}
+
 impl Contributory {
     /// Somebody signed another roster: each shows some of the cards that it knows, and others the next time; some show
     /// the author's.
@@ -53,10 +62,12 @@ impl Contributory {
             if self.convicted.len() >= limits::RUNS_PER_CERTIFICATE_MAX {
                 self.convicted.pop_front();
             }
-            self.convicted.push_back((one.clone(), other.clone(), now.monotonic));
-            self.ban(now, one.id.cert);
-            if other.id.cert != one.id.cert {
-                self.ban(now, other.id.cert);
+            self.convicted.retain(|it| it.one.short != one.short);
+            let certs = [one.id.cert, other.id.cert];
+            self.convicted.push_back(Convicted { one, other, shown: 0, last: now.monotonic });
+            self.ban(now, certs[0]);
+            if certs[1] != certs[0] {
+                self.ban(now, certs[1]);
             }
         }
     }
@@ -68,14 +79,18 @@ impl Contributory {
     }
 
     /// Whether a proposal names somebody whose two cards we hold. Its author lacks one of them: both are shown again, since
-    /// members that do not know the same of each other would take turns to blame the honest.
+    /// members that do not know the same of each other would take turns to blame the honest. Each time it takes twice as long
+    /// until the next, and a convicted author is shown nothing: two cards for each proposal would be an amplifier (G8).
     pub(super) fn names_a_twin(&mut self, now: Now, proposal: &Proposal) -> bool {
-        let short = |pair: &(Arc<Person>, Arc<Person>, Monotonic)| pair.0.short;
-        let named = self.convicted.iter().position(|pair| proposal.seat_of(&short(pair)).is_some());
-        let Some(at) = named.filter(|at| self.is_banned(now.monotonic, &self.convicted[*at].0)) else { return false };
-        if now.monotonic.since(self.convicted[at].2) >= timing::RTO {
-            self.convicted[at].2 = now.monotonic;
-            let (one, other, _) = self.convicted[at].clone();
+        let banned = |person: &Person| self.is_banned(now.monotonic, person);
+        let named = |it: &Convicted| proposal.seat_of(&it.one.short).is_some() && banned(&it.one);
+        let Some(at) = self.convicted.iter().position(named) else { return false };
+        let is_convicted = self.people.get(proposal.proposer()).is_some_and(|author| banned(author));
+        let convicted = &mut self.convicted[at];
+        let pause = timing::RTO * (1 << convicted.shown.min(SHOWN_AGAIN_DOUBLINGS));
+        if !is_convicted && now.monotonic.since(convicted.last) >= pause {
+            (convicted.shown, convicted.last) = (convicted.shown.saturating_add(1), now.monotonic);
+            let (one, other) = (convicted.one.clone(), convicted.other.clone());
             self.show_both(&one, &other);
         }
         true
@@ -119,5 +134,7 @@ impl Contributory {
 
 /// How often a member shows cards in one attempt.
 const SHOWN_TIMES: u32 = 6;
+/// How often the pause until both cards are shown again doubles: to ten seconds.
+const SHOWN_AGAIN_DOUBLINGS: u32 = 8;
 /// So many, on average, show the card of whoever signed another roster.
 const AUTHORS_SHOWN_BY: u64 = 6;

@@ -101,6 +101,16 @@ impl Captor {
 
 /// A node proposes what is not, and goes through with it.
 fn make_up(net: &mut Net, node: usize, base: Option<Base>, counter: u32, seats: Vec<ShortId>) {
+    let proposal = made_up(net, node, base, counter, seats);
+    let now = net.clock();
+    let keys = &mut net.nodes[node].keys;
+    keys.send_bootstrap(&Message::Propose(proposal.content.clone()), proposal.bootstrap_sealed.clone());
+    keys.adopt(now, proposal);
+    net.drain(node);
+}
+
+/// What a node can sign.
+fn made_up(net: &mut Net, node: usize, base: Option<Base>, counter: u32, seats: Vec<ShortId>) -> Proposal {
     let now = net.clock();
     let keys = &mut net.nodes[node].keys;
     let hint = keys.statements.hint();
@@ -111,9 +121,7 @@ fn make_up(net: &mut Net, node: usize, base: Option<Base>, counter: u32, seats: 
     let instance = Proposal::instance(GROUP, &nonce, &content);
     content.signature = keys.key.sign(&instance);
     let bootstrap_sealed = keys.bootstrap_key.seal(nonce, &Message::Propose(content.clone()).encode());
-    keys.send_bootstrap(&Message::Propose(content.clone()), bootstrap_sealed.clone());
-    keys.adopt(now, Proposal { content, instance, bootstrap_sealed, sent: now.monotonic });
-    net.drain(node);
+    Proposal { content, instance, bootstrap_sealed, sent: now.monotonic }
 }
 
 /// Whether a node ever had a key that somebody else has too.
@@ -479,7 +487,7 @@ fn wrong_publics(seed: u64, n: usize) {
 const WRONG_PUBLICS_EPOCHS: usize = 6;
 
 /// Two cards of one certificate under one short id: the holder shows each half of the group another one.
-fn twins(seed: u64, n: usize, join_for_all: bool) {
+fn twins(seed: u64, n: usize, join_for_all: bool) -> (Net, ShortId) {
     let mut net = group(seed, n);
     let mallory = house().identity("mallory", &[(Act::Both, "#")]);
     let cert = mallory.certificate().hash;
@@ -488,6 +496,7 @@ fn twins(seed: u64, n: usize, join_for_all: bool) {
     let twin = net.start(mallory.clone());
     net.muted.insert(twin);
     net.held_back.clear();
+    let short = net.nodes[twin].keys.me.short;
     let mut card: Card = net.nodes[twin].keys.me.card.clone();
     card.incarnation.0[0] ^= 1;
     card.signature = mallory.key().sign(&card.signed(GROUP));
@@ -515,6 +524,29 @@ fn twins(seed: u64, n: usize, join_for_all: bool) {
     assert!(!honest.iter().any(blamed), "n {n}, seed {seed}: an honest member was blamed\n{}", net.describe());
     let named = Notice::LeftOut { cert, why: Misbehaviour::Equivocation };
     assert!(honest.iter().all(|i| net.nodes[*i].notices.contains(&named)), "n {n}, seed {seed}\n{}", net.describe());
+    (net, short)
+}
+
+/// Both cards are shown to whoever names their holder, and no insider makes everybody show them without end by that.
+#[test]
+fn rule_g8_proposals_that_name_a_twin_bring_few_cards() {
+    let (mut net, twin) = twins(640, 3, true);
+    let author = net.nodes[1].keys.me.short;
+    let of_others = made_up(&mut net, 1, None, 9, vec![author, twin]);
+    let of_its_own = made_up(&mut net, 1, None, 9, vec![twin, author]);
+    let mut cards = |proposal: &Proposal| {
+        let (start, keys) = (net.clock(), &mut net.nodes[0].keys);
+        let mut sent = 0;
+        for ms in (0..10_000).step_by(10) {
+            let now = Now { monotonic: start.monotonic + Duration::from_millis(ms), ..start };
+            assert!(keys.names_a_twin(now, proposal));
+            sent += std::iter::from_fn(|| keys.poll()).filter(|it| matches!(it, Output::Send { .. })).count();
+        }
+        sent
+    };
+    assert_eq!(cards(&of_its_own), 0);
+    let shown = cards(&of_others);
+    assert!((2..=2 * 9).contains(&shown), "{shown} cards in ten seconds");
 }
 
 #[test]
