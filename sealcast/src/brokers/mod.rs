@@ -653,14 +653,11 @@ impl Brokers {
     /// # Ok::<(), sealcast::Error>(())
     /// ```
     pub fn receipt<'a>(&'a self, height: u64, number: u64) -> Call<'a, Result<Receipt>> {
-        Call::new(async move {
-            let token = self.take(|now, it| it.handle.receipt(now, height, number)).await?;
-            match self.done(token).await? {
-                Done::Receipt(Some(receipt)) => Ok(*receipt),
-                _ => Err(Error::new(Code::NoQuorum, "too few brokers have kept what makes a receipt")
-                    .with_remedy(Remedy::ReceiptWhenPublishing)),
-            }
-        })
+        let lack = || Error::new(Code::NoQuorum, "too few brokers have kept what makes a receipt");
+        Call::new(self.receipt_by(
+            move |now, it| it.handle.receipt(now, height, number),
+            move || lack().with_remedy(Remedy::ReceiptWhenPublishing),
+        ))
     }
 
     /// The receipt of a publication that we may read, whoever published it: that it stands at these places, and what it
@@ -669,17 +666,12 @@ impl Brokers {
     /// # Errors
     /// [`Code::NoQuorum`], also if its block is no longer kept.
     pub fn receipt_of<'a>(&'a self, entry: &'a Entry) -> Call<'a, Result<Receipt>> {
-        Call::new(async move {
-            let token = self.take(|now, it| it.handle.receipt_of(now, entry)).await?;
-            match self.done(token).await? {
-                Done::Receipt(Some(receipt)) => Ok(*receipt),
-                _ => Err(Error::new(
-                    Code::NoQuorum,
-                    "too few brokers have kept what makes a receipt, or may show it to us",
-                )
-                .with_remedy(Remedy::ReceiptWhenReading)),
-            }
-        })
+        let lack =
+            || Error::new(Code::NoQuorum, "too few brokers have kept what makes a receipt, or may show it to us");
+        Call::new(self.receipt_by(
+            move |now, it| it.handle.receipt_of(now, entry),
+            move || lack().with_remedy(Remedy::ReceiptWhenReading),
+        ))
     }
 
     /// Waits until 2f + 1 brokers have signed that they executed an operation of ours (E2): then it binds, whoever of them
@@ -688,14 +680,24 @@ impl Brokers {
     /// # Errors
     /// [`Code::NoQuorum`].
     pub fn bound<'a>(&'a self, height: u64, number: u64) -> Call<'a, Result<Receipt>> {
-        Call::new(async move {
-            let token = self.take(|now, it| it.handle.bound(now, height, number)).await?;
-            match self.done(token).await? {
-                Done::Receipt(Some(receipt)) => Ok(*receipt),
-                _ => Err(Error::new(Code::NoQuorum, "fewer than 2f+1 brokers say that they have executed it")
-                    .with_remedy(Remedy::AwaitExecution)),
-            }
-        })
+        let lack = || Error::new(Code::NoQuorum, "fewer than 2f+1 brokers say that they have executed it");
+        Call::new(self.receipt_by(
+            move |now, it| it.handle.bound(now, height, number),
+            move || lack().with_remedy(Remedy::AwaitExecution),
+        ))
+    }
+
+    /// The receipt that a question brings, or what it means that none comes.
+    async fn receipt_by(
+        &self,
+        ask: impl FnMut(Now, &mut BrokerLink) -> std::result::Result<Token, SendError> + Send,
+        lack: impl FnOnce() -> Error + Send,
+    ) -> Result<Receipt> {
+        let token = self.take(ask).await?;
+        match self.done(token).await? {
+            Done::Receipt(Some(receipt)) => Ok(*receipt),
+            _ => Err(lack()),
+        }
     }
 
     /// Where the brokers stand; the silent ones with the reason.

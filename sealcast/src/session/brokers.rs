@@ -1,6 +1,5 @@
 //! A session as the client of brokers that it is: what the handle to brokers does with the session's driver.
 
-use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -179,9 +178,8 @@ impl Driven {
     }
 
     /// Waits until something comes of a check, which is repeated when anything has changed; `None` after that time.
-    pub(crate) async fn until<T>(&self, timeout: Duration, mut check: impl FnMut() -> Option<T> + Send) -> Option<T> {
-        let deadline = Instant::now() + timeout;
-        poll_fn(|cx| self.shared.changed.poll_until(cx, deadline, &mut check)).await
+    pub(crate) async fn until<T>(&self, timeout: Duration, check: impl FnMut() -> Option<T> + Send) -> Option<T> {
+        self.shared.changed.until(Instant::now() + timeout, check).await
     }
 
     /// Waits so long.

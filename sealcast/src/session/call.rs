@@ -7,13 +7,12 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
-/// A call under way: `.await` it, or `.wait()` for it on this thread. Nothing happens before, and a call that is dropped
-/// waits for nothing more; what it asked of others may happen still.
-#[must_use = "nothing happens unless it is awaited or .wait() is called"]
+/// Something that takes a while: `.await` it, or `.wait()` for it on this thread. What a session is asked has begun by then;
+/// brokers are asked when it is first polled. Dropped, it waits for nothing more, and what it asked of others may happen still.
+#[must_use = "nothing is waited for unless it is awaited or .wait() is called"]
 pub struct Call<'a, T>(Pin<Box<dyn Future<Output = T> + Send + 'a>>);
 
 impl<'a, T> Call<'a, T> {
-    #[cfg(feature = "brokers")]
     pub(crate) fn new(steps: impl Future<Output = T> + Send + 'a) -> Call<'a, T> {
         Call(Box::pin(steps))
     }

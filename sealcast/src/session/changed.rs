@@ -1,7 +1,6 @@
 //! Lets threads and tasks wait until something about a session has changed.
 
-use std::future::Future;
-use std::pin::Pin;
+use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::task::{Context, Poll, Waker};
@@ -134,49 +133,15 @@ impl Changed {
             None => Poll::Pending,
         }
     }
+
+    /// The same as a future.
+    pub(super) async fn until<T>(&self, deadline: Instant, mut check: impl FnMut() -> Option<T> + Send) -> Option<T> {
+        poll_fn(|cx| self.poll_until(cx, deadline, &mut check)).await
+    }
 }
 
 /// What is waited for may be that nothing happens for a while: nobody rings for that.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
-
-/// Something that a session is doing: `.await` it, or `.wait()` for it on this thread.
-#[must_use = "nothing is waited for unless it is awaited or .wait() is called"]
-pub struct Doing<T> {
-    pub(super) shared: std::sync::Arc<super::Shared>,
-    pub(super) deadline: Instant,
-    pub(super) check: Check<T>,
-    /// What to say when the deadline is over.
-    pub(super) late: fn(&super::Shared, Duration) -> crate::error::Error,
-    pub(super) timeout: Duration,
-}
-
-pub(super) type Check<T> = Box<dyn FnMut(&super::Shared) -> Option<crate::error::Result<T>> + Send>;
-
-impl<T> Doing<T> {
-    /// Blocks until it is done.
-    ///
-    /// # Errors
-    /// What went wrong, or that it was not done in time.
-    pub fn wait(mut self) -> crate::error::Result<T> {
-        self.shared.process.check()?;
-        let done = self.shared.changed.wait_until(self.deadline, || (self.check)(&self.shared));
-        done.unwrap_or_else(|| Err((self.late)(&self.shared, self.timeout)))
-    }
-}
-
-impl<T> Future for Doing<T> {
-    type Output = crate::error::Result<T>;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = self.get_mut();
-        let shared = this.shared.clone();
-        if let Err(why) = shared.process.check() {
-            return Poll::Ready(Err(why));
-        }
-        let polled = shared.changed.poll_until(cx, this.deadline, || (this.check)(&shared));
-        polled.map(|done| done.unwrap_or_else(|| Err((this.late)(&shared, this.timeout))))
-    }
-}
 
 #[cfg(test)]
 mod tests {

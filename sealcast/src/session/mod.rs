@@ -46,7 +46,6 @@ use sealcast_wire::{CertHash, Guarantee, View};
 pub(crate) use self::brokers::{Driven, open_client};
 pub use self::core::{LogEvent, Report};
 pub use call::Call;
-pub use changed::Doing;
 pub use info::{Info, LogEntry, Stats};
 #[doc(hidden)]
 pub use open::open_parts;
@@ -191,7 +190,7 @@ impl Session {
     /// println!("epoch {}", view.epoch.counter);
     /// # Ok::<(), sealcast::Error>(())
     /// ```
-    pub fn ready(&self) -> Doing<Arc<View>> {
+    pub fn ready(&self) -> Call<'static, Result<Arc<View>>> {
         let timeout = self.inner.shared.url.options.wait;
         self.doing(timeout, Shared::late, |shared| {
             let seen = lock(&shared.seen);
@@ -214,7 +213,7 @@ impl Session {
     /// println!("epoch {}, {} members", report.to.counter, report.members);
     /// # Ok::<(), sealcast::Error>(())
     /// ```
-    pub fn rotate(&self) -> Doing<Report> {
+    pub fn rotate(&self) -> Call<'static, Result<Report>> {
         self.change(Command::Rotate)
     }
 
@@ -226,7 +225,7 @@ impl Session {
     /// session.evict("robot7", "lost").wait()?;
     /// # Ok::<(), sealcast::Error>(())
     /// ```
-    pub fn evict(&self, who: impl Into<Who>, reason: &str) -> Doing<Report> {
+    pub fn evict(&self, who: impl Into<Who>, reason: &str) -> Call<'static, Result<Report>> {
         let who = who.into();
         let view = self.view();
         let cert = match (&who, &view) {
@@ -271,7 +270,7 @@ impl Session {
     /// session.leave().wait()?;
     /// # Ok::<(), sealcast::Error>(())
     /// ```
-    pub fn leave(&self) -> Doing<()> {
+    pub fn leave(&self) -> Call<'static, Result<()>> {
         let refused = self.inner.shared.command(Command::Leave).err();
         self.doing(LEAVE_TIMEOUT, not_done, move |shared| match &refused {
             Some(error) => Some(Err(error.clone())),
@@ -288,20 +287,18 @@ impl Session {
     /// session.flush().wait()?;
     /// # Ok::<(), sealcast::Error>(())
     /// ```
-    pub fn flush(&self) -> Doing<()> {
+    pub fn flush(&self) -> Call<'static, Result<()>> {
         let shared = &self.inner.shared;
         if let Some(tx_queue) = &shared.tx_queue {
             tx_queue.flush();
         }
         let (timeout, mut progress) = (shared.url.options.wait, self::core::Progress::default());
-        let mut doing = self.doing(timeout, unordered, move |shared| match shared.unordered() {
+        // As long as there is progress.
+        self.doing_until(Instant::now() + FOREVER, timeout, unordered, move |shared| match shared.unordered() {
             0 => Some(Ok(())),
             _ if shared.is_stuck(&mut progress, timeout) => Some(Err(unordered(shared, timeout))),
             _ => shared.ended().map(Err),
-        });
-        // As long as there is progress.
-        doing.deadline = Instant::now() + FOREVER;
-        doing
+        })
     }
 
     /// Leaves the group, sends what is left and ends the session's threads; through an order, once each message has its place,
@@ -401,7 +398,7 @@ impl Session {
         &self.inner.shared.url
     }
 
-    fn change(&self, command: Command) -> Doing<Report> {
+    fn change(&self, command: Command) -> Call<'static, Result<Report>> {
         let begun = self.inner.shared.change(command);
         self.doing(CHANGE_TIMEOUT, not_done, move |shared| {
             let change = match &begun {
@@ -424,14 +421,30 @@ impl Session {
         found.and_then(|m| m.serial)
     }
 
+    /// Waits until a check answers, which is repeated when anything has changed; `late` says why it took too long.
     fn doing<T>(
         &self,
         timeout: Duration,
         late: fn(&Shared, Duration) -> Error,
         check: impl FnMut(&Shared) -> Option<Result<T>> + Send + 'static,
-    ) -> Doing<T> {
+    ) -> Call<'static, Result<T>> {
+        self.doing_until(Instant::now() + timeout, timeout, late, check)
+    }
+
+    fn doing_until<T>(
+        &self,
+        deadline: Instant,
+        timeout: Duration,
+        late: fn(&Shared, Duration) -> Error,
+        mut check: impl FnMut(&Shared) -> Option<Result<T>> + Send + 'static,
+    ) -> Call<'static, Result<T>> {
         let shared = self.inner.shared.clone();
-        Doing { shared, deadline: Instant::now() + timeout, check: Box::new(check), late, timeout }
+        Call::new(async move {
+            // A forked child has the same future (G4).
+            let look = || shared.process.check().err().map(Err).or_else(|| check(&shared));
+            let done = shared.changed.until(deadline, look).await;
+            done.unwrap_or_else(|| Err(late(&shared, timeout)))
+        })
     }
 }
 
@@ -471,8 +484,8 @@ fn named(view: &View, name: &str) -> Result<CertHash> {
     let certs: Vec<CertHash> = view.members.iter().filter(|m| &*m.name == name).map(|m| m.id.cert).collect();
     match certs[..] {
         [cert] => Ok(cert),
-        [] => Err(Error::new(Code::BadValue, format!("no member is named «{name}»")).with_remedy(Remedy::ListMembers)),
-        _ => Err(Error::new(Code::BadValue, format!("several members are named «{name}»"))
+        [] => Err(Error::new(Code::BadValue, format!("no member is named '{name}'")).with_remedy(Remedy::ListMembers)),
+        _ => Err(Error::new(Code::BadValue, format!("several members are named '{name}'"))
             .with_remedy(Remedy::NameCertificate)),
     }
 }

@@ -205,7 +205,7 @@ impl Opening {
         }
         let contexts = Contexts::load(home)?;
         let context = contexts.context.get(&self.target).ok_or_else(|| {
-            Error::new(Code::Missing, format!("there is no context «{}»", self.target))
+            Error::new(Code::Missing, format!("there is no context '{}'", self.target))
                 .with_remedy(Remedy::ListContexts)
         })?;
         if self.identity.is_none() {

@@ -62,7 +62,7 @@ impl Loaded {
     fn held(&self) -> Result<Arc<LoadedIdentity>> {
         self.held.clone().ok_or_else(|| {
             let (name, keys) = (self.name(), self.kept.as_ref().map(|it| it.secret.public().to_string()));
-            let error = Error::new(Code::NoIdentity, format!("the identity «{name}» has no certificate yet"));
+            let error = Error::new(Code::NoIdentity, format!("the identity '{name}' has no certificate yet"));
             error.with_remedy(Remedy::AskForInvite { keys })
         })
     }
@@ -105,7 +105,7 @@ impl Opening {
             Some(Identity::Named(name)) => Arc::new(KeptIdentity::load(home, name).map_err(|e| {
                 let error = Error::from(e);
                 if error.code() == Code::Missing {
-                    Error::new(Code::NoIdentity, format!("there is no identity «{name}»"))
+                    Error::new(Code::NoIdentity, format!("there is no identity '{name}'"))
                         .with_remedy(Remedy::ListIdentities)
                 } else {
                     error

@@ -20,7 +20,7 @@ use crate::group::{Message, lock};
 #[non_exhaustive]
 pub enum SlowReader {
     /// The oldest unread message gives way: the reader sees the newest. With a capacity of 1 that is
-    /// «last one wins».
+    /// 'last one wins'.
     #[default]
     DropOldest,
     /// New messages are dropped: the reader sees an unbroken beginning.

@@ -23,7 +23,7 @@ impl Filter {
     /// [`Code::BadValue`] if it cannot be read.
     pub fn pattern(text: &str) -> Result<Filter> {
         let pattern: Pattern = text.parse().map_err(|e: PatternError| {
-            Error::new(Code::BadValue, format!("the pattern «{text}»: {e}")).with_remedy(Remedy::WritePattern)
+            Error::new(Code::BadValue, format!("the pattern '{text}': {e}")).with_remedy(Remedy::WritePattern)
         })?;
         Ok(Filter::Pattern(pattern))
     }
@@ -34,7 +34,7 @@ impl Filter {
     /// [`Code::BadValue`] if it cannot be read.
     pub fn regex(text: &str) -> Result<Filter> {
         let regex = Regex::new(&format!("^(?:{text})$"))
-            .map_err(|e| Error::new(Code::BadValue, format!("the regular expression «{text}»: {e}")))?;
+            .map_err(|e| Error::new(Code::BadValue, format!("the regular expression '{text}': {e}")))?;
         Ok(Filter::Regex(regex))
     }
 
