@@ -82,7 +82,7 @@ all)
         scripts/peers.sh $peer || failed="$failed $peer"
     done
     [ -z "$failed" ] || {
-        echo "peers: not installed:$failed; their rows print «not run»" >&2
+        echo "peers: not installed:$failed; their rows print 'not run'" >&2
         exit 1
     }
     ;;

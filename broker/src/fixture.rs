@@ -24,9 +24,9 @@ pub(crate) const DAY: i64 = 24 * 60 * 60;
 pub(crate) struct World {
     pub(crate) genesis: Genesis,
     pub(crate) cluster: Cluster,
-    /// Of the issuer «exchange», which signs claims.
+    /// Of the issuer 'exchange', which signs claims.
     pub(crate) exchange: SigningKey,
-    /// Of the issuer «hospitalA», which issues certificates.
+    /// Of the issuer 'hospitalA', which issues certificates.
     pub(crate) hospital: Authority,
     pub(crate) administrators: Vec<OriginKey>,
 }

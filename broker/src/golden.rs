@@ -1,6 +1,6 @@
 //! The formats of docs/WIRE.md, 15, held fast: bytes and hashes of one short story, which a peer must get too.
 //!
-//! Keys are Ed25519 with seeds of 32 equal bytes: 1 the client, 2 the issuer «exchange», 3 the only administrator,
+//! Keys are Ed25519 with seeds of 32 equal bytes: 1 the client, 2 the issuer 'exchange', 3 the only administrator,
 //! 4 the only broker.
 
 use std::collections::{BTreeMap, BTreeSet};

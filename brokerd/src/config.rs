@@ -84,7 +84,7 @@ impl Config {
 
         let path = folder.join(KEY);
         let text =
-            Zeroizing::new(read_text(&path, KEY_BYTES_MAX, "«sealcast brokers init» makes one for each broker")?);
+            Zeroizing::new(read_text(&path, KEY_BYTES_MAX, "'sealcast brokers init' makes one for each broker")?);
         let mode = fs::metadata(&path).map_err(|e| wrong(&path, &e, CHECK))?.mode();
         if mode & 0o077 != 0 {
             let hint = format!("chmod 600 {}", path.display());
@@ -94,7 +94,7 @@ impl Config {
         let seed = import_seed(text.trim()).map_err(|e| wrong(&path, e, "put the broker's own key file back"))?;
         let key = OriginKey::from_seed(&seed).public_bytes();
         let index = cluster.number_of(&key).ok_or_else(|| {
-            let what = format!("the key {} is not one of the brokers of «{}»", hex::encode(key), cluster.genesis.name);
+            let what = format!("the key {} is not one of the brokers of '{}'", hex::encode(key), cluster.genesis.name);
             wrong(&path, what, &format!("compare the keys of [[broker]] in {}", folder.join(CLUSTER).display()))
         })?;
 
@@ -133,13 +133,13 @@ impl Config {
 /// [`ConfigError`].
 pub fn read_cluster(folder: &Path) -> Result<ClusterFile, ConfigError> {
     let path = folder.join(CLUSTER);
-    let text = read_text(&path, limits::CLUSTER_FILE_BYTES_MAX, "«sealcast brokers init» makes one")?;
+    let text = read_text(&path, limits::CLUSTER_FILE_BYTES_MAX, "'sealcast brokers init' makes one")?;
     ClusterFile::from_text(&text).map_err(|e| wrong(&path, &e, e.hint))
 }
 
 impl fmt::Debug for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "broker {} of «{}» in {}", self.index, self.cluster.genesis.name, self.folder.display())
+        write!(f, "broker {} of '{}' in {}", self.index, self.cluster.genesis.name, self.folder.display())
     }
 }
 
@@ -187,7 +187,7 @@ fn mark(folder: &Path, cluster: &ClusterFile) -> Result<(), ConfigError> {
     match fs::read_to_string(&path) {
         Ok(known) if known == id => Ok(()),
         Ok(_) => {
-            let what = format!("the files here are those of another cluster than «{}»", cluster.genesis.name);
+            let what = format!("the files here are those of another cluster than '{}'", cluster.genesis.name);
             Err(wrong(&path, what, &format!("put the right {CLUSTER} back, or give the broker a folder of its own")))
         }
         Err(e) if e.kind() == io::ErrorKind::NotFound => {

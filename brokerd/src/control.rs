@@ -1,7 +1,7 @@
 //! What is asked of a running broker on its own machine: to read its settings again.
 //!
 //! ```text
-//! FOLDER/control    a socket of this user alone: «reload» and a line feed in, one line of JSON out
+//! FOLDER/control    a socket of this user alone: 'reload' and a line feed in, one line of JSON out
 //! SIGHUP            the same; what comes of it is in the log
 //! ```
 

@@ -70,7 +70,7 @@ impl Failure {
         match self {
             Failure::File(error) => &error.hint,
             Failure::Config(_) => "sealcast explain E0305",
-            Failure::Address(_) => "«ss -ltnp» shows who listens there; broker.toml and --metrics name other addresses",
+            Failure::Address(_) => "'ss -ltnp' shows who listens there; broker.toml and --metrics name other addresses",
             Failure::Storage(_) => "once the disk does its work, start the broker again: it goes on where it was",
             Failure::Descriptors { hint, .. } => hint,
             Failure::Damaged { has_others: true, .. } => {

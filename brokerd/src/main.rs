@@ -31,11 +31,11 @@ struct Arguments {
 enum Command {
     /// Runs the broker of a folder until SIGINT or SIGTERM.
     ///
-    /// FOLDER holds broker.key, cluster.toml and, if wanted, broker.toml; «sealcast brokers init» makes them. SIGHUP, or
-    /// «sealcast brokers reload FOLDER», reads broker.toml again. Options
+    /// FOLDER holds broker.key, cluster.toml and, if wanted, broker.toml; 'sealcast brokers init' makes them. SIGHUP, or
+    /// 'sealcast brokers reload FOLDER', reads broker.toml again. Options
     /// given here count before those in broker.toml. Exit codes: 0 ended when asked, 1 the disk or the order failed,
     /// 2 wrong usage, 3 something in the folder is wrong, 4 an address cannot be used;
-    /// «sealcast explain CODE» tells more of an error.
+    /// 'sealcast explain CODE' tells more of an error.
     Run(Run),
     /// Deals a threshold key to the folders of all brokers of a cluster.
     ///
@@ -89,7 +89,7 @@ struct Run {
     /// Threads of each stage; broker.toml sets them one by one.
     #[arg(long, value_name = "N", value_parser = within(THREADS))]
     threads: Option<usize>,
-    /// How far back publications are kept: «everything», a time as «2d», «36h», «90m», «30s», or «100000 blocks».
+    /// How far back publications are kept: 'everything', a time as '2d', '36h', '90m', '30s', or '100000 blocks'.
     #[arg(long, value_name = "HOW FAR")]
     keep: Option<Keep>,
     /// Log as JSON, one object per line.

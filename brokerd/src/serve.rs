@@ -165,7 +165,7 @@ impl Broker {
         }
         let what = if n == 1 { "alone".to_string() } else { format!("{} of {n}", broker.config.index) };
         log::info(&format!(
-            "broker {what} of «{}» at block {}, clients at {gateway_address}",
+            "broker {what} of '{}' at block {}, clients at {gateway_address}",
             broker.config.cluster.genesis.name,
             broker.executor.height(),
         ));

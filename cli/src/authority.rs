@@ -105,10 +105,10 @@ pub(crate) fn choose(env: &Env<'_>, named: Option<&str>) -> Result<String, Failu
         if all.iter().any(|a| a == name) {
             return Ok(name.to_owned());
         }
-        let failure = Failure::new(Code::NoAuthority, format!("there is no authority «{name}» here"));
+        let failure = Failure::new(Code::NoAuthority, format!("there is no authority '{name}' here"));
         return Err(match nearest(name, all.iter().map(String::as_str)) {
-            Some(better) => failure.hint(format!("did you mean «{better}»?")),
-            None => failure.hint(format!("sealcast ca init {name}, or «sealcast ca ls» for those that there are")),
+            Some(better) => failure.hint(format!("did you mean '{better}'?")),
+            None => failure.hint(format!("sealcast ca init {name}, or 'sealcast ca ls' for those that there are")),
         });
     }
     let context = sealcast::config::Contexts::load(&env.home)?;

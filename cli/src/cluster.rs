@@ -39,7 +39,7 @@ impl Cluster {
             Some(path) => Url::parse(&Url::of_cluster_file(path)).map_err(Failure::from),
             None => Target::of(env).map(|it| it.url),
         };
-        let hint = "--cluster FILE, or --url quorum:FILE; «sealcast brokers up -n 4» makes a cluster and a context";
+        let hint = "--cluster FILE, or --url quorum:FILE; 'sealcast brokers up -n 4' makes a cluster and a context";
         match url {
             Ok(url) => match Cluster::of_url(&url)? {
                 Some(cluster) => Ok(cluster),
@@ -217,7 +217,7 @@ impl Cluster {
 /// A condition on topics and their values, as subscriptions and advertisements have it.
 pub(crate) fn interest(text: &str) -> Result<Interest, Failure> {
     text.parse().map_err(|e: ParseError| {
-        let what = format!("«{text}»:{}: expected {}, found {}", e.location, e.expected, e.found);
+        let what = format!("'{text}':{}: expected {}, found {}", e.location, e.expected, e.found);
         let usual = || "'news/#', or 'price = 105 and region = eu'".to_owned();
         Failure::new(Code::BadValue, what).hint(e.hint.unwrap_or_else(usual))
     })

@@ -37,7 +37,7 @@ pub(crate) fn command(command: clap::Command) -> clap::Command {
     let options: Vec<String> = command.get_arguments().map(option).collect();
     let template = format!(
         "{{about}}\n\nUsage: sealcast COMMAND [OPTIONS]\n\n{}\n\nOptions of every command:\n{}\n\n{EXAMPLE}\n\n\
-         {EXIT_CODES}\n\n«sealcast help COMMAND» or «sealcast COMMAND --help» tells more.\n",
+         {EXIT_CODES}\n\n'sealcast help COMMAND' or 'sealcast COMMAND --help' tells more.\n",
         listed.join("\n\n"),
         options.join("\n"),
     );
@@ -63,7 +63,7 @@ fn option(arg: &clap::Arg) -> String {
     format!("  {:<24} {help}", format!("{short}{long}{value}"))
 }
 
-const GLOBAL: &str = "And as for every command: --json --url --id --ctx -q -v --no-progress («sealcast --help»)";
+const GLOBAL: &str = "And as for every command: --json --url --id --ctx -q -v --no-progress ('sealcast --help')";
 
 fn line(command: &clap::Command, name: &str) -> String {
     let about = command.find_subcommand(name).and_then(|c| c.get_about()).map(ToString::to_string);

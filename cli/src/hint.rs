@@ -112,7 +112,7 @@ impl Failure {
     }
 }
 
-/// The system's words without Rust's «(os error 13)».
+/// The system's words without Rust's '(os error 13)'.
 pub(crate) fn plain(error: &io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or(&text).to_lowercase()
@@ -211,14 +211,14 @@ fn of_clap(error: &clap::Error) -> Failure {
             let word = get(ContextKind::InvalidSubcommand).unwrap_or_default();
             return unknown_command(&command, &word);
         }
-        ErrorKind::MissingSubcommand => (Code::Usage, format!("«{command}» needs one more word")),
-        ErrorKind::UnknownArgument if !arg.starts_with('-') => (Code::Usage, format!("«{arg}» is one word too many")),
+        ErrorKind::MissingSubcommand => (Code::Usage, format!("'{command}' needs one more word")),
+        ErrorKind::UnknownArgument if !arg.starts_with('-') => (Code::Usage, format!("'{arg}' is one word too many")),
         ErrorKind::UnknownArgument => (Code::Usage, format!("there is no option {arg}")),
         ErrorKind::InvalidValue if value.is_empty() => (Code::Usage, format!("{arg} needs a value")),
-        ErrorKind::InvalidValue => (Code::BadValue, format!("«{value}» is no value of {arg}")),
+        ErrorKind::InvalidValue => (Code::BadValue, format!("'{value}' is no value of {arg}")),
         ErrorKind::ValueValidation => {
             let why = std::error::Error::source(error).map(|e| format!(": {e}")).unwrap_or_default();
-            (Code::BadValue, format!("«{value}» is no value of {arg}{why}"))
+            (Code::BadValue, format!("'{value}' is no value of {arg}{why}"))
         }
         ErrorKind::MissingRequiredArgument => {
             (Code::Usage, format!("{} is missing", name(all(ContextKind::InvalidArg))))
@@ -231,7 +231,7 @@ fn of_clap(error: &clap::Error) -> Failure {
                 if arg == with { format!("{arg} is given twice") } else { format!("{arg} does not go with {with}") },
             )
         }
-        ErrorKind::TooManyValues => (Code::Usage, format!("«{value}» is one value too many for {arg}")),
+        ErrorKind::TooManyValues => (Code::Usage, format!("'{value}' is one value too many for {arg}")),
         _ => (Code::Usage, first_line(&error.to_string())),
     };
     let failure = Failure::new(code, what);
@@ -243,7 +243,7 @@ fn of_clap(error: &clap::Error) -> Failure {
         values => values,
     };
     match suggested {
-        Some(better) => failure.hint(format!("did you mean «{better}»?")),
+        Some(better) => failure.hint(format!("did you mean '{better}'?")),
         None if !valid.is_empty() => failure.hint(format!("one of: {valid}")),
         None => failure.hint(format!("{command} --help")),
     }
@@ -253,9 +253,9 @@ fn unknown_command(above: &str, word: &str) -> Failure {
     let root = Cli::command();
     let inside = above.split(' ').skip(1).try_fold(&root, |c, name| c.find_subcommand(name)).unwrap_or(&root);
     let known: Vec<&str> = inside.get_subcommands().flat_map(|c| c.get_name_and_visible_aliases()).collect();
-    let failure = Failure::new(Code::UnknownCommand, format!("there is no command «{above} {word}»"));
+    let failure = Failure::new(Code::UnknownCommand, format!("there is no command '{above} {word}'"));
     match nearest(word, known.iter().copied()) {
-        Some(better) => failure.hint(format!("did you mean «{above} {better}»?")),
+        Some(better) => failure.hint(format!("did you mean '{above} {better}'?")),
         None => failure.hint(format!("{above} --help lists: {}", known.join(", "))),
     }
 }

@@ -42,7 +42,7 @@ pub(crate) fn typed(remedy: &Remedy) -> String {
         Remedy::ShowOrder => "sealcast brokers status",
         Remedy::ShowOrderAndPublishAgain => "sealcast brokers status shows brokers; then publish it again",
         Remedy::CheckBrokers => "sealcast brokers status; do the brokers of this cluster file run?",
-        Remedy::CompareBrokers => "compare «sealcast brokers status» with their operator",
+        Remedy::CompareBrokers => "compare 'sealcast brokers status' with their operator",
         Remedy::AwaitKey => "sealcast brokers status; the key ceremony needs 2f+1 running brokers",
         Remedy::FindShares => {
             "sealcast brokers status shows who holds a share; a broker that lost its own needs its folder keys/ back"
@@ -64,7 +64,7 @@ pub(crate) fn typed(remedy: &Remedy) -> String {
         Remedy::NewCertificate => "the issuer gives a new one: sealcast ca issue NAME --ca ISSUER --attr …",
         Remedy::NewKey => "a new key is a new client: sealcast id new NAME, and a certificate of an issuer for it",
         Remedy::ExplainPolicy => "sealcast policy why --topic TOPIC --publish",
-        Remedy::EndSubscription => "sealcast sub --list shows yours, and «sealcast sub --end PATTERN» ends one",
+        Remedy::EndSubscription => "sealcast sub --list shows yours, and 'sealcast sub --end PATTERN' ends one",
         Remedy::AddSignature => "sealcast brokers sign FILE adds a signature",
         Remedy::NothingLeft => "nothing is left to do; 'sealcast brokers status' shows who is suspended",
         Remedy::RestoreClient { client } => {

@@ -108,7 +108,7 @@ pub(crate) fn wait_for_key(
         if views.next_timeout(left.min(STEP)).is_some() && session.view().is_none() {
             let info = session.info();
             if info.excluded == Some(Exclusion::Left) {
-                env.output.say(format!("left {}, as «sealcast group leave» asked", info.group));
+                env.output.say(format!("left {}, as 'sealcast group leave' asked", info.group));
                 return Err(Failure::said(0));
             }
             // Excluded before the first key: the error says why.

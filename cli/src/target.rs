@@ -81,10 +81,10 @@ pub(crate) fn no_identity(env: &Env<'_>) -> Failure {
 
 /// The error about an identity that is not there.
 pub(crate) fn unknown_identity(id: &str, all: &[String]) -> Failure {
-    let failure = Failure::new(Code::NoIdentity, format!("there is no identity «{id}»"));
+    let failure = Failure::new(Code::NoIdentity, format!("there is no identity '{id}'"));
     match nearest(id, all.iter().map(String::as_str)) {
-        Some(better) => failure.hint(format!("did you mean «{better}»?")),
-        None => failure.hint(format!("sealcast id new {id}, or «sealcast id ls» for those that there are")),
+        Some(better) => failure.hint(format!("did you mean '{better}'?")),
+        None => failure.hint(format!("sealcast id new {id}, or 'sealcast id ls' for those that there are")),
     }
 }
 

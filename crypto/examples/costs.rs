@@ -25,7 +25,7 @@ fn main() {
     sealing(&mut rng);
     signing(&mut rng);
     deriving(&mut rng);
-    println!("\nDutta–Barua on ristretto255, µs per member and ring; «proved» from the second attempt on");
+    println!("\nDutta–Barua on ristretto255, µs per member and ring; 'proved' from the second attempt on");
     println!(
         "{:>4} {:>8} {:>10} {:>10} {:>10} {:>10} {:>10}  shares",
         "n", "start", "decode n-1", "share", "admit n-1", "key", "total"

@@ -1,5 +1,5 @@
-//! Does the time of what touches secrets depend on them? After dudect (Reparaz, Balasch, Verbauwhede, «Dude, is
-//! my code constant time?», DATE 2017): two classes of inputs in random order, Welch's t between their times.
+//! Does the time of what touches secrets depend on them? After dudect (Reparaz, Balasch, Verbauwhede, 'Dude, is
+//! my code constant time?', DATE 2017): two classes of inputs in random order, Welch's t between their times.
 //!
 //!     cargo run --release -p sealcast-crypto --example timing [samples]
 //!

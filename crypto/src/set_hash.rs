@@ -1,5 +1,5 @@
 //! A hash of a set that is cheap to change: LtHash (Bellare–Micciancio 1997; Lewi, Kim, Maykov, Weis,
-//! «Securing update propagation with homomorphic hashing», 2019) with 1,024 sums of 16 bits.
+//! 'Securing update propagation with homomorphic hashing', 2019) with 1,024 sums of 16 bits.
 //!
 //! Each element is expanded by BLAKE3 to 1,024 numbers mod 2¹⁶, and the set's hash is their sum: an element
 //! comes or goes for about a microsecond, however large the set is, in any order and from any thread. Finding two

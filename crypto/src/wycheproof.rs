@@ -1,6 +1,6 @@
 //! Project Wycheproof's vectors, made of known attacks, through our own wrappers (G11).
 //!
-//! Each test counts what it ran, so that a filter which lets nothing through is noticed. «Acceptable» there
+//! Each test counts what it ran, so that a filter which lets nothing through is noticed. 'Acceptable' there
 //! means that either answer is right; where we are stricter on purpose, the test says so.
 
 use aws_lc_rs::agreement::{PrivateKey, X25519};

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes tdh2.json: «TDH2-VIL v1» and the threshold PRF computed a second time, from RFC 9496, RFC 9380 and SEC 1 up.
+"""Writes tdh2.json: 'TDH2-VIL v1' and the threshold PRF computed a second time, from RFC 9496, RFC 9380 and SEC 1 up.
 
     python3 crypto/vectors/tdh2.py > crypto/vectors/tdh2.json
 

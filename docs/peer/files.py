@@ -156,7 +156,7 @@ def main():
         except (Refused, InvalidSignature, InvalidTag, ValueError, UnicodeDecodeError) as refused:
             why = repr(refused)
         if (why is None) != accepted:
-            wrong.append(f"{v['kind']} «{v['name']}»: {v['expect']}; here: {why or 'accepted'}")
+            wrong.append(f"{v['kind']} {v['name']}: {v['expect']}; here: {why or 'accepted'}")
         counts[v["kind"]] = counts.get(v["kind"], 0) + 1
     print("identity.json:", ", ".join(f"{n} of {kind}" for kind, n in counts.items()))
     if wrong:

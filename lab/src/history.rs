@@ -20,7 +20,7 @@ pub struct Sync {
     /// How much is published before: a number with kB, MB or GB
     #[arg(long, default_value = "64MB")]
     size: String,
-    /// How far back the brokers keep publications, as «2d» or «1024 blocks»: the fresh one then begins with a snapshot
+    /// How far back the brokers keep publications, as '2d' or '1024 blocks': the fresh one then begins with a snapshot
     #[arg(long, value_name = "HOW FAR")]
     keep: Option<String>,
     /// A folder for the brokers' folders, removed at the end

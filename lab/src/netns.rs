@@ -173,7 +173,7 @@ impl Bridge {
     /// If there is no such member.
     pub fn aside(&mut self, i: usize, to: usize) -> io::Result<IpAddr> {
         let (from, gateway, table) = (aside_address(i, to), address(to), ASIDE + to);
-        // A route «via» somebody is taken for multicast too, if it is longer than 224.0.0.0/4 (or as long).
+        // A route 'via' somebody is taken for multicast too, if it is longer than 224.0.0.0/4 (or as long).
         let commands = format!(
             "ip addr replace {from}/32 dev veth0 && ip rule add from {from} lookup {table} && \
              ip route replace 224.0.0.0/4 via {gateway} dev veth0 table {table}"

@@ -64,7 +64,7 @@ pub use remedy::Remedy;
 #[cfg(feature = "brokers")]
 pub use session::BrokersInfo;
 pub use session::{
-    Call, Doing, Identity, Info, LogEntry, LogEvent, Opened, Opening, Publish, Published, Publishing, Report, Session,
+    Call, Identity, Info, LogEntry, LogEvent, Opened, Opening, Publish, Published, Publishing, Report, Session,
     SlowReader, Stats, Subscribe, Subscribing, Subscription, Ticket, TryPublishError, Views, Warning, Who, open,
 };
 pub use url::{Cipher, Options, OriginMode, Scheme, TransportAddress, Url};

@@ -217,12 +217,12 @@ impl Url {
             "tcpq" | "file" | "memq" | "mpudpm" => {
                 return Err(bad(text, &format!("LCM's {scheme}: is not carried here")).with_hint(transports_hint()));
             }
-            _ => return Err(bad(text, &format!("the scheme «{scheme}» is unknown")).with_hint(transports_hint())),
+            _ => return Err(bad(text, &format!("the scheme '{scheme}' is unknown")).with_hint(transports_hint())),
         };
         if let Some(feature) = address.transport().lacks_feature() {
             let what = format!("this program was built without {scheme}:");
             return Err(
-                bad(text, &what).with_hint(format!("build it with the feature «{feature}» of the crate sealcast"))
+                bad(text, &what).with_hint(format!("build it with the feature '{feature}' of the crate sealcast"))
             );
         }
         let keys = address.transport().default_keys();
@@ -230,10 +230,10 @@ impl Url {
         let mut given = BTreeSet::new();
         for pair in query.split('&').filter(|p| !p.is_empty()) {
             let (name, value) =
-                pair.split_once('=').ok_or_else(|| bad(text, &format!("the option «{pair}» has no value")))?;
+                pair.split_once('=').ok_or_else(|| bad(text, &format!("the option '{pair}' has no value")))?;
             if !given.insert(name) {
                 let hint = format!("say {name}= once");
-                return Err(bad(text, &format!("the option «{name}» stands there twice")).with_hint(hint));
+                return Err(bad(text, &format!("the option '{name}' stands there twice")).with_hint(hint));
             }
             url.set(name, value)?;
         }
@@ -339,7 +339,7 @@ impl Url {
                 }
             },
             _ => {
-                return Err(bad(&text, &format!("unknown option «{name}»")).with_hint(format!("known are {KNOWN}")));
+                return Err(bad(&text, &format!("unknown option '{name}'")).with_hint(format!("known are {KNOWN}")));
             }
         }
         Ok(())
@@ -406,7 +406,7 @@ fn transports_hint() -> String {
     format!("use {}", several(&names))
 }
 
-/// «a, b or c».
+/// 'a, b or c'.
 fn several<S: AsRef<str>>(names: &[S]) -> String {
     let (last, others) = names.split_last().map_or(("", &[][..]), |(last, others)| (last.as_ref(), others));
     let others: Vec<&str> = others.iter().map(AsRef::as_ref).collect();
@@ -430,7 +430,7 @@ fn multicast_address(url: &str, place: &str) -> Result<SocketAddr> {
     let ip: IpAddr = match ip.trim_start_matches('[').trim_end_matches(']') {
         "" => LCM_ADDRESS.into(),
         v6 if v6.contains(':') => v6.parse::<Ipv6Addr>().map_err(|_| bad(url, "the address cannot be read"))?.into(),
-        v4 => v4.parse::<Ipv4Addr>().map_err(|_| bad(url, &format!("«{v4}» is not an IP address")))?.into(),
+        v4 => v4.parse::<Ipv4Addr>().map_err(|_| bad(url, &format!("'{v4}' is not an IP address")))?.into(),
     };
     if !ip.is_multicast() {
         return Err(
@@ -549,7 +549,7 @@ mod tests {
             ("239.255.76.67:7667", "scheme"),
             ("udpm://10.0.0.1:7667", "not a multicast address"),
             ("udpm://239.255.76.67:0", "port"),
-            ("udpm://239.255.76.67:7667?tll=1", "«tll»"),
+            ("udpm://239.255.76.67:7667?tll=1", "'tll'"),
             ("udpm://239.255.76.67:7667?ttl=1000", "ttl"),
             ("udpm://239.255.76.67:7667?keys=plian", "plain, contributory or threshold"),
             ("udpm://239.255.76.67:7667?keys=mls", "not built in this version"),
@@ -570,7 +570,7 @@ mod tests {
         for (text, part) in [
             ("udpm://?rekey=1ms", "at least 100ms"),
             ("udpm://?detect=1us", "at least 100ms"),
-            ("udpm://?ttl=0&keys=plain&ttl=1", "«ttl» stands there twice"),
+            ("udpm://?ttl=0&keys=plain&ttl=1", "'ttl' stands there twice"),
             ("udpm://[ff02::1]", "ff02::1 reaches one link"),
             ("udpm://[ff01::5c]:7667", "ff01::5c reaches one link"),
         ] {

@@ -100,7 +100,7 @@ impl Seeds {
 /// # Errors
 /// What is wrong, for a person.
 pub fn range(text: &str) -> Result<Range<u64>, String> {
-    let number = |part: &str| part.trim().parse::<u64>().map_err(|_| format!("«{part}» is no seed"));
+    let number = |part: &str| part.trim().parse::<u64>().map_err(|_| format!("'{part}' is no seed"));
     let (from, to) = text.split_once("..").ok_or("seeds are given as A..B")?;
     Ok(number(from)?..number(to)?)
 }

@@ -240,15 +240,15 @@ impl fmt::Display for Finding {
         let hint =
             |nearest: &Option<String>| nearest.as_ref().map_or(String::new(), |n| format!("; did you mean {n}?"));
         match self {
-            Finding::AlwaysFalse { part } => write!(f, "nobody meets «{part}»"),
-            Finding::AlwaysTrue { part } => write!(f, "everybody meets «{part}»"),
-            Finding::Shadowed { part, by } => write!(f, "«{part}» adds nobody to «{by}»"),
-            Finding::Redundant { part, given } => write!(f, "«{part}» excludes nobody after «{given}»"),
+            Finding::AlwaysFalse { part } => write!(f, "nobody meets '{part}'"),
+            Finding::AlwaysTrue { part } => write!(f, "everybody meets '{part}'"),
+            Finding::Shadowed { part, by } => write!(f, "'{part}' adds nobody to '{by}'"),
+            Finding::Redundant { part, given } => write!(f, "'{part}' excludes nobody after '{given}'"),
             Finding::TwoValues { part, and } => {
-                write!(f, "only who holds two values of the attribute meets «{part}» and «{and}»")
+                write!(f, "only who holds two values of the attribute meets '{part}' and '{and}'")
             }
             Finding::ProvedUnregistered { part } => {
-                write!(f, "«{part}» is also true of those without the attribute; `!=` is not")
+                write!(f, "'{part}' is also true of those without the attribute; `!=` is not")
             }
             Finding::UnknownIssuer { issuer, nearest } => {
                 write!(f, "no issuer is called {}{}", quoted(issuer), hint(nearest))

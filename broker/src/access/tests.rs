@@ -158,30 +158,30 @@ fn lint_finds_what_was_hardly_meant() {
         ("exchange:desk = fx and exchange:clearance >= 3", vec![]),
         (
             "exchange:desk = fx and exchange:desk != fx",
-            vec!["nobody meets «exchange:desk = fx and exchange:desk != fx»"],
+            vec!["nobody meets 'exchange:desk = fx and exchange:desk != fx'"],
         ),
         (
             "exchange:desk = fx and exchange:desk = rates",
-            vec!["only who holds two values of the attribute meets «exchange:desk = fx» and «exchange:desk = rates»"],
+            vec!["only who holds two values of the attribute meets 'exchange:desk = fx' and 'exchange:desk = rates'"],
         ),
         (
             "exchange:desk = fx or exchange:desk in [fx, rates]",
-            vec!["«exchange:desk = fx» adds nobody to «exchange:desk in [fx, rates]»"],
+            vec!["'exchange:desk = fx' adds nobody to 'exchange:desk in [fx, rates]'"],
         ),
         (
             "exchange:clearance >= 5 and exchange:clearance >= 3",
-            vec!["«exchange:clearance >= 3» excludes nobody after «exchange:clearance >= 5»"],
+            vec!["'exchange:clearance >= 3' excludes nobody after 'exchange:clearance >= 5'"],
         ),
         (
             "exchange:desk = fx or not exchange:desk = fx",
             vec![
-                "everybody meets «exchange:desk = fx or not exchange:desk = fx»",
-                "«not exchange:desk = fx» is also true of those without the attribute; `!=` is not",
+                "everybody meets 'exchange:desk = fx or not exchange:desk = fx'",
+                "'not exchange:desk = fx' is also true of those without the attribute; `!=` is not",
             ],
         ),
         (
             "exchange:desk = fx or (exchange:desk = fx and exchange:clearance > 1)",
-            vec!["«exchange:desk = fx and exchange:clearance > 1» adds nobody to «exchange:desk = fx»"],
+            vec!["'exchange:desk = fx and exchange:clearance > 1' adds nobody to 'exchange:desk = fx'"],
         ),
         ("exchnage:desk = fx", vec!["no issuer is called exchnage; did you mean exchange:desk?"]),
         ("exchange:dsk = fx", vec!["nobody gives exchange:dsk; did you mean exchange:desk?"]),

@@ -118,9 +118,9 @@ fn mistakes_are_named_with_their_place() {
     let line_of = |part: &str| text.lines().position(|l| l.contains(part)).expect("it is there") + 1;
     for (from, to, part) in [
         ("threshold = 3", "threshold = \"three\"", "invalid type: string \"three\", expected u16"),
-        ("suite = \"ristretto255\"", "suite = \"curve\"", "there is no suite «curve»"),
+        ("suite = \"ristretto255\"", "suite = \"curve\"", "there is no suite 'curve'"),
         ("version = 1", "version = 2", "the file has version 2, and this program reads version 1"),
-        ("gateway = \"127.0.0.1:7401\"", "gateway = \"127.0.0.1\"", "«127.0.0.1» is no address"),
+        ("gateway = \"127.0.0.1:7401\"", "gateway = \"127.0.0.1\"", "'127.0.0.1' is no address"),
         ("quorum = 2", "quorum = 9", "9 of 3 administrators cannot sign"),
         ("quorum = 2", "quorums = 2", "unknown field `quorums`"),
     ] {

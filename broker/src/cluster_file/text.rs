@@ -136,7 +136,7 @@ impl ClusterFile {
             return Err(at(file.name.span(), what));
         }
         let suite = Suite::of_name(file.suite.get_ref())
-            .ok_or_else(|| at(file.suite.span(), format!("there is no suite «{}»", file.suite.get_ref())))?;
+            .ok_or_else(|| at(file.suite.span(), format!("there is no suite '{}'", file.suite.get_ref())))?;
 
         let mut brokers = BTreeSet::new();
         let mut addresses = Vec::new();
@@ -270,7 +270,7 @@ fn vouched(text: &str, it: &Vouched) -> Result<VouchedKey, ParseError> {
     for (broker, signature) in &it.signatures {
         let number = broker
             .parse()
-            .map_err(|_| ParseError::at(text, signature.span().start, format!("«{broker}» is no broker's number")))?;
+            .map_err(|_| ParseError::at(text, signature.span().start, format!("'{broker}' is no broker's number")))?;
         signatures.insert(number, bytes(text, signature)?);
     }
     Ok(VouchedKey { epoch: it.epoch, key, signatures })
@@ -297,7 +297,7 @@ fn address(text: &str, it: &Spanned<String>) -> Result<String, ParseError> {
     if good {
         Ok(value.clone())
     } else {
-        Err(ParseError::at(text, it.span().start, format!("«{value}» is no address, as 127.0.0.1:7400")))
+        Err(ParseError::at(text, it.span().start, format!("'{value}' is no address, as 127.0.0.1:7400")))
     }
 }
 

@@ -1,4 +1,4 @@
-//! «Did you mean …?»
+//! 'Did you mean …?'
 
 /// The candidate that differs least from what was written, if it differs by little: at most one letter in
 /// three, a swap of neighbours counting once. Ties go to the first.

@@ -193,7 +193,7 @@ fn once(mut change: impl FnMut(&Event) -> Option<Vec<Event>> + 'static) -> Plant
 
 fn reports(property: &str, plant: Plant) {
     let report = run_with(Fault::Honest, PLANTED, 1, Threshold::Default, Some(plant));
-    let violation = report.violation.unwrap_or_else(|| panic!("nobody reports what hurts «{property}»"));
+    let violation = report.violation.unwrap_or_else(|| panic!("nobody reports what hurts '{property}'"));
     assert_eq!(violation.checker, property, "{}", violation.what);
 }
 

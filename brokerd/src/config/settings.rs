@@ -191,7 +191,7 @@ impl Reading {
                 "batch-size" => set(&mut to.batch_size, self.number(name, value, BATCH_SIZE)),
                 "threads" => self.threads(value, &mut to.threads),
                 "keep" => self.keep(value, &mut to.keep),
-                _ => self.mistake(key.span().start, format!("there is no setting «{name}»")),
+                _ => self.mistake(key.span().start, format!("there is no setting '{name}'")),
             }
         }
     }
@@ -210,7 +210,7 @@ impl Reading {
                 "checks" => &mut to.checks,
                 "shares" => &mut to.shares,
                 _ => {
-                    self.mistake(key.span().start, format!("there is no stage «{name}»"));
+                    self.mistake(key.span().start, format!("there is no stage '{name}'"));
                     continue;
                 }
             };
@@ -232,7 +232,7 @@ impl Reading {
         let text = value.get_ref().as_str();
         let read = text.and_then(|text| text.parse().ok());
         if read.is_none() {
-            let found = text.map_or(String::new(), |text| format!(", not «{text}»"));
+            let found = text.map_or(String::new(), |text| format!(", not '{text}'"));
             self.mistake(value.span().start, format!("{name} is {expected}{found}"));
         }
         read

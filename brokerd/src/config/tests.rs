@@ -86,7 +86,7 @@ fn settings_of_its_own_stand_in_a_file() {
     assert_eq!(threads, Threads { gateway: 5, checks: 3, ..Threads::default() }, "the others are not touched");
     home.write(SETTINGS, "threads = { engine = 0, clients = 2 }\n");
     let wrong = home.wrong();
-    let both = "2 mistakes: 1:22: threads.engine is a whole number from 1 to 256; 1:25: there is no stage «clients»; ";
+    let both = "2 mistakes: 1:22: threads.engine is a whole number from 1 to 256; 1:25: there is no stage 'clients'; ";
     assert!(wrong.starts_with(&format!("broker.toml: {both}")), "{wrong}");
 }
 
@@ -94,14 +94,14 @@ fn settings_of_its_own_stand_in_a_file() {
 fn all_mistakes_of_the_settings_are_said_at_once_with_their_places() {
     let home = Home::new("mistakes");
     let lines = [
-        ("blocksize = 16", "there is no setting «blocksize»"),
+        ("blocksize = 16", "there is no setting 'blocksize'"),
         ("block-size = 0", "block-size is a whole number from 1 to 65536"),
         ("block-bytes = 99_999_999", "block-bytes is a whole number from 1 to 8388608"),
         ("batch-size = 129", "batch-size is a whole number from 1 to 128"),
         ("threads = 257", "threads is a whole number from 1 to 256"),
-        ("share-on = \"sometimes\"", "share-on is \"read\" or \"write\", not «sometimes»"),
+        ("share-on = \"sometimes\"", "share-on is \"read\" or \"write\", not 'sometimes'"),
         ("metrics = 9600", "metrics is an address like \"127.0.0.1:9600\""),
-        ("keep = \"2 \\u001b blocks\"", "keep: «2 \\u{1b} blocks» is neither «everything»"),
+        ("keep = \"2 \\u001b blocks\"", "keep: '2 \\u{1b} blocks' is neither 'everything'"),
     ];
     let text: Vec<&str> = lines.iter().map(|(line, _)| *line).collect();
     home.write(SETTINGS, &text.join("\n"));
@@ -129,7 +129,7 @@ fn what_is_wrong_with_a_folder_is_said_with_what_to_do() {
     home.write(KEY, &export_seed(&Secret::from_bytes([7; 32])));
     let wrong = home.wrong();
     assert!(
-        wrong.contains("is not one of the brokers of «test»; compare the keys of [[broker]] in cluster.toml"),
+        wrong.contains("is not one of the brokers of 'test'; compare the keys of [[broker]] in cluster.toml"),
         "{wrong}"
     );
     home.write(KEY, &good);
@@ -138,7 +138,7 @@ fn what_is_wrong_with_a_folder_is_said_with_what_to_do() {
     home.write(CLUSTER, &text.replace("name = \"test\"", "name = \"other\""));
     assert!(home.wrong().starts_with("cluster.toml: "), "another genesis has another id: {}", home.wrong());
     fs::remove_file(home.0.join(CLUSTER)).unwrap();
-    assert_eq!(home.wrong(), "cluster.toml: there is no such file; «sealcast brokers init» makes one");
+    assert_eq!(home.wrong(), "cluster.toml: there is no such file; 'sealcast brokers init' makes one");
 }
 
 #[test]

@@ -40,7 +40,7 @@ pub enum Keep {
 
 /// What is no [`Keep`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("«{0}» is neither «everything» nor a time as «2d», «36h», «90m», «30s», nor at least «{least} blocks»", least = BLOCKS_MIN)]
+#[error("'{0}' is neither 'everything' nor a time as '2d', '36h', '90m', '30s', nor at least '{least} blocks'", least = BLOCKS_MIN)]
 pub struct NotKept(String);
 
 /// What retention needs at its start.

@@ -284,7 +284,7 @@ fn what_is_wrong_is_one_line_and_an_exit_code() {
 
     let taken = TcpListener::bind(home.gateway_address(0)).expect("it is free");
     let (code, last) = run(&[]);
-    let said = last.contains("error[E0404]: ") && last.contains("the port is in use; hint: «ss -ltnp» shows");
+    let said = last.contains("error[E0404]: ") && last.contains("the port is in use; hint: 'ss -ltnp' shows");
     assert_eq!((code, said), (Some(4), true), "{last}");
     drop(taken);
 
@@ -299,7 +299,7 @@ fn what_is_wrong_is_one_line_and_an_exit_code() {
     let (code, last) = run(&[]);
     assert_eq!((code, last.contains("broker.key: there is no such file; hint: ")), (Some(3), true), "{last}");
     let (code, last) = run(&["--json"]);
-    let said = last.contains("\"code\":\"E0301\"") && last.contains("\"hint\":\"«sealcast brokers init» makes");
+    let said = last.contains("\"code\":\"E0301\"") && last.contains("\"hint\":\"'sealcast brokers init' makes");
     assert_eq!((code, said), (Some(3), true), "{last}");
     assert_eq!(run(&["--no-such-option"]).0, Some(2));
     assert_eq!(run(&["--batch-size", "129"]).0, Some(2));

@@ -1,4 +1,4 @@
-//! `sealcast ctx`: names for «this group, by this URL, as this identity».
+//! `sealcast ctx`: names for 'this group, by this URL, as this identity'.
 
 use clap::{Args, Subcommand};
 use sealcast::code::Code;
@@ -19,7 +19,7 @@ Examples:
   sealcast ctx add ward --url 'udpm://239.255.76.67:7667?ttl=1' --id alice --select
   sealcast ctx ls
   sealcast ctx select ward
-  sealcast ctx -                back to the one before, as «cd -» does"
+  sealcast ctx -                back to the one before, as 'cd -' does"
 )]
 pub(crate) struct Ctx {
     #[command(subcommand)]
@@ -41,7 +41,7 @@ enum Verb {
     },
     /// List all contexts; * is the one in use
     Ls,
-    /// Use this context from now on; «-» is the one before
+    /// Use this context from now on; '-' is the one before
     Select {
         /// Its name, or -
         #[arg(allow_hyphen_values = true)]
@@ -174,9 +174,9 @@ fn told(env: &Env<'_>, name: &str, c: &Context, selected: bool) -> Result<(), Fa
 
 /// The error about a context that is not there, with the nearest name.
 pub(crate) fn unknown(all: &Contexts, name: &str) -> Failure {
-    let failure = Failure::new(Code::Missing, format!("there is no context «{name}»"));
+    let failure = Failure::new(Code::Missing, format!("there is no context '{name}'"));
     match nearest(name, all.context.keys().map(String::as_str)) {
-        Some(better) => failure.hint(format!("did you mean «{better}»?")),
+        Some(better) => failure.hint(format!("did you mean '{better}'?")),
         None => failure.hint("sealcast ctx ls"),
     }
 }

@@ -26,7 +26,7 @@ impl Explain {
         };
         let number = text.trim_start_matches(['E', 'e']).parse().ok();
         let Some(code) = number.and_then(Code::of_number) else {
-            let failure = Failure::new(Code::BadValue, format!("there is no error code «{text}»"));
+            let failure = Failure::new(Code::BadValue, format!("there is no error code '{text}'"));
             return Err(failure.hint("sealcast explain lists all codes"));
         };
         env.output.object(&object(code))?;

@@ -48,7 +48,7 @@ impl Grant {
         for (act, patterns) in kinds.into_iter().chain([(Act::Evict, &self.evict[..]), (Act::Both, both)]) {
             for pattern in patterns {
                 let right = Right::new(group, act, pattern);
-                rights.grant(right.map_err(|e| Failure::new(Code::BadValue, format!("«{pattern}»: {e}")))?);
+                rights.grant(right.map_err(|e| Failure::new(Code::BadValue, format!("'{pattern}': {e}")))?);
             }
         }
         Ok(rights)
@@ -69,8 +69,8 @@ impl Grant {
 pub(crate) fn said(issuer: &str, attributes: &[String]) -> Result<Vec<Attribute>, Failure> {
     let one = |text: &String| {
         let wrong = |why: String| Failure::new(Code::BadValue, why).hint("--attr role=nurse");
-        let (key, value) = text.split_once('=').ok_or_else(|| wrong(format!("«{text}» has no =")))?;
-        Attribute::new(issuer, key, value).map_err(|e| wrong(format!("«{text}»: {e}")))
+        let (key, value) = text.split_once('=').ok_or_else(|| wrong(format!("'{text}' has no =")))?;
+        Attribute::new(issuer, key, value).map_err(|e| wrong(format!("'{text}': {e}")))
     };
     attributes.iter().map(one).collect()
 }

@@ -23,7 +23,7 @@ use crate::text::{duration, row, table};
 #[command(
     disable_help_subcommand = true,
     after_help = "\
-All of these ask a session that runs, for example «sealcast sub '#'» in another terminal.
+All of these ask a session that runs, for example sealcast sub '#' in another terminal.
 
 Examples:
   sealcast group show
@@ -223,15 +223,15 @@ fn member<'a>(info: &'a GroupInfo, who: &str) -> Result<&'a MemberInfo, Failure>
     match all.as_slice() {
         [one] => Ok(one),
         [] => {
-            let failure = Failure::new(Code::BadValue, format!("no member of {} is named «{who}»", info.group));
+            let failure = Failure::new(Code::BadValue, format!("no member of {} is named '{who}'", info.group));
             Err(match nearest(who, info.members.iter().map(|m| m.name.as_str())) {
-                Some(better) => failure.hint(format!("did you mean «{better}»?")),
+                Some(better) => failure.hint(format!("did you mean '{better}'?")),
                 None => failure.hint("sealcast group members; for somebody who is not here: sealcast ca revoke"),
             })
         }
         several => {
             let hashes: Vec<&str> = several.iter().map(|m| &m.certificate[..m.certificate.len().min(12)]).collect();
-            let failure = Failure::new(Code::BadValue, format!("{} members are named «{who}»", several.len()));
+            let failure = Failure::new(Code::BadValue, format!("{} members are named '{who}'", several.len()));
             Err(failure.hint(format!("name the certificate: sealcast group evict {}", hashes.join(" or "))))
         }
     }

@@ -24,7 +24,7 @@ use crate::text::{date, duration, now, parse_duration};
 /// Invite somebody: certificate, group and URL in one file only they can open
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The other one makes keys with «sealcast id new NAME» and tells you the scpub1…; the file may travel
+The other one makes keys with 'sealcast id new NAME' and tells you the scpub1…; the file may travel
 by any road: it is sealed for that key. Without --pub and --sub the newcomer may do both with every
 topic.
 

@@ -16,7 +16,7 @@ use crate::hint::Failure;
 #[derive(Debug, Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Lab {
-    /// Passed on as they are; «sealcast lab --help» is sealcast-lab's own help
+    /// Passed on as they are; 'sealcast lab --help' is sealcast-lab's own help
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
     arguments: Vec<OsString>,
 }

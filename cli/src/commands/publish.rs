@@ -34,7 +34,7 @@ use crate::text::bytes;
 #[command(
     visible_alias = "publish",
     after_help = "\
-Beside a running «sealcast sub» of the same identity it goes through that session; else it joins
+Beside a running 'sealcast sub' of the same identity it goes through that session; else it joins
 the group, sends, leaves, and says so.
 
 Through brokers all messages are in one order and kept there, with and without --ordered; --safe is
@@ -106,7 +106,7 @@ enum Route<'a> {
 
 impl Pub {
     pub(crate) fn run(self, env: &Env<'_>) -> Result<(), Failure> {
-        check_topic(&self.topic).map_err(|e| Failure::new(Code::BadValue, format!("«{}»: {e}", self.topic)))?;
+        check_topic(&self.topic).map_err(|e| Failure::new(Code::BadValue, format!("'{}': {e}", self.topic)))?;
         if self.body.is_none() && self.file.is_none() && !self.lines && io::stdin().is_terminal() {
             env.output.say("reading the message from the terminal; Ctrl-D ends it");
         }
@@ -337,7 +337,7 @@ fn finish(env: &Env<'_>, session: Session, sent: u64, alone: bool) -> Result<(),
             if others == 0 {
                 if foreign > 0 {
                     let who = "somebody else speaks on this address, of another group or authority";
-                    env.output.warn(format!("{who}; compare «sealcast id show» on both sides"));
+                    env.output.warn(format!("{who}; compare 'sealcast id show' on both sides"));
                 }
                 nobody_got_it(env, &info.group, alone || sent == 0)?;
             }
@@ -346,7 +346,7 @@ fn finish(env: &Env<'_>, session: Session, sent: u64, alone: bool) -> Result<(),
     Ok(())
 }
 
-/// «sub & pub» starts two programs at once: this long the first may take to be there.
+/// 'sub & pub' starts two programs at once: this long the first may take to be there.
 const JUST_STARTED: Duration = Duration::from_millis(150);
 /// One more than a message may have, so that too long ones are noticed.
 const BODY_BYTES_MAX: u64 = limits::MESSAGE_BYTES_MAX as u64 + 1;

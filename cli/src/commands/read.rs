@@ -36,7 +36,7 @@ Examples:
 pub(crate) struct Read {
     /// The topic
     topic: String,
-    /// A value that the brokers keep with the topic, as «sealcast pub --put» and «--increment» made it
+    /// A value that the brokers keep with the topic, as 'sealcast pub --put' and '--increment' made it
     #[arg(long, value_name = "KEY", conflicts_with_all = ["value", "from", "limit", "latest"])]
     key: Option<String>,
     /// The topic's value, where it has one
@@ -69,7 +69,7 @@ pub(crate) struct Read {
 impl Read {
     pub(crate) fn run(self, env: &Env<'_>) -> Result<(), Failure> {
         let checked =
-            |text: &str| check_topic(text).map_err(|e| Failure::new(Code::BadValue, format!("«{text}»: {e}")));
+            |text: &str| check_topic(text).map_err(|e| Failure::new(Code::BadValue, format!("'{text}': {e}")));
         checked(&self.topic)?;
         self.value.as_deref().map(checked).transpose()?;
         if let Some(file) = &self.receipt {
@@ -206,7 +206,7 @@ impl Read {
                 let (name, value) = Payload::Here(value).field();
                 object[name.replace("payload", "value")] = value;
             }
-            (None, None) => env.output.say(format!("nothing is kept for «{key}» at {}", self.topic)),
+            (None, None) => env.output.say(format!("nothing is kept for '{key}' at {}", self.topic)),
         }
         env.output.object(&object)?;
         match (number, value) {

@@ -86,12 +86,12 @@ fn read(path: &Path) -> Result<Proof, Failure> {
     let text = read_text(path)?;
     let wrong = |what: &str| {
         Failure::new(Code::Content, format!("{shown}: {what}"))
-            .hint("a receipt is what «sealcast pub … --receipt FILE» wrote")
+            .hint("a receipt is what 'sealcast pub … --receipt FILE' wrote")
     };
     let value: Value = serde_json::from_str(&text).map_err(|e| {
         let place = format!("{shown}:{}:{}", e.line(), e.column());
         Failure::new(Code::Syntax, format!("{place}: this is no JSON"))
-            .hint("it begins with {, as «sealcast pub … --receipt FILE» wrote it")
+            .hint("it begins with {, as 'sealcast pub … --receipt FILE' wrote it")
     })?;
     let bytes = value.get("receipt").and_then(Value::as_str).ok_or_else(|| wrong("it has no \"receipt\""))?;
     let bytes = hex::decode(bytes).ok().ok_or_else(|| wrong("\"receipt\" is not in hex"))?;

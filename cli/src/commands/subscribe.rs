@@ -34,7 +34,7 @@ use crate::text::{duration, members, parse_duration};
 A line says number, topic, sender, epoch, size and time on the way; the payload follows. On a
 terminal it stands behind a margin, and what could drive the terminal is escaped. In a file or a
 pipe it is printed as it is, so that a payload can look like such a line: programs read --json.
-«from robot7» is a verified signature; «from ~robot7» only somebody with the group's key who says
+'from robot7' is a verified signature; 'from ~robot7' only somebody with the group's key who says
 so.
 
 Patterns: + is one level, # at the end is all the rest. With --regex LCM's regular expressions.
@@ -48,13 +48,13 @@ Examples:
   sealcast sub camera/front -C 1 --raw > frame.jpg
 
 Through brokers (quorum: URLs) a subscription stays when this command ends, and goes on where it was
-left the next time; «from» is then the publisher's key at the brokers. A pattern may ask for values
+left the next time; 'from' is then the publisher's key at the brokers. A pattern may ask for values
 and be joined by and, or and parentheses; double quotes hold characters that mean something else:
   sealcast sub 'price = 105 and region = eu' 'news/#'
   sealcast sub --list                            sealcast sub --end 'news/#'
 It warns when too few brokers answer or shares of a publication are missing. It ends with exit
 code 7 when nobody vouches for you any more, and with 8 when more brokers lie than may.
-What others tell of what they publish («sealcast brokers advertise») comes with --advertisements,
+What others tell of what they publish ('sealcast brokers advertise') comes with --advertisements,
 also without a pattern."
 )]
 pub(crate) struct Sub {
@@ -128,7 +128,7 @@ impl Sub {
             Ok(())
         });
         if session.info().excluded == Some(Exclusion::Left) {
-            env.output.say(format!("left {}, as «sealcast group leave» asked", session.info().group));
+            env.output.say(format!("left {}, as 'sealcast group leave' asked", session.info().group));
             ended = Ok(());
         }
         tell_missed(env, subscriptions.iter().map(Subscription::missed).sum());
@@ -141,7 +141,7 @@ impl Sub {
         if self.regex {
             return Ok(());
         }
-        let one = |text: &String| text.parse().map_err(|e| Failure::new(Code::BadValue, format!("«{text}»: {e}")));
+        let one = |text: &String| text.parse().map_err(|e| Failure::new(Code::BadValue, format!("'{text}': {e}")));
         let patterns: Vec<Pattern> = self.patterns.iter().map(one).collect::<Result<_, _>>()?;
         if target.url.keys == Scheme::Plain {
             return Ok(());

@@ -75,6 +75,6 @@ fn the_market_of_the_examples_lets_one_desk_read() {
     let printed = String::from_utf8_lossy(&ran.stdout);
     assert!(ran.status.success(), "{printed}{}", String::from_utf8_lossy(&ran.stderr));
     for line in ["receipt: good", "ann reads 1.0842", "bob reads nothing"] {
-        assert!(printed.lines().any(|it| it == line), "«{line}» in {printed}");
+        assert!(printed.lines().any(|it| it == line), "'{line}' in {printed}");
     }
 }

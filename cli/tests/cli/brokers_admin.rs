@@ -33,7 +33,7 @@ fn a_broker_is_run_with_what_the_command_line_says() {
     let run = |options: &[&str]| home.run(&[&["brokers", "run", "nowhere"], options].concat());
     let all = ["--metrics", "127.0.0.1:9600", "--share-on", "write", "--block-size", "16", "--batch-size", "128"];
     let came = run(&[&all[..], &["--threads", "2", "--keep", "2d", "--solo", "-q"]].concat());
-    let said = "error[E0301]: nowhere/cluster.toml: there is no such file; hint: «sealcast brokers init» makes one";
+    let said = "error[E0301]: nowhere/cluster.toml: there is no such file; hint: 'sealcast brokers init' makes one";
     assert!(came.exit == 3 && came.stderr.trim_end().ends_with(said), "{}", came.stderr);
     // Each line begins with its date, RFC 3339 in UTC.
     let date = regex::Regex::new(r"^20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$").expect("it is valid");
@@ -44,7 +44,7 @@ fn a_broker_is_run_with_what_the_command_line_says() {
     assert!(line["at"].as_str().is_some_and(|at| date.is_match(at)), "{line}");
     assert_eq!((came.exit, line["code"].as_str()), (3, Some("E0301")), "{line}");
     // What it does not take, its own program says.
-    assert!(run(&["--keep", "7 blocks"]).stderr.contains("at least «128 blocks»"));
+    assert!(run(&["--keep", "7 blocks"]).stderr.contains("at least '128 blocks'"));
     let came = run(&["--batch-size", "129"]);
     assert!(came.exit == 2 && came.stderr.contains("1..=128"), "{}", came.stderr);
 }

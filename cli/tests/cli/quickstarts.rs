@@ -53,7 +53,7 @@ fn steps(lines: Vec<String>) -> Vec<Step> {
                 printed: Vec::new(),
             }),
             (None, Some(step)) => step.printed.push(line),
-            (None, None) => panic!("«{line}» is printed before anything is typed"),
+            (None, None) => panic!("'{line}' is printed before anything is typed"),
         }
     }
     steps
@@ -136,7 +136,7 @@ impl Machine {
                 return;
             }
         }
-        panic!("the document says «{line}», and printed was:\n{}", self.seen.join("\n"));
+        panic!("the document says '{line}', and printed was:\n{}", self.seen.join("\n"));
     }
 
     /// Takes what is printed until nothing was for a moment.

@@ -196,7 +196,7 @@ fn members_agree_on_keys_through_brokers_who_read_nothing() {
     }
     assert!(bytes.len() > 1000, "brokers have what members sealed");
     for secret in ["secret", "vitals", "said/", "by hand"] {
-        assert!(!bytes.windows(secret.len()).any(|it| it == secret.as_bytes()), "«{secret}» in clear");
+        assert!(!bytes.windows(secret.len()).any(|it| it == secret.as_bytes()), "'{secret}' in clear");
     }
 }
 

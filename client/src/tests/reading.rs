@@ -61,7 +61,7 @@ fn newest(old: &str, new: &str) -> [(Read, Vec<String>); 4] {
     ]
 }
 
-/// Four honest brokers, a reader and a writer, whose «old» everybody has.
+/// Four honest brokers, a reader and a writer, whose 'old' everybody has.
 fn with_old(seed: u64) -> (World, usize, usize) {
     let mut world = World::new(seed, 1, Behaviour::Honest);
     let [reader, _, writer, _] = fixture(&mut world);

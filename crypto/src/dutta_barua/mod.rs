@@ -1,5 +1,5 @@
-//! Group key agreement on a ring, every member contributing: R. Dutta, R. Barua, «Provably secure constant
-//! round contributory group key agreement in dynamic setting», IEEE Trans. Inf. Theory 54(5), 2008; the
+//! Group key agreement on a ring, every member contributing: R. Dutta, R. Barua, 'Provably secure constant
+//! round contributory group key agreement in dynamic setting', IEEE Trans. Inf. Theory 54(5), 2008; the
 //! unauthenticated core is Burmester–Desmedt (1994/2005).
 //!
 //! Group: ristretto255 (RFC 9496), prime order q, generator G, written additively. U_1 … U_n sit in a

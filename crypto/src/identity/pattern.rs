@@ -236,7 +236,7 @@ impl fmt::Display for Pattern {
 
 impl fmt::Debug for Pattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "«{self}»")
+        write!(f, "'{self}'")
     }
 }
 

@@ -1,4 +1,4 @@
-//! «TDH2-VIL v1»: labelled threshold encryption that t of n holders of key shares open together, secure against
+//! 'TDH2-VIL v1': labelled threshold encryption that t of n holders of key shares open together, secure against
 //! chosen ciphertexts. V. Shoup, R. Gennaro, J. Cryptology 15 (2002) 75–96 (TDH2); Chios, appendix B, Fig. 8
 //! (TDH2-VIL: a label that is a vector of strings).
 //!

@@ -6,7 +6,7 @@
 //! signed one; else it is derived from the roster's certificates: the distinct patterns that members
 //! may read, most specific first, each one compartment, and `#` at the end.
 //!
-//! We deviate from A8's «one key per topic» on purpose: a key per topic needs a tag per topic in clear,
+//! We deviate from A8's 'one key per topic' on purpose: a key per topic needs a tag per topic in clear,
 //! by which outsiders could link messages, and readers of a compartment may read all its topics anyway.
 //!
 //! Compartments with the same readers share one *ring* of the key agreement and get independent keys

@@ -81,7 +81,7 @@ pub(super) struct Summary {
     pub(super) policy: u64,
 }
 
-/// «I want in»: elicits a proposal, changes nothing (A6).
+/// 'I want in': elicits a proposal, changes nothing (A6).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Join {
     pub(super) card: Card,
@@ -227,7 +227,7 @@ pub(super) struct Beacon {
     pub(super) signature: Signature,
 }
 
-/// «Go on without me», signed by the certificate's key.
+/// 'Go on without me', signed by the certificate's key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Leave {
     pub(super) author: ShortId,

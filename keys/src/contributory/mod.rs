@@ -211,8 +211,8 @@ pub struct Contributory {
     rated: Option<Proposal>,
     /// Who showed two cards with one short id.
     banned: BTreeMap<CertHash, Strike>,
-    /// Pairs of cards that convicted their holder, and when each was shown last.
-    convicted: VecDeque<(Arc<Person>, Arc<Person>, Monotonic)>,
+    /// Whom two cards convicted.
+    convicted: VecDeque<twins::Convicted>,
     /// How often each certificate's holder was let in.
     joins: Allowances,
     /// How often each certificate's holder made us replace a key that it lacked.

@@ -1,6 +1,6 @@
 //! Brokers hold shares of one key, and release to each reader what the publisher's policy lets him read: the client.
 //!
-//! Source: Duan, Reiter, Zhang, «Secure causal atomic broadcast, revisited», and its system Chios, module 2; the
+//! Source: Duan, Reiter, Zhang, 'Secure causal atomic broadcast, revisited', and its system Chios, module 2; the
 //! encryption is [`sealcast_crypto::tdh2`]. Assumed of the way: one order of messages that f of 3f + 1 brokers cannot
 //! change, and attachments of which it is known which broker sent them.
 //!

@@ -25,7 +25,7 @@ impl Checker<Roles, Event> for Secrecy {
 
     fn sent(&mut self, _at: Monotonic, from: usize, datagram: &[u8]) -> Verdict {
         match self.needles.iter().find(|needle| contains(datagram, needle)) {
-            Some(needle) => Err(format!("a datagram of node {from} shows «{}»", String::from_utf8_lossy(needle))),
+            Some(needle) => Err(format!("a datagram of node {from} shows '{}'", String::from_utf8_lossy(needle))),
             None => Ok(()),
         }
     }

@@ -1,6 +1,6 @@
 //! LCMsec, Fig. 8: what security costs a round trip, against the size of the message.
 //!
-//! The paper: «a small latency overhead» between two servers over Ethernet. Here loopback, where no wire
+//! The paper: 'a small latency overhead' between two servers over Ethernet. Here loopback, where no wire
 //! hides the cryptography; all sides in turn, block by block, all on one core.
 
 use crate::Failure;

@@ -61,7 +61,7 @@ pub(super) const SIMULATED: &[&str] = &["formation-converges"];
 
 /// Groups of all sizes on the simulator, at any jitter of their starts and any loss.
 pub(super) fn simulated(bench: &Bench) -> Result<Vec<Row>, Failure> {
-    let scenario = Scenario::find("formation").ok_or("the simulator has no scenario «formation»")?;
+    let scenario = Scenario::find("formation").ok_or("the simulator has no scenario 'formation'")?;
     let sizes: &[usize] = bench.pick(&[2, 3, 4, 8, 16], &[2, 3, 4, 8, 16, 32, 64]);
     let seeds = bench.pick(20, 1_000);
     // Every seed has its jitter and loss, which together cover 0 to 2 s and 0 to 20 %.

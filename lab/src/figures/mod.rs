@@ -56,12 +56,12 @@ impl Figures {
     pub fn run(&self) -> Result<ExitCode, Failure> {
         let Some((area, all_units)) = AREAS.iter().find(|(name, _)| *name == self.area) else {
             let names: Vec<&str> = AREAS.iter().map(|(name, _)| *name).collect();
-            return Err(format!("no area «{}»: there are {}", self.area, names.join(", ")).into());
+            return Err(format!("no area '{}': there are {}", self.area, names.join(", ")).into());
         };
         let known = || all_units.iter().flat_map(|u| u.rows);
         if let Some(wrong) = self.row.iter().find(|id| !known().any(|k| k == id)) {
             let all: Vec<&str> = known().copied().collect();
-            return Err(format!("no row «{wrong}»: there are {}", all.join(", ")).into());
+            return Err(format!("no row '{wrong}': there are {}", all.join(", ")).into());
         }
         let bar = progress(0, self.no_progress);
         let bench = Bench { field: Field::default(), quick: self.quick, rows: self.row.clone(), bar: bar.clone() };

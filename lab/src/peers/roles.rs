@@ -214,7 +214,7 @@ impl Role {
     }
 
     /// ```text
-    /// open                          -> opening NANOS, and then «view NANOS EPOCH MEMBERS» for every view
+    /// open                          -> opening NANOS, and then 'view NANOS EPOCH MEMBERS' for every view
     /// publish TOPIC SIZE RATE MILLIS -> sent N
     /// count TOPIC                   -> ready
     /// take                          -> got N, the different messages counted since the last one

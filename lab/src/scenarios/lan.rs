@@ -38,7 +38,7 @@ pub(super) fn formation(knobs: &Knobs, dice: &mut Dice) -> Script {
     script
 }
 
-/// What the figure «formation converges» counts. `members`, `jitter` and `loss` are upper bounds; a seed's
+/// What the figure 'formation converges' counts. `members`, `jitter` and `loss` are upper bounds; a seed's
 /// number of members is one of the figure's.
 pub(super) fn formation_wide(knobs: &Knobs, dice: &mut Dice) -> Script {
     let sizes: Vec<usize> = [2, 3, 4, 8, 16, 32, 64].into_iter().filter(|n| *n <= knobs.members).collect();

@@ -416,6 +416,18 @@ fn the_library_says_no_line_of_the_program() {
 }
 
 #[test]
+fn quotes_are_straight() {
+    for folder in
+        ["wire", "crypto", "keys", "delivery", "client", "broker", "brokerd", "sealcast", "cli", "lab", "sim", "tls"]
+    {
+        for (path, text) in sources(folder) {
+            let found = text.lines().position(|line| line.contains(['\u{ab}', '\u{bb}']));
+            assert_eq!(found, None, "{}", path.display());
+        }
+    }
+}
+
+#[test]
 fn invariant_6_nothing_imports_lab() {
     for (name, dependencies) in dependencies() {
         assert!(!dependencies.contains("sealcast-lab"), "{name} imports lab");

@@ -1,4 +1,4 @@
-//! Contexts: a name for «this group, by this URL, as this identity».
+//! Contexts: a name for 'this group, by this URL, as this identity'.
 
 use std::collections::BTreeMap;
 

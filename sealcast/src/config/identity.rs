@@ -128,7 +128,7 @@ impl KeptIdentity {
         }
         let name = self.name();
         let text = toml::to_string_pretty(&file).expect("strings in tables are valid TOML");
-        let text = Zeroizing::new(format!("# Who can read this file is «{name}». Keep it secret.\n{text}"));
+        let text = Zeroizing::new(format!("# Who can read this file is '{name}'. Keep it secret.\n{text}"));
         write_secret(&self.path, text.as_bytes(), overwrite)
     }
 

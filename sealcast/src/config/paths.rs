@@ -110,7 +110,7 @@ pub fn name_checked(name: &str) -> Result<&str, NameError> {
 
 /// The name cannot be a file's name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("«{0}» is not a name: 1 to 64 letters, digits or . _ - @, not beginning with . or -")]
+#[error("'{0}' is not a name: 1 to 64 letters, digits or . _ - @, not beginning with . or -")]
 pub struct NameError(pub String);
 
 /// Of the 107 bytes of a Unix socket's path, those that the folder may take.

@@ -169,7 +169,7 @@ impl Checker<Book, Event> for NoCreation {
         if book.plan_of(publisher, *number, body).is_some_and(|plan| plan.topic == topic.0) {
             return Ok(());
         }
-        Err(format!("client {client} got «{}», which nobody published so", String::from_utf8_lossy(body)))
+        Err(format!("client {client} got '{}', which nobody published so", String::from_utf8_lossy(body)))
     }
 }
 

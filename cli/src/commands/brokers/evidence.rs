@@ -179,7 +179,7 @@ pub(super) fn verify(env: &Env<'_>, path: &Path, which: &Which) -> Result<(), Fa
     let text = read_text(path)?;
     let value: Value = serde_json::from_str(&text).map_err(|e| {
         Failure::new(Code::Syntax, format!("{shown}:{}:{}: this is no JSON", e.line(), e.column()))
-            .hint("it begins with {, as «sealcast brokers evidence -o FOLDER» wrote it")
+            .hint("it begins with {, as 'sealcast brokers evidence -o FOLDER' wrote it")
     })?;
     let cluster = Cluster::of(env, which.cluster.as_deref())?;
     let nobody = |why: &str| Failure::new(Code::Signature, format!("{shown}: {why}"));

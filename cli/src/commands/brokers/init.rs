@@ -162,7 +162,7 @@ fn issuers(env: &Env<'_>, made: &Made) -> Result<BTreeMap<String, Issuer>, Failu
             Some((name, at)) => (name, issuer_of(name, at)?),
             None => {
                 let kept = KeptAuthority::open(&env.home, text).map_err(|e| match e.is(Code::Missing) {
-                    true => Failure::new(Code::NoAuthority, format!("--issuer: there is no authority «{text}» here"))
+                    true => Failure::new(Code::NoAuthority, format!("--issuer: there is no authority '{text}' here"))
                         .hint("sealcast ca ls; of others: --issuer NAME=CERTIFICATE.pem"),
                     false => e,
                 })?;
@@ -171,7 +171,7 @@ fn issuers(env: &Env<'_>, made: &Made) -> Result<BTreeMap<String, Issuer>, Failu
             }
         };
         Attribute::new(name, "key", "value")
-            .map_err(|e| Failure::new(Code::BadValue, format!("--issuer: «{name}»: {e}")))?;
+            .map_err(|e| Failure::new(Code::BadValue, format!("--issuer: '{name}': {e}")))?;
         issuers.insert(name.to_owned(), issuer);
     }
     Ok(issuers)

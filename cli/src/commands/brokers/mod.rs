@@ -99,7 +99,7 @@ enum Verb {
         /// your identity keeps it, and is known by it from now on; may be repeated
         #[arg(long, value_name = "FILE")]
         with: Vec<PathBuf>,
-        /// Let your identity keep this one no longer, as «sealcast id show» names it; may be repeated
+        /// Let your identity keep this one no longer, as 'sealcast id show' names it; may be repeated
         #[arg(long, value_name = "ISSUER:SERIAL")]
         without: Vec<String>,
         #[command(flatten)]

@@ -1,6 +1,6 @@
 //! `sealcast brokers reload FOLDER`: running brokers of this machine read their `broker.toml` again.
 //!
-//! A broker listens at the socket `control` of its folder: «reload» in, one line of JSON out.
+//! A broker listens at the socket `control` of its folder: 'reload' in, one line of JSON out.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -55,7 +55,7 @@ fn brokers_in(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     match all.is_empty() {
         false => Ok(all),
         true => Err(Failure::new(Code::Missing, format!("no broker runs in {}", Home::shown(folder)))
-            .hint("name a broker's folder, as «sealcast brokers run» does")),
+            .hint("name a broker's folder, as 'sealcast brokers run' does")),
     }
 }
 

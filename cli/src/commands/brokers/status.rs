@@ -180,7 +180,7 @@ fn object(it: &BrokerStatus, highest: u64, reports: Vec<Value>, condition: &Cond
     object
 }
 
-/// How far back it goes: «all», or the first block whose publications it has.
+/// How far back it goes: 'all', or the first block whose publications it has.
 fn keeps(said: &Status) -> String {
     match oldest_block(said) {
         1 => "all".to_owned(),

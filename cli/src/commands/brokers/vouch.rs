@@ -142,7 +142,7 @@ fn forget(me: &mut KeptIdentity, without: &[String]) -> Result<(), Failure> {
         me.vouchers.retain(|it| !is_named(it));
         if me.vouchers.len() == count {
             let failure = Failure::new(Code::Missing, format!("--without: {} keeps no {named}", me.name()));
-            return Err(failure.hint("«sealcast id show» lists them: ISSUER:SERIAL"));
+            return Err(failure.hint("'sealcast id show' lists them: ISSUER:SERIAL"));
         }
     }
     Ok(())

@@ -75,7 +75,7 @@ fn draft_of(file: &PolicyFile, group: &str) -> Result<Policy, Vec<String>> {
         for text in &c.patterns {
             match text.parse::<Pattern>() {
                 Ok(pattern) => patterns.push(pattern),
-                Err(e) => wrong.push(format!("compartment {}: «{text}»: {e}", c.name)),
+                Err(e) => wrong.push(format!("compartment {}: '{text}': {e}", c.name)),
             }
         }
         if c.patterns.is_empty() {

@@ -46,7 +46,7 @@ fn serials_of(authority: &Authority, whom: &str) -> Result<Vec<Serial>, Failure>
     let digits = whom.strip_prefix('#').or(Some(whom).filter(|w| w.bytes().all(|b| b.is_ascii_digit())));
     if let Some(serial) = digits.filter(|_| ledger.issued().all(|(_, i)| i.name != whom)) {
         let serial: Serial =
-            serial.parse().map_err(|_| Failure::new(Code::BadValue, format!("«{whom}» is no serial number")))?;
+            serial.parse().map_err(|_| Failure::new(Code::BadValue, format!("'{whom}' is no serial number")))?;
         if ledger.issued().all(|(s, _)| *s != serial) {
             return Err(
                 Failure::new(Code::Missing, format!("no certificate #{serial} was issued")).hint("sealcast ca ls NAME")
@@ -62,7 +62,7 @@ fn serials_of(authority: &Authority, whom: &str) -> Result<Vec<Serial>, Failure>
     let what = if known { "has no valid certificate" } else { "never had a certificate" };
     let failure = Failure::new(Code::Missing, format!("{whom} {what} of this authority"));
     Err(match nearest(whom, ledger.issued().map(|(_, i)| i.name.as_str())) {
-        Some(better) if !known => failure.hint(format!("did you mean «{better}»?")),
+        Some(better) if !known => failure.hint(format!("did you mean '{better}'?")),
         _ => failure.hint("sealcast ca ls NAME"),
     })
 }

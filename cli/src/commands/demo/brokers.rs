@@ -108,7 +108,7 @@ fn key(people: &[Person]) -> Result<String, Failure> {
 }
 
 fn publish(person: &Person, topic: &str, allow: &str, body: &str) -> Result<Published, Failure> {
-    let access = allow.parse().map_err(|e| broken(format!("«{allow}»: {e}")))?;
+    let access = allow.parse().map_err(|e| broken(format!("'{allow}': {e}")))?;
     Ok(person
         .brokers
         .publish(&Outgoing {
@@ -132,7 +132,7 @@ fn only(people: &mut [Person], reader: &str, body: &str) -> Result<String, Failu
             (false, Some(_)) => return Err(broken(format!("{} read what is only for {reader}", person.name))),
         }
     }
-    Ok(format!("«{body}» is read by {reader} alone; {} others get the place, and ⊥", people.len() - 1))
+    Ok(format!("'{body}' is read by {reader} alone; {} others get the place, and ⊥", people.len() - 1))
 }
 
 /// Everything that all four brokers keep, on disk.
@@ -281,7 +281,7 @@ fn lied_to(local: &mut Local, people: &mut [Person], liar: usize) -> Result<Stri
         published = Some(shift(&people[0], &body)?);
         for person in people.iter_mut() {
             if person.next()?.as_deref() != Some(body.as_bytes()) {
-                return Err(broken(format!("{} did not get «{body}»", person.name)));
+                return Err(broken(format!("{} did not get '{body}'", person.name)));
             }
         }
         longest = longest.max(last.elapsed());
@@ -345,7 +345,7 @@ fn convicted(local: &Local, people: &mut [Person], liar: usize) -> Result<String
     let what = if text.contains(FALSE_SHARE) { "a false share" } else { "a state that others contradict" };
     let name = path.file_name().unwrap_or_default().display();
     Ok(format!(
-        "{witnesses} of {} clients noted it; «brokers evidence» exports {name}: {what} with broker {liar}'s \
+        "{witnesses} of {} clients noted it; 'brokers evidence' exports {name}: {what} with broker {liar}'s \
          signature, which convinces anybody who has the cluster's keys",
         people.len()
     ))

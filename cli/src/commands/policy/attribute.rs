@@ -14,7 +14,7 @@ pub(super) struct Wrong {
 pub(super) fn read(text: &str, known: Option<&Vocabulary>) -> Result<Attribute, Wrong> {
     let wrong = |what: String, hint: String| Wrong { what, hint: Some(hint) };
     let Some((name, value)) = text.split_once('=') else {
-        return Err(wrong(format!("«{text}» says no value"), "issuer:key=value, as hospitalA:role=nurse".into()));
+        return Err(wrong(format!("'{text}' says no value"), "issuer:key=value, as hospitalA:role=nurse".into()));
     };
     // Spaces around `=` are as in conditions.
     let (name, value) = (name.trim(), value.trim());
@@ -22,10 +22,10 @@ pub(super) fn read(text: &str, known: Option<&Vocabulary>) -> Result<Attribute, 
         // The same key of whoever gives it, else an example.
         let meant = Name::new("?", name).and_then(|n| known?.nearest(&n).cloned());
         let meant = meant.map_or(format!("hospitalA:{name}={value}"), |n| format!("{n}={value}"));
-        return Err(wrong(format!("«{text}» does not say whose attribute it is"), format!("for example {meant}")));
+        return Err(wrong(format!("'{text}' does not say whose attribute it is"), format!("for example {meant}")));
     };
     Attribute::new(issuer.trim(), key.trim(), value)
-        .map_err(|e| wrong(format!("«{text}»: {e}"), "issuer:key=value, as hospitalA:role=nurse".into()))
+        .map_err(|e| wrong(format!("'{text}': {e}"), "issuer:key=value, as hospitalA:role=nurse".into()))
 }
 
 /// Whether somebody gives such an attribute.

@@ -9,7 +9,7 @@
 //! topic = "records/derma/#"
 //! allow = "hospitalA:role = dermatologist"
 //! [[test]]
-//! name = "a nurse does not read it"           # [default: «case 1»]
+//! name = "a nurse does not read it"           # [default: 'case 1']
 //! topic = "records/derma/7"                   # or a list
 //! attr = ["hospitalA:role=nurse"]
 //! expect = "deny"                             # or allow
@@ -220,7 +220,7 @@ impl Reading<'_> {
         let topic = self.needed(table, span, "a rule", "topic", "topic = \"records/#\"").and_then(|v| {
             let text = self.printable(v, "topic = \"records/#\"")?;
             let pattern = text.parse::<Pattern>();
-            pattern.map_err(|e| self.mistake(v.span().start, format!("topic «{text}»: {e}"), None)).ok()
+            pattern.map_err(|e| self.mistake(v.span().start, format!("topic '{text}': {e}"), None)).ok()
         });
         let example = "allow = \"hospitalA:role = nurse\"";
         let allow = self.needed(table, span, "a rule", "allow", example).and_then(|v| {
@@ -269,7 +269,7 @@ impl Reading<'_> {
                 "allow" => Some(true),
                 "deny" => Some(false),
                 other => {
-                    let what = format!("expected allow or deny, found «{other}»");
+                    let what = format!("expected allow or deny, found '{other}'");
                     self.mistake(v.span().start, what, None);
                     None
                 }
@@ -293,7 +293,7 @@ impl Reading<'_> {
         for (span, topic) in listed {
             match check_topic(&topic) {
                 Ok(()) => headers.push(Header { topic, value: None }),
-                Err(e) => self.mistake(span.start, format!("topic «{topic}»: {e}"), None),
+                Err(e) => self.mistake(span.start, format!("topic '{topic}': {e}"), None),
             }
         }
         Some(headers)
@@ -320,7 +320,7 @@ impl Reading<'_> {
             "read" => Some(Act::Read),
             "publish" => Some(Act::Publish),
             other => {
-                self.mistake(value.span().start, format!("expected read or publish, found «{other}»"), None);
+                self.mistake(value.span().start, format!("expected read or publish, found '{other}'"), None);
                 None
             }
         }
@@ -333,7 +333,7 @@ impl Reading<'_> {
                 Some(better) => format!("did you mean {better}?"),
                 None => format!("it has {}", known.join(", ")),
             };
-            self.mistake(key.span().start, format!("{of} has no field «{}»", key.get_ref()), Some(hint));
+            self.mistake(key.span().start, format!("{of} has no field '{}'", key.get_ref()), Some(hint));
         }
     }
 
@@ -363,7 +363,7 @@ impl Reading<'_> {
     fn table<'a, 'v>(&mut self, value: &'a Value<'v>, name: &str, example: &str) -> Option<&'a DeTable<'v>> {
         let found = value.get_ref().as_table();
         if found.is_none() {
-            self.other_kind(value, &format!("a table «{name}»"), example);
+            self.other_kind(value, &format!("a table '{name}'"), example);
         }
         found
     }
@@ -371,7 +371,7 @@ impl Reading<'_> {
     fn array<'a, 'v>(&mut self, value: &'a Value<'v>, name: &str, example: &str) -> Option<&'a DeArray<'v>> {
         let found = value.get_ref().as_array();
         if found.is_none() {
-            self.other_kind(value, &format!("a list of «{name}»"), example);
+            self.other_kind(value, &format!("a list of '{name}'"), example);
         }
         found
     }
@@ -397,7 +397,7 @@ impl Reading<'_> {
     fn printable(&mut self, value: &Value<'_>, example: &str) -> Option<String> {
         let text = self.text(value, example)?;
         if text.chars().any(char::is_control) {
-            self.mistake(value.span().start, format!("«{text}» has a control character"), None);
+            self.mistake(value.span().start, format!("'{text}' has a control character"), None);
             return None;
         }
         Some(text)

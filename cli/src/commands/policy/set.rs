@@ -20,7 +20,7 @@ pub(super) fn set(env: &Env<'_>, path: &Path, administer: &Administer) -> Result
     for rule in &policy.rules {
         if let Some(name) = unknown(&cluster, &rule.access) {
             let known: Vec<&str> = cluster.file.genesis.issuers.keys().map(String::as_str).collect();
-            return Err(Failure::new(Code::Content, format!("the cluster does not know the issuer «{name}»: {rule}"))
+            return Err(Failure::new(Code::Content, format!("the cluster does not know the issuer '{name}': {rule}"))
                 .hint(format!("its issuers are {}", known.join(", "))));
         }
     }

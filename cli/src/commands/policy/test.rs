@@ -62,7 +62,7 @@ pub(super) fn test(env: &Env<'_>, path: &Path) -> Result<(), Failure> {
         return Ok(());
     };
     let what =
-        format!("{}:{}: «{}» gives {}", file.shown, first.case.location.line, first.case.name, verdict(first.allowed));
+        format!("{}:{}: '{}' gives {}", file.shown, first.case.location.line, first.case.name, verdict(first.allowed));
     let more = if failed.len() > 1 { format!(", and {} more fail", failed.len() - 1) } else { String::new() };
     let what = format!("{what}, expected {}{more}", verdict(first.case.allow));
     Err(Failure::new(Code::PolicyTest, what).hint(explanation(path, first.case)))

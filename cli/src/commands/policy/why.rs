@@ -159,9 +159,9 @@ fn condition(text: &str, known: Option<&Vocabulary>) -> Result<Access, Failure> 
 }
 
 fn header(env: &Env<'_>, topic: &str) -> Result<Header, Failure> {
-    check_topic(topic).map_err(|e| Failure::new(Code::BadValue, format!("--topic «{topic}»: {e}")))?;
+    check_topic(topic).map_err(|e| Failure::new(Code::BadValue, format!("--topic '{topic}': {e}")))?;
     if topic.split('/').any(|level| level == "+" || level == "#") {
-        env.output.warn(format!("«{topic}» is taken as the name of one topic, not as a pattern"));
+        env.output.warn(format!("'{topic}' is taken as the name of one topic, not as a pattern"));
     }
     Ok(Header { topic: topic.to_owned(), value: None })
 }

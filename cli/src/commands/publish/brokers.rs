@@ -90,7 +90,7 @@ impl Pub {
         }
         let access = self.allow.as_ref().map(|text| condition(cluster, text)).transpose()?;
         if let Some(value) = &self.value {
-            check_topic(value).map_err(|e| Failure::new(Code::BadValue, format!("--value «{value}»: {e}")))?;
+            check_topic(value).map_err(|e| Failure::new(Code::BadValue, format!("--value '{value}': {e}")))?;
         }
         let headers = self.extra.headers(Header { topic: self.topic.clone(), value: self.value.clone() })?;
         let (associated, execute) = (self.extra.associated(), self.extra.execute()?);
@@ -185,11 +185,11 @@ fn condition(cluster: &Cluster, text: &str) -> Result<Access, Failure> {
     })?;
     let issuers = &cluster.file.genesis.issuers;
     if let Some(it) = access.atoms().into_iter().find(|it| !issuers.contains_key(it.name.issuer())) {
-        let failure = format!("--allow: these brokers know no issuer «{}»: nobody could read it", it.name.issuer());
+        let failure = format!("--allow: these brokers know no issuer '{}': nobody could read it", it.name.issuer());
         let known: Vec<&str> = issuers.keys().map(String::as_str).collect();
         let near = nearest(it.name.issuer(), known.iter().copied());
         return Err(Failure::new(Code::BadValue, failure).hint(match near {
-            Some(better) => format!("did you mean «{better}»?"),
+            Some(better) => format!("did you mean '{better}'?"),
             None => format!("its issuers are {}", known.join(", ")),
         }));
     }

@@ -49,13 +49,13 @@ impl Extra {
         for text in &self.also {
             let (topic, value) = text.split_once('=').map_or((&text[..], None), |(topic, value)| (topic, Some(value)));
             for part in [Some(topic), value].into_iter().flatten() {
-                check_topic(part).map_err(|e| Failure::new(Code::BadValue, format!("--also «{text}»: {e}")))?;
+                check_topic(part).map_err(|e| Failure::new(Code::BadValue, format!("--also '{text}': {e}")))?;
             }
             check_published(topic)
                 .map_err(|e| Failure::new(Code::BadValue, format!("--also \"{}\": {e}", topic.escape_debug())))?;
             let header = Header { topic: topic.to_owned(), value: value.map(str::to_owned) };
             if headers.contains(&header) {
-                return Err(Failure::new(Code::BadValue, format!("--also «{text}»: it is published there already")));
+                return Err(Failure::new(Code::BadValue, format!("--also '{text}': it is published there already")));
             }
             headers.push(header);
         }
@@ -100,7 +100,7 @@ impl Extra {
         if let Some(text) = &self.put {
             let Some((key, value)) = text.split_once('=') else {
                 return Err(
-                    Failure::new(Code::BadValue, format!("--put «{text}» says no value")).hint("--put KEY=VALUE")
+                    Failure::new(Code::BadValue, format!("--put '{text}' says no value")).hint("--put KEY=VALUE")
                 );
             };
             let (key, value) = (key.as_bytes().to_vec(), value.as_bytes().to_vec());
@@ -113,7 +113,7 @@ impl Extra {
         let Some(text) = &self.increment else { return Ok(Execute::Nothing) };
         let (key, by) = text.split_once('=').unwrap_or((text, "1"));
         let by = by.parse().map_err(|_| {
-            Failure::new(Code::BadValue, format!("--increment «{text}»: «{by}» is no whole number"))
+            Failure::new(Code::BadValue, format!("--increment '{text}': '{by}' is no whole number"))
                 .hint("--increment KEY=-3")
         })?;
         Ok(Execute::Increment { key: key.as_bytes().to_vec(), by })

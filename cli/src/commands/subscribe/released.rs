@@ -180,7 +180,7 @@ pub(super) fn list(env: &Env<'_>, cluster: &Cluster) -> Result<(), Failure> {
         env.output.say(format!("you have subscribed to nothing at {}", cluster.file.genesis.name));
     }
     if in_use > 0 {
-        env.output.say(format!("not shown: what {in_use} running «sealcast sub» of yours read"));
+        env.output.say(format!("not shown: what {in_use} running 'sealcast sub' of yours read"));
     }
     Ok(())
 }
@@ -204,9 +204,9 @@ pub(super) fn end(env: &Env<'_>, cluster: &Cluster, interest: &Interest) -> Resu
     if ended > 0 {
         return Ok(());
     }
-    let what = format!("no subscription of yours to «{interest}» stands at {}", cluster.file.genesis.name);
+    let what = format!("no subscription of yours to '{interest}' stands at {}", cluster.file.genesis.name);
     Err(Failure::new(Code::BadValue, what).hint(match in_use {
         0 => "sealcast sub --list shows those that do",
-        _ => "end the «sealcast sub» that runs, then try again; sealcast sub --list shows the others",
+        _ => "end the 'sealcast sub' that runs, then try again; sealcast sub --list shows the others",
     }))
 }

@@ -88,7 +88,7 @@ impl Home {
             if ran.stdout.contains(part) {
                 return ran.stdout;
             }
-            assert!(start.elapsed() < TIMEOUT, "no «{part}» in {}{}", ran.stdout, ran.stderr);
+            assert!(start.elapsed() < TIMEOUT, "no '{part}' in {}{}", ran.stdout, ran.stderr);
             std::thread::sleep(std::time::Duration::from_millis(20));
         }
     }
@@ -223,7 +223,7 @@ impl Running {
                 return Ok(line);
             }
         }
-        Err(format!("no line with «{part}» among:\n{}", self.seen.join("\n")))
+        Err(format!("no line with '{part}' among:\n{}", self.seen.join("\n")))
     }
 
     /// Ctrl-C.

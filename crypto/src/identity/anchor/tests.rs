@@ -46,7 +46,7 @@ fn a_certificate_under_a_wrong_root_is_refused() {
     assert_eq!(verify(&other, &issued), Err(CertificateError::Issuer));
 }
 
-/// LCMsec takes an invalid certificate for one with uid 0 (research: LCMsec 1.2, «Bug»).
+/// LCMsec takes an invalid certificate for one with uid 0 (research: LCMsec 1.2, 'Bug').
 #[test]
 fn an_invalid_certificate_stands_for_nobody() {
     let mut ca = authority(1);

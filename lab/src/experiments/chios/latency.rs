@@ -32,7 +32,7 @@ pub(in crate::experiments) fn fig6(lab: &Lab) -> Result<Vec<Verdict>, Failure> {
     lab.wrote_all([table.write(&lab.out, "chios-fig6")?, plot.write(&lab.out, "chios-fig6")?]);
 
     let of = |name: &str| found.iter().find(|(it, _)| it == name).map(|(_, it)| it.p50_ms);
-    let known = |name: &str| of(name).ok_or_else(|| Failure::from(format!("«{name}» was measured")));
+    let known = |name: &str| of(name).ok_or_else(|| Failure::from(format!("'{name}' was measured")));
     let (pub_one, pub_two) = (known("pub, module 1")?, known("pub, module 2")?);
     let (read_one, read_two) = (known("read, module 1")?, known("read, module 2 (shares on read)")?);
     let ahead = known("read, module 2 (shares on write)")?;

@@ -46,7 +46,7 @@ fn rate(object: &Value) -> Result<f64, Failure> {
 }
 
 pub(crate) fn number(object: &Value, name: &str) -> Result<f64, Failure> {
-    object[name].as_f64().ok_or_else(|| format!("there is no «{name}» in {object}").into())
+    object[name].as_f64().ok_or_else(|| format!("there is no '{name}' in {object}").into())
 }
 
 /// Where files go to a disk, unless TMPDIR says otherwise.
