@@ -1,15 +1,14 @@
 //! A group of one's own in a temporary folder, on this machine only: for `demo` and `bench`.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
-use std::os::unix::fs::DirBuilderExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use sealcast::code::Code;
 use sealcast::config::{Home, KeptIdentity, Membership, Overwrite};
 use sealcast_crypto::identity::{Authority, MemberSecret, Request, Right, Rights};
 use sealcast_crypto::signature::Algorithm;
+use tempfile::TempDir;
 
 use crate::commands::doctor::{NO_ROUTE_HINT, local_address};
 use crate::hint::{Failure, plain};
@@ -18,7 +17,7 @@ use crate::text::now;
 /// A folder with an authority and identities; removed when dropped.
 #[derive(Debug)]
 pub(crate) struct Scene {
-    folder: PathBuf,
+    folder: TempDir,
     group: String,
     authority: Authority,
     address: SocketAddr,
@@ -32,10 +31,8 @@ impl Scene {
             let failure = Failure::new(Code::NoRoute, format!("no route to {}: {}", address.ip(), plain(&e)));
             failure.hint(NO_ROUTE_HINT)
         })?;
-        let mut random = [0; 4];
-        getrandom::fill(&mut random).map_err(|e| Failure::new(Code::System, e))?;
-        let folder = std::env::temp_dir().join(format!("sealcast-{:08x}", u32::from_be_bytes(random)));
-        fs::DirBuilder::new().mode(0o700).create(&folder).map_err(|e| Failure::system(folder.display(), &e))?;
+        let folder = tempfile::Builder::new().prefix("sealcast-").tempdir();
+        let folder = folder.map_err(|e| Failure::system(std::env::temp_dir().display(), &e))?;
         let authority = Authority::create(group, Algorithm::P256, now(), &mut crate::rng());
         let authority = authority.map_err(|e| Failure::new(Code::BadValue, e))?;
         Ok(Scene { folder, group: group.to_owned(), authority, address })
@@ -59,12 +56,12 @@ impl Scene {
 
     /// Where its files are.
     pub(crate) fn home(&self) -> Home {
-        Home::at(&self.folder)
+        Home::at(self.folder.path())
     }
 
     /// The folder itself.
     pub(crate) fn folder(&self) -> &Path {
-        &self.folder
+        self.folder.path()
     }
 
     /// The multicast address.
@@ -95,13 +92,6 @@ impl Scene {
         let bootstrap_keys = BTreeMap::from([(self.group.clone(), self.authority.bootstrap_key(&self.group))]);
         identity.membership = Some(Membership { certificate, anchor, policy: None, bootstrap_keys });
         Ok(identity.save(Overwrite::Never)?)
-    }
-}
-
-impl Drop for Scene {
-    fn drop(&mut self) {
-        // What cannot be removed is in the temporary folder, which is emptied at the next start.
-        let _ = fs::remove_dir_all(&self.folder);
     }
 }
 

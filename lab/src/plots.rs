@@ -224,20 +224,18 @@ mod tests {
 
     #[test]
     fn a_chart_is_an_svg_with_its_labels() {
-        let folder = std::env::temp_dir().join(format!("sealcast-plots-{}", std::process::id()));
+        let folder = tempfile::tempdir().expect("a folder");
         let curve = Curve { label: "sealed".into(), points: vec![(100.0, 1.0), (1000.0, 2.0)] };
         let chart = Chart { title: "t", x: "bytes", y: "us", log_x: true, curves: vec![curve] };
-        let svg = std::fs::read_to_string(chart.write(&folder, "c").expect("drawn")).expect("written");
+        let svg = std::fs::read_to_string(chart.write(folder.path(), "c").expect("drawn")).expect("written");
         assert!(svg.starts_with("<svg") && svg.contains("sealed") && svg.contains("bytes"));
-        std::fs::remove_dir_all(folder).expect("removed");
     }
 
     #[test]
     fn bars_are_an_svg_with_their_values() {
-        let folder = std::env::temp_dir().join(format!("sealcast-bars-{}", std::process::id()));
+        let folder = tempfile::tempdir().expect("a folder");
         let bars = Bars { title: "t", y: "1/s", bars: vec![("Solo".into(), 100.0), ("module 1".into(), 31_500.0)] };
-        let svg = std::fs::read_to_string(bars.write(&folder, "b").expect("drawn")).expect("written");
+        let svg = std::fs::read_to_string(bars.write(folder.path(), "b").expect("drawn")).expect("written");
         assert!(svg.contains("module 1") && svg.contains("31.5 k") && svg.contains("1/s"));
-        std::fs::remove_dir_all(folder).expect("removed");
     }
 }

@@ -163,8 +163,8 @@ mod tests {
 
     #[test]
     fn each_seed_is_played_once_and_the_first_that_does_not_hold_is_noted() {
-        let folder = std::env::temp_dir().join(format!("sealcast-seeds-{}", std::process::id()));
-        let note = || Note(folder.join("story"));
+        let folder = tempfile::tempdir().unwrap();
+        let note = || Note(folder.path().join("story"));
         let seeds =
             |seeds, resume| Seeds { name: "story".into(), seeds, jobs: 3, bar: false, note: Some(note()), resume };
         let failed = |fails: u64| move |seed: u64, _: &u64| (seed == fails).then(|| format!("seed {seed}"));
@@ -178,7 +178,6 @@ mod tests {
         assert_eq!((played.len(), played[0].seed, note().read()), (23, 17, 40));
         let failed = seeds(0..9, false).play(|seed| if seed == 3 { Err("socket") } else { Ok(seed) }, failed(99));
         assert!(failed.is_err_and(|why| why == "socket"));
-        fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]

@@ -2,8 +2,7 @@
 //! folder that goes with it.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rand_chacha::ChaCha20Rng;
@@ -12,6 +11,7 @@ use sealcast::config::{Home, KeptIdentity, Membership, Overwrite};
 use sealcast_crypto::identity::{Act, Authority, MemberSecret, Request, Right, Rights};
 use sealcast_crypto::signature::Algorithm;
 use sealcast_wire::Utc;
+use tempfile::TempDir;
 
 use crate::Failure;
 
@@ -21,7 +21,7 @@ pub const GROUP: &str = "lab";
 /// A folder of identities, one per member; removed when dropped.
 #[derive(Debug)]
 pub struct Identities {
-    folder: PathBuf,
+    folder: TempDir,
     members: usize,
 }
 
@@ -32,10 +32,8 @@ impl Identities {
     /// # Errors
     /// If the folder cannot be written.
     pub fn new(members: usize) -> Result<Identities, Failure> {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let n = NEXT.fetch_add(1, Ordering::Relaxed);
-        let folder = std::env::temp_dir().join(format!("sealcast-lab-{}-{n}", std::process::id()));
-        let home = Home::at(&folder);
+        let folder = tempfile::Builder::new().prefix("sealcast-lab-").tempdir()?;
+        let home = Home::at(folder.path());
         let made = Identities { folder, members };
         let mut seed = [0; 32];
         getrandom::fill(&mut seed)?;
@@ -78,13 +76,7 @@ impl Identities {
 
     /// The folder that all of them are found in.
     pub fn home(&self) -> &Path {
-        &self.folder
-    }
-}
-
-impl Drop for Identities {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.folder);
+        self.folder.path()
     }
 }
 

@@ -15,6 +15,7 @@ use sealcast::control::{
 use sealcast::error::Error;
 use sealcast_delivery::multicast::frame::{Frame, Frames};
 use serde_json::Value;
+use tempfile::TempDir;
 
 #[test]
 fn rule_g9_a_peer_written_from_wire_md_reads_the_vectors() {
@@ -43,8 +44,8 @@ fn rule_g9_a_peer_written_from_wire_md_judges_files_as_we_do() {
 
 #[test]
 fn rule_g9_the_peer_notices_a_changed_byte() {
-    let folder = Folder::with_vectors();
-    let file = folder.0.join("keys/vectors/contributory.json");
+    let folder = vectors();
+    let file = folder.path().join("keys/vectors/contributory.json");
     let text = std::fs::read_to_string(&file).unwrap();
     let mut vectors: Value = serde_json::from_str(&text).unwrap();
     let steps = vectors["stories"][0]["steps"].as_array_mut().unwrap();
@@ -54,7 +55,7 @@ fn rule_g9_the_peer_notices_a_changed_byte() {
     let other = if &datagram[at..=at] == "0" { "1" } else { "0" };
     r2["datagram"] = Value::from(format!("{}{other}{}", &datagram[..at], &datagram[at + 1..]));
     std::fs::write(&file, vectors.to_string()).unwrap();
-    let Some(read) = peer("read.py", &folder.0) else { return };
+    let Some(read) = peer("read.py", folder.path()) else { return };
     assert!(!read.status.success(), "{}", String::from_utf8_lossy(&read.stdout));
 }
 
@@ -187,8 +188,8 @@ impl Handler for Canned {
 
 #[test]
 fn rule_g9_the_local_socket_speaks_the_lines_of_the_vectors() {
-    let folder = std::env::temp_dir().join(format!("sealcast-lines-{}", std::process::id()));
-    let path = folder.join("s.sock");
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s.sock");
     let server = Server::open(&path, Arc::new(Canned)).unwrap();
     let vectors: Value = serde_json::from_str(include_str!("../../../docs/vectors/control.json")).unwrap();
     let mut stream = BufReader::new(UnixStream::connect(&path).unwrap());
@@ -210,7 +211,6 @@ fn rule_g9_the_local_socket_speaks_the_lines_of_the_vectors() {
     stream.read_to_end(&mut rest).unwrap();
     assert!(rest.is_empty(), "after what was not understood the connection ends");
     drop(server);
-    let _ = std::fs::remove_dir_all(&folder);
 }
 
 /// Runs the reading peer; `None` where there is no Python for it, which `make interop` cures.
@@ -229,26 +229,14 @@ fn peer(script: &str, on: &Path) -> Option<Output> {
 }
 
 /// A copy of the vectors that goes away with it.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn with_vectors() -> Folder {
-        let folder = std::env::temp_dir().join(format!("sealcast-wire-{}", std::process::id()));
-        for file in
-            ["crypto/vectors/primitives.json", "delivery/vectors/records.json", "keys/vectors/contributory.json"]
-        {
-            let to = folder.join(file);
-            std::fs::create_dir_all(to.parent().unwrap()).unwrap();
-            std::fs::copy(root().join(file), to).unwrap();
-        }
-        Folder(folder)
+fn vectors() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for file in ["crypto/vectors/primitives.json", "delivery/vectors/records.json", "keys/vectors/contributory.json"] {
+        let to = folder.path().join(file);
+        std::fs::create_dir_all(to.parent().unwrap()).unwrap();
+        std::fs::copy(root().join(file), to).unwrap();
     }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+    folder
 }
 
 /// Rust files that are not tests.

@@ -305,9 +305,8 @@ mod tests {
 
     #[test]
     fn processes_of_one_identity_have_keys_of_their_own() {
-        let folder = std::env::temp_dir().join(format!("sealcast-client-keys-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&folder);
-        let home = Home::at(&folder);
+        let folder = tempfile::tempdir().unwrap();
+        let home = Home::at(folder.path());
         let (cluster, certificate) = (Cluster([1; 32]), CertHash([2; 32]));
         let open = || ClientKey::of(&home, &cluster, &certificate, Purpose::Call).unwrap();
         let (first, second) = (open(), open());
@@ -328,6 +327,5 @@ mod tests {
         assert!(ClientKey::kept(&home, &cluster, &certificate, Purpose::Session).unwrap().0.is_empty());
         let reader = ClientKey::of(&home, &cluster, &certificate, Purpose::Subscribe).unwrap();
         assert_ne!(reader.client(), was, "who only publishes does not touch what subscriptions go on with");
-        let _ = std::fs::remove_dir_all(&folder);
     }
 }

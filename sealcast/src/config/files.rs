@@ -237,37 +237,20 @@ const OTHERS_WRITE: u32 = 0o022;
 mod tests {
     use super::*;
 
-    struct Folder(PathBuf);
-
-    impl Folder {
-        fn new(name: &str) -> Folder {
-            let path = std::env::temp_dir().join(format!("sealcast-files-{name}-{}", std::process::id()));
-            let _ = fs::remove_dir_all(&path);
-            Folder(path)
-        }
-    }
-
-    impl Drop for Folder {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
-        }
-    }
-
     #[test]
     fn what_another_process_of_our_number_writes_is_neither_in_the_way_nor_removed() {
-        let folder = Folder::new("number");
-        fs::create_dir(&folder.0).unwrap();
-        let others = folder.0.join(format!(".robot7.{}.new", std::process::id()));
+        let folder = tempfile::tempdir().unwrap();
+        let others = folder.path().join(format!(".robot7.{}.new", std::process::id()));
         fs::write(&others, b"half").unwrap();
-        write_secret(&folder.0.join("robot7"), b"one", Overwrite::Never).unwrap();
+        write_secret(&folder.path().join("robot7"), b"one", Overwrite::Never).unwrap();
         assert_eq!(fs::read(&others).unwrap(), b"half");
-        assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 2, "nothing of ours is left over");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "nothing of ours is left over");
     }
 
     #[test]
     fn a_secret_is_private_and_never_overwritten_unasked() {
-        let folder = Folder::new("secret");
-        let path = folder.0.join("id/robot7");
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("id/robot7");
         write_secret(&path, b"one", Overwrite::Never).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
         assert_eq!(fs::metadata(path.parent().unwrap()).unwrap().mode() & 0o777, 0o700);
@@ -283,8 +266,8 @@ mod tests {
 
     #[test]
     fn a_secret_that_others_can_read_is_refused() {
-        let folder = Folder::new("exposed");
-        let path = folder.0.join("key");
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("key");
         write_secret(&path, b"x", Overwrite::Never).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
         assert!(matches!(read_secret(&path), Err(FileError::Exposed { mode: 0o640, .. })));
@@ -292,12 +275,12 @@ mod tests {
 
     #[test]
     fn a_folder_of_an_earlier_version_is_closed_to_others() {
-        let folder = Folder::new("earlier");
+        let folder = tempfile::tempdir().unwrap();
         let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o7777;
         let opened = |path: &Path, mode: u32| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
-        let inner = folder.0.join("state/clusters");
+        let inner = folder.path().join("state/clusters");
         program_folder(&inner).unwrap();
-        assert_eq!([mode(&inner), mode(&folder.0.join("state"))], [0o700, 0o700]);
+        assert_eq!([mode(&inner), mode(&folder.path().join("state"))], [0o700, 0o700]);
 
         opened(&inner, 0o755);
         assert!(

@@ -216,18 +216,10 @@ mod tests {
 
     use super::*;
 
-    struct Folder(PathBuf);
-
-    impl Drop for Folder {
-        fn drop(&mut self) {
-            let _ = std::fs::remove_dir_all(&self.0);
-        }
-    }
-
     #[test]
     fn an_identity_is_read_as_it_was_kept() {
-        let folder = Folder(std::env::temp_dir().join(format!("sealcast-identity-{}", std::process::id())));
-        let home = Home::at(&folder.0);
+        let folder = tempfile::tempdir().unwrap();
+        let home = Home::at(folder.path());
         let (now, mut rng) = (Utc(1_800_000_000), ChaCha20Rng::seed_from_u64(1));
         let mut authority = Authority::create("ward3", Algorithm::P256, now, &mut rng).unwrap();
         let mut kept = KeptIdentity::new(&home, "alice", MemberSecret::generate(Algorithm::Ed25519, &mut rng));
@@ -255,8 +247,8 @@ mod tests {
 
     #[test]
     fn a_damaged_file_says_what_is_wrong() {
-        let folder = Folder(std::env::temp_dir().join(format!("sealcast-damaged-{}", std::process::id())));
-        let path = folder.0.join("id");
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("id");
         for (text, part) in [
             ("secret = 1", "line"),
             ("public = \"\"\nsecret = \"x\"", "this is not a member's secret"),

@@ -249,24 +249,10 @@ mod tests {
         }
     }
 
-    struct Folder(PathBuf);
-
-    impl Folder {
-        fn new(name: &str) -> Folder {
-            Folder(std::env::temp_dir().join(format!("sealcast-{name}-{}", std::process::id())))
-        }
-    }
-
-    impl Drop for Folder {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
-        }
-    }
-
     #[test]
     fn rule_a7_a_running_session_answers_other_processes_of_its_user() {
-        let folder = Folder::new("control");
-        let home = Home::at(&folder.0);
+        let folder = tempfile::tempdir().unwrap();
+        let home = Home::at(folder.path());
         let path = socket_path(&home, &CertHash([1; 32]), "ward3");
         assert_ne!(path, socket_path(&home, &CertHash([1; 32]), "ward5"));
         assert!(Client::connect(&path).unwrap().is_none(), "nobody runs yet");
@@ -298,8 +284,8 @@ mod tests {
 
     #[test]
     fn what_a_dead_process_left_behind_is_replaced() {
-        let folder = Folder::new("control-dead");
-        let path = socket_path(&Home::at(&folder.0), &CertHash([2; 32]), "ward3");
+        let folder = tempfile::tempdir().unwrap();
+        let path = socket_path(&Home::at(folder.path()), &CertHash([2; 32]), "ward3");
         crate::config::private_folder(path.parent().unwrap()).unwrap();
         drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
         assert!(path.exists() && Client::connect(&path).unwrap().is_none());
@@ -309,8 +295,8 @@ mod tests {
 
     #[test]
     fn nonsense_is_answered_and_the_connection_ends() {
-        let folder = Folder::new("control-nonsense");
-        let path = socket_path(&Home::at(&folder.0), &CertHash([3; 32]), "ward3");
+        let folder = tempfile::tempdir().unwrap();
+        let path = socket_path(&Home::at(folder.path()), &CertHash([3; 32]), "ward3");
         let _server = Server::open(&path, Arc::new(Noting::default())).unwrap();
         for nonsense in ["\n", "{\"do\":\"dance\"}\n", "{\"do\":\"publish\",\"topic\":\"t\",\"bytes\":999999999999}\n"]
         {

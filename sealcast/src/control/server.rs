@@ -277,8 +277,8 @@ mod tests {
 
     #[test]
     fn rule_a7_a_server_that_ends_answers_what_it_was_asked() {
-        let folder = std::env::temp_dir().join(format!("sealcast-control-end-{}", std::process::id()));
-        let path = folder.join("s.sock");
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s.sock");
         let ((begun, begins), (go, goes)) = (mpsc::channel(), mpsc::channel());
         let slow = Arc::new(Slow { begun, go: Mutex::new(goes), published: Mutex::default() });
         let server = Server::open(&path, slow.clone()).unwrap();
@@ -307,7 +307,6 @@ mod tests {
             Code::Closed
         );
         assert_eq!(slow.published.lock().unwrap().len(), 1);
-        let _ = fs::remove_dir_all(&folder);
     }
 
     #[test]
@@ -325,13 +324,12 @@ mod tests {
                 Err(Error::closed())
             }
         }
-        let folder = std::env::temp_dir().join(format!("sealcast-control-own-{}", std::process::id()));
-        let path = folder.join("s.sock");
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s.sock");
         let last = Arc::new(Last(Mutex::default()));
         *lock(&last.0) = Some(Server::open(&path, last.clone()).unwrap());
         let mut client = Client::connect(&path).unwrap().unwrap();
         client.leave().unwrap();
         assert!(!path.exists());
-        let _ = fs::remove_dir_all(&folder);
     }
 }

@@ -136,24 +136,10 @@ const COMPACT_BYTES: u64 = 1 << 20;
 mod tests {
     use super::*;
 
-    struct Folder(PathBuf);
-
-    impl Drop for Folder {
-        fn drop(&mut self) {
-            let _ = std::fs::remove_dir_all(&self.0);
-        }
-    }
-
-    fn folder(name: &str) -> Folder {
-        let path = std::env::temp_dir().join(format!("sealcast-store-{name}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&path);
-        Folder(path)
-    }
-
     #[test]
     fn rule_g6_what_was_synced_survives_a_torn_end() {
-        let folder = folder("torn");
-        let path = folder.0.join("records");
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("records");
         let mut store = Store::open(&path).unwrap();
         store.put(7, b"first").unwrap();
         store.put(8, b"other").unwrap();
@@ -177,8 +163,8 @@ mod tests {
 
     #[test]
     fn rule_a6_only_one_process_has_the_records() {
-        let folder = folder("lock");
-        let path = folder.0.join("records");
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("records");
         let store = Store::open(&path).unwrap();
         assert_eq!(Store::open(&path).unwrap_err().code(), crate::Code::Duplicate);
         drop(store);
@@ -187,8 +173,8 @@ mod tests {
 
     #[test]
     fn a_file_of_superseded_records_is_rewritten() {
-        let folder = folder("compact");
-        let path = folder.0.join("records");
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("records");
         let mut store = Store::open(&path).unwrap();
         for i in 0..200u8 {
             store.put(1, &[i; 10_000]).unwrap();

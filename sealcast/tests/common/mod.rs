@@ -4,7 +4,6 @@
 pub(crate) mod net;
 
 use std::net::UdpSocket;
-use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -42,25 +41,6 @@ pub(crate) fn url(more: &str) -> String {
 /// Opens a session of an identity.
 pub(crate) fn open(url: &str, identity: &Arc<Identity>) -> Session {
     sealcast::open(url).identity(identity.clone()).wait().unwrap_or_else(|e| panic!("{e} ({:?})", e.hint()))
-}
-
-/// A folder of its own, removed in the end.
-pub(crate) struct Folder(pub(crate) PathBuf);
-
-impl Folder {
-    pub(crate) fn new() -> Folder {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let n = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("sealcast-test-{}-{n}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&path);
-        Folder(path)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }
 
 /// An authority that names its members by what they may do.

@@ -1,6 +1,6 @@
 //! What a session has on this machine: its local socket, its records, identities and contexts on disk.
 
-use crate::common::{Ca, Folder, SOON, url};
+use crate::common::{Ca, SOON, url};
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
 use sealcast::Remedy;
@@ -33,8 +33,8 @@ fn open(home: &Home, target: &str, name: &str) -> Session {
 
 #[test]
 fn rule_a7_a_running_session_is_used_through_its_local_socket() {
-    let (folder, mut ca) = (Folder::new(), Ca::new());
-    let home = Home::at(&folder.0);
+    let (folder, mut ca) = (tempfile::tempdir().unwrap(), Ca::new());
+    let home = Home::at(folder.path());
     let alice = keep(&home, &mut ca, "alice", &["ward3"]);
     keep(&home, &mut ca, "bob", &["ward3"]);
     let url = url("");
@@ -77,8 +77,8 @@ fn rule_a7_a_running_session_is_used_through_its_local_socket() {
 
 #[test]
 fn rule_a6_one_identity_runs_once() {
-    let (folder, mut ca) = (Folder::new(), Ca::new());
-    let home = Home::at(&folder.0);
+    let (folder, mut ca) = (tempfile::tempdir().unwrap(), Ca::new());
+    let home = Home::at(folder.path());
     keep(&home, &mut ca, "alice", &["ward3"]);
     let url = url("");
     let first = open(&home, &url, "alice");
@@ -91,8 +91,8 @@ fn rule_a6_one_identity_runs_once() {
 /// The library refuses what the transport does not give as the program does, and says which one gives it.
 #[test]
 fn what_multicast_does_not_give_is_refused_with_a_hint() {
-    let (folder, mut ca) = (Folder::new(), Ca::new());
-    let home = Home::at(&folder.0);
+    let (folder, mut ca) = (tempfile::tempdir().unwrap(), Ca::new());
+    let home = Home::at(folder.path());
     keep(&home, &mut ca, "alice", &["ward3"]);
     let session = open(&home, &url(""), "alice");
     session.ready().wait().unwrap();
@@ -107,8 +107,8 @@ fn what_multicast_does_not_give_is_refused_with_a_hint() {
 
 #[test]
 fn a_context_names_url_and_identity() {
-    let (folder, mut ca) = (Folder::new(), Ca::new());
-    let home = Home::at(&folder.0);
+    let (folder, mut ca) = (tempfile::tempdir().unwrap(), Ca::new());
+    let home = Home::at(folder.path());
     keep(&home, &mut ca, "alice", &["ward3"]);
     let made = Contexts::update(&home, |all| {
         let context = Context { url: url(""), id: Some("alice".to_owned()) };
@@ -124,8 +124,8 @@ fn a_context_names_url_and_identity() {
 
 #[test]
 fn what_is_missing_is_said_with_the_line_that_makes_it() {
-    let (folder, mut ca) = (Folder::new(), Ca::new());
-    let home = Home::at(&folder.0);
+    let (folder, mut ca) = (tempfile::tempdir().unwrap(), Ca::new());
+    let home = Home::at(folder.path());
     let failing =
         |name: &str, more: &str| sealcast::open(&url(more)).identity(name).home(home.clone()).wait().unwrap_err();
     let error = failing("alice", "");

@@ -322,7 +322,8 @@ mod tests {
 
     #[test]
     fn the_last_line_of_a_log_is_one_of_this_run() {
-        let log = std::env::temp_dir().join(format!("sealcast-last-line-{}", std::process::id()));
+        let folder = tempfile::tempdir().expect("a folder");
+        let log = folder.path().join("log");
         let before = "2026-11-23T17:02:21.896Z info: of an earlier run\n";
         std::fs::write(&log, before).expect("it is written");
         assert_eq!(last_line(&log, before.len() as u64), None);

@@ -7,10 +7,11 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use regex::Regex;
+use tempfile::TempDir;
 
 /// A home that disappears with the test.
 pub struct Home {
-    folder: PathBuf,
+    folder: TempDir,
     transcript: String,
     words: Vec<(String, String)>,
 }
@@ -24,22 +25,21 @@ pub struct Ran {
 
 impl Home {
     pub fn new(name: &str) -> Home {
-        let folder = std::env::temp_dir().join(format!("sealcast-cli-{name}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&folder);
-        std::fs::create_dir_all(&folder).expect("the temporary folder can be written");
+        let folder = tempfile::Builder::new().prefix(&format!("sealcast-cli-{name}-")).tempdir();
+        let folder = folder.expect("the temporary folder can be written");
         Home { folder, transcript: String::new(), words: vec![] }
     }
 
     pub fn path(&self) -> &Path {
-        &self.folder
+        self.folder.path()
     }
 
     /// The program with this home and nothing of the caller's surroundings.
     pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_sealcast"));
-        command.args(arguments).current_dir(&self.folder).env_clear();
+        command.args(arguments).current_dir(self.path()).env_clear();
         command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
-        command.env("SEALCAST_HOME", self.folder.join("home")).env("HOME", &self.folder);
+        command.env("SEALCAST_HOME", self.path().join("home")).env("HOME", self.path());
         command.env("USER", "you");
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
@@ -63,7 +63,7 @@ impl Home {
         let given: Vec<_> =
             command.get_envs().map(|(name, value)| (name.to_owned(), value.map(ToOwned::to_owned))).collect();
         command = Command::new("sh");
-        command.args(["-c", limited, program]).args(arguments).current_dir(&self.folder).env_clear();
+        command.args(["-c", limited, program]).args(arguments).current_dir(self.path()).env_clear();
         command.envs(given.into_iter().filter_map(|(name, value)| Some((name, value?))));
         let output = command.stdin(Stdio::null()).output().expect("the shell starts");
         Ran {
@@ -132,13 +132,7 @@ impl Home {
 
     /// All that was typed and answered so far, with what changes from run to run made equal.
     pub fn transcript(&self) -> String {
-        redacted(&self.transcript, &self.folder)
-    }
-}
-
-impl Drop for Home {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.folder);
+        redacted(&self.transcript, self.path())
     }
 }
 

@@ -92,10 +92,9 @@ fn sources(here: &Path) -> Option<PathBuf> {
 
 /// Builds the broker, and what it needs, into a new folder within `within`, which goes again; how long it took.
 fn build(cargo: &OsStr, sources: &Path, within: &Path) -> Result<Duration, Failure> {
-    let target = Folder(within.join(format!("sealcast-build-{}", std::process::id())));
-    fs::create_dir_all(&target.0)?;
+    let target = tempfile::Builder::new().prefix("sealcast-build-").tempdir_in(within)?;
     let mut command = Command::new(cargo);
-    command.args(BUILD).current_dir(sources).env("CARGO_TARGET_DIR", &target.0).stdin(Stdio::null());
+    command.args(BUILD).current_dir(sources).env("CARGO_TARGET_DIR", target.path()).stdin(Stdio::null());
     let begun = Instant::now();
     let output = command.output().map_err(|e| format!("{}: {e}", cargo.display()))?;
     let took = begun.elapsed();
@@ -105,15 +104,6 @@ fn build(cargo: &OsStr, sources: &Path, within: &Path) -> Result<Duration, Failu
         return Err(format!("{}: {last}", output.status).into());
     }
     Ok(took)
-}
-
-/// A folder that goes when nobody needs it any more.
-struct Folder(PathBuf);
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
 }
 
 const OPERATIONS_S: f64 = 6000.0;
@@ -143,11 +133,11 @@ mod tests {
 
     #[test]
     fn a_build_is_timed_and_leaves_nothing() {
-        let within = Folder(std::env::temp_dir().join(format!("sealcast-build-test-{}", std::process::id())));
+        let within = tempfile::tempdir().expect("a folder");
         let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let times = ["true", "false", "no-such-program"].map(|cargo| build(cargo.as_ref(), here, &within.0));
+        let times = ["true", "false", "no-such-program"].map(|cargo| build(cargo.as_ref(), here, within.path()));
         assert!(times[0].is_ok() && times[1].is_err() && times[2].is_err(), "{times:?}");
-        assert_eq!(fs::read_dir(&within.0).expect("a folder").count(), 0);
+        assert_eq!(fs::read_dir(within.path()).expect("a folder").count(), 0);
     }
 
     #[test]
