@@ -1,12 +1,18 @@
-//! A broker's figures in the text form of Prometheus, over the little of HTTP that is needed for it.
+//! A broker's figures for Prometheus (OpenMetrics 1.0), over the little of HTTP that is needed for it.
 
-use std::fmt::{Display, Write as _};
+use std::fmt;
 use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeGaugeValue, EncodeLabelValue, NoLabelSet};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::Registry;
 
 /// Answers at an address until it is dropped.
 pub struct Server {
@@ -75,38 +81,77 @@ fn answer(mut socket: TcpStream, page: impl Fn() -> String) -> io::Result<()> {
         false => ("405 Method Not Allowed", String::new()),
     };
     let head = format!(
-        "HTTP/1.1 {status}\r\ncontent-type: text/plain; version=0.0.4\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
+        "HTTP/1.1 {status}\r\ncontent-type: application/openmetrics-text; version=1.0.0; charset=utf-8\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
         body.len()
     );
     socket.write_all(head.as_bytes())?;
     socket.write_all(body.as_bytes())
 }
 
-/// Figures as text.
-#[derive(Debug, Default)]
-pub struct Page(String);
-
-impl Page {
-    /// One figure.
-    pub fn figure(&mut self, kind: &str, name: &str, help: &str, value: impl Display) {
-        self.head(kind, name, help);
-        self.line(name, "", value);
+/// The figures in the text form of OpenMetrics, as `fill` gives them each time they are asked for.
+pub fn page(fill: impl Fn(&mut Page) -> fmt::Result + Send + Sync + 'static) -> impl Fn() -> String + Send + 'static {
+    let mut registry = Registry::with_prefix("sealcast_broker");
+    registry.register_collector(Box::new(Figures(fill)));
+    move || {
+        let mut text = String::new();
+        encode(&mut text, &registry).expect("a string takes all");
+        text
     }
+}
 
-    /// What stands above figures of one name.
-    pub fn head(&mut self, kind: &str, name: &str, help: &str) {
-        write!(self.0, "# HELP sealcast_broker_{name} {help}\n# TYPE sealcast_broker_{name} {kind}\n")
-            .expect("a string takes all");
-    }
+/// Where figures are written to.
+pub struct Page<'a>(DescriptorEncoder<'a>);
 
-    /// A figure with labels, such as `{reason="slow"}`.
-    pub fn line(&mut self, name: &str, labels: &str, value: impl Display) {
-        writeln!(self.0, "sealcast_broker_{name}{labels} {value}").expect("a string takes all");
-    }
-
-    /// The text.
-    pub fn finish(self) -> String {
+impl Page<'_> {
+    /// What only grows, since the start.
+    ///
+    /// # Errors
+    /// If the text cannot be written.
+    pub fn counter(&mut self, name: &str, help: &str, value: u64) -> fmt::Result {
         self.0
+            .encode_descriptor(name, help, None, MetricType::Counter)?
+            .encode_counter::<NoLabelSet, _, u64>(&value, None)
+    }
+
+    /// The same by something that a label names, as `drops_total{reason="slow"}`.
+    ///
+    /// # Errors
+    /// If the text cannot be written.
+    pub fn counters<L: EncodeLabelValue>(
+        &mut self,
+        name: &str,
+        help: &str,
+        label: &str,
+        values: impl IntoIterator<Item = (L, u64)>,
+    ) -> fmt::Result {
+        let mut counter = self.0.encode_descriptor(name, help, None, MetricType::Counter)?;
+        for (of, value) in values {
+            counter.encode_family(&[(label, of)])?.encode_counter::<NoLabelSet, _, u64>(&value, None)?;
+        }
+        Ok(())
+    }
+
+    /// What is now.
+    ///
+    /// # Errors
+    /// If the text cannot be written.
+    pub fn gauge(&mut self, name: &str, help: &str, value: impl EncodeGaugeValue) -> fmt::Result {
+        self.0.encode_descriptor(name, help, None, MetricType::Gauge)?.encode_gauge(&value)
+    }
+}
+
+/// All of them.
+struct Figures<F>(F);
+
+impl<F> fmt::Debug for Figures<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Figures")
+    }
+}
+
+impl<F: Fn(&mut Page) -> fmt::Result + Send + Sync + 'static> Collector for Figures<F> {
+    fn encode(&self, encoder: DescriptorEncoder) -> fmt::Result {
+        (self.0)(&mut Page(encoder))
     }
 }
 
@@ -123,11 +168,10 @@ mod tests {
 
     #[test]
     fn it_answers_whoever_asks_and_bears_whoever_does_not() {
-        let page = || {
-            let mut page = Page::default();
-            page.figure("gauge", "height", "The last block executed.", 7);
-            page.finish()
-        };
+        let page = page(|page| {
+            page.gauge("height", "The last block executed.", 7_u64)?;
+            page.counters("drops", "What was turned away.", "reason", [("slow", 2)])
+        });
         let server = Server::start("127.0.0.1:0".parse().expect("an address"), page).expect("it starts");
         let ask = |request: &[u8]| {
             let mut socket = TcpStream::connect(server.address()).expect("it listens");
@@ -140,6 +184,7 @@ mod tests {
         drop(TcpStream::connect(server.address()));
         let answer = ask(b"GET /metrics HTTP/1.1\r\nhost: here\r\n\r\n");
         assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
-        assert!(answer.ends_with("# TYPE sealcast_broker_height gauge\nsealcast_broker_height 7\n"), "{answer}");
+        assert!(answer.contains("# TYPE sealcast_broker_height gauge\nsealcast_broker_height 7\n"), "{answer}");
+        assert!(answer.ends_with("sealcast_broker_drops_total{reason=\"slow\"} 2\n# EOF\n"), "{answer}");
     }
 }

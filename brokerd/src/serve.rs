@@ -36,7 +36,7 @@ use crate::executor::{self, Executor};
 use crate::failure::{Failure, address, order_failure, rows_failure, storage, thread_failed};
 use crate::gateway::{ClientStatus, Gateway, Handler};
 use crate::log;
-use crate::metrics::{Page, Server};
+use crate::metrics::{self, Server};
 use crate::neighbours::{LogLine, Neighbours, Noticed, Seen};
 use crate::outlet::{Blocks, Outlet};
 use crate::release::KeyWithShare;
@@ -360,44 +360,41 @@ impl Broker {
     fn figures(&self) -> impl Fn() -> String + Send + 'static {
         let (node, executor, admission) = (self.node.clone(), self.executor.clone(), self.admission.clone());
         let brokers = u16::try_from(self.config.cluster.brokers()).expect("brokers have a limit");
-        move || {
-            let mut page = Page::default();
+        metrics::page(move |page| {
             let status = lock(&node.order).as_ref().map(|order| order.status()).unwrap_or_default();
             let (blocks, frames) = admission.executed();
-            page.figure("counter", "commits", "Blocks executed since the start.", blocks);
-            page.figure("counter", "frames", "Frames executed since the start.", frames);
-            page.figure("gauge", "height", "The last block executed and durable.", executor.height());
-            page.figure("gauge", "tip", "The last block known to be final.", status.tip);
-            page.figure("gauge", "lag", "Blocks final and not yet executed.", status.lag());
-            page.figure("gauge", "view", "The view of the ordering protocol.", status.view);
-            page.figure("gauge", "leader", "The broker that leads.", status.leader);
-            page.figure("counter", "view_changes", "Changes of the leader since the start.", status.changes);
-            page.figure("counter", "views_skipped", "Views given up since the start.", status.skips);
-            page.figure("gauge", "running", "Whether it orders.", u8::from(status.running));
-            page.figure("gauge", "clients", "Clients connected.", node.gateway.clients());
-            page.figure("gauge", "descriptors_used", "File descriptors open.", node.descriptors.used());
+            page.counter("commits", "Blocks executed since the start.", blocks)?;
+            page.counter("frames", "Frames executed since the start.", frames)?;
+            page.gauge("height", "The last block executed and durable.", executor.height())?;
+            page.gauge("tip", "The last block known to be final.", status.tip)?;
+            page.gauge("lag", "Blocks final and not yet executed.", status.lag())?;
+            page.gauge("view", "The view of the ordering protocol.", status.view)?;
+            page.gauge("leader", "The broker that leads.", status.leader)?;
+            page.counter("view_changes", "Changes of the leader since the start.", status.changes)?;
+            page.counter("views_skipped", "Views given up since the start.", status.skips)?;
+            page.gauge("running", "Whether it orders.", u32::from(status.running))?;
+            page.gauge("clients", "Clients connected.", node.gateway.clients())?;
+            page.gauge("descriptors_used", "File descriptors open.", node.descriptors.used())?;
             let allowed = descriptors::allowed();
-            page.figure("gauge", "descriptors_allowed", "File descriptors that the process may open.", allowed);
-            page.figure("gauge", "outgoing_bytes", "Bytes that wait for clients.", node.gateway.outgoing_bytes());
+            page.gauge("descriptors_allowed", "File descriptors that the process may open.", allowed)?;
+            page.gauge("outgoing_bytes", "Bytes that wait for clients.", node.gateway.outgoing_bytes())?;
             let ((messages_in, bytes_in), (messages_out, bytes_out)) = (node.gateway.heard(), node.gateway.said());
-            page.figure("counter", "messages_in", "Messages of clients.", messages_in);
-            page.figure("counter", "bytes_in", "Bytes of clients' messages.", bytes_in);
-            page.figure("counter", "messages_out", "Messages to clients.", messages_out);
-            page.figure("counter", "bytes_out", "Bytes of messages to clients.", bytes_out);
+            page.counter("messages_in", "Messages of clients.", messages_in)?;
+            page.counter("bytes_in", "Bytes of clients' messages.", bytes_in)?;
+            page.counter("messages_out", "Messages to clients.", messages_out)?;
+            page.counter("bytes_out", "Bytes of messages to clients.", bytes_out)?;
             let (epoch, policy) = executor.in_force();
-            page.figure("gauge", "epoch", "The key epoch in force.", epoch);
-            page.figure("gauge", "policy", "The number of the policy in force.", policy);
+            page.gauge("epoch", "The key epoch in force.", epoch)?;
+            page.gauge("policy", "The number of the policy in force.", policy)?;
             if let Some(age) = executor.key_age() {
-                page.figure("gauge", "key_age_seconds", "Seconds since the threshold key was made.", age);
+                page.gauge("key_age_seconds", "Seconds since the threshold key was made.", age)?;
             }
-            page.figure("gauge", "suspended", "Clients suspended by evidence.", executor.suspended());
-            page.figure("gauge", "waiting", "Frames that wait to be ordered.", admission.waiting());
-            page.figure("gauge", "waiting_bytes", "Bytes of frames checked or waiting.", admission.waiting_bytes());
-            page.figure("gauge", "commit_micros", "Median time to commit, microseconds.", admission.commit_micros());
-            page.head("counter", "drops", "What was turned away, by reason.");
-            for (reason, count) in node.drops.all() {
-                page.line("drops", &format!("{{reason=\"{reason}\"}}"), count);
-            }
+            page.gauge("suspended", "Clients suspended by evidence.", executor.suspended())?;
+            page.gauge("waiting", "Frames that wait to be ordered.", admission.waiting())?;
+            page.gauge("waiting_bytes", "Bytes of frames checked or waiting.", admission.waiting_bytes())?;
+            page.gauge("commit_micros", "Median time to commit, microseconds.", admission.commit_micros())?;
+            let drops = node.drops.all().map(|(reason, count)| (reason.to_string(), count));
+            page.counters("drops", "What was turned away, by reason.", "reason", drops)?;
             let mut misbehaviours: BTreeMap<u16, u64> = (0..brokers).map(|broker| (broker, 0)).collect();
             node.evidence_store
                 .reports()
@@ -405,23 +402,15 @@ impl Broker {
                 .for_each(|report| *misbehaviours.entry(report.broker).or_default() += 1);
             let mut peers = lock(&node.order).as_ref().map(|order| order.peers()).unwrap_or_default();
             peers.resize(usize::from(brokers), Peer::default());
-            page.head("counter", "peer_messages", "Messages of the other brokers, by broker.");
-            for (broker, peer) in peers.iter().enumerate() {
-                page.line("peer_messages", &format!("{{broker=\"{broker}\"}}"), peer.heard);
-            }
-            page.head("counter", "peers_cut_off", "How often another broker was cut off, by broker.");
-            for (broker, peer) in peers.iter().enumerate() {
-                page.line("peers_cut_off", &format!("{{broker=\"{broker}\"}}"), peer.cut_off);
-            }
+            let heard = peers.iter().enumerate().map(|(broker, peer)| (broker, peer.heard));
+            page.counters("peer_messages", "Messages of the other brokers, by broker.", "broker", heard)?;
+            let cut_off = peers.iter().enumerate().map(|(broker, peer)| (broker, peer.cut_off));
+            page.counters("peers_cut_off", "How often another broker was cut off, by broker.", "broker", cut_off)?;
             let noticed = lock(&node.noticed).clone();
-            page.figure("gauge", "peers_silent", "Other brokers that are not heard.", noticed.silent.len());
-            page.figure("gauge", "clock_ahead_seconds", "Seconds ahead of the others.", noticed.clock_ahead);
-            page.head("counter", "equivocations", "Proofs of misbehaviour, by broker.");
-            for (broker, count) in misbehaviours {
-                page.line("equivocations", &format!("{{broker=\"{broker}\"}}"), count);
-            }
-            page.finish()
-        }
+            page.gauge("peers_silent", "Other brokers that are not heard.", noticed.silent.len())?;
+            page.gauge("clock_ahead_seconds", "Seconds ahead of the others.", noticed.clock_ahead)?;
+            page.counters("equivocations", "Proofs of misbehaviour, by broker.", "broker", misbehaviours)
+        })
     }
 }
 

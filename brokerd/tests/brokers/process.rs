@@ -50,13 +50,29 @@ fn the_program_ends_on_a_signal_and_shows_figures_until_then() {
     };
     until("it shows figures", || figures(port).is_some());
     let text = figures(port).expect("it shows them");
-    let wanted = ["running 1", "height 0", "epoch 0", "policy 0", "view_changes 0", "views_skipped 0", "bytes_in 0"];
+    let wanted = [
+        "running 1",
+        "height 0",
+        "epoch 0",
+        "policy 0",
+        "view_changes_total 0",
+        "views_skipped_total 0",
+        "bytes_in_total 0",
+    ];
     assert!(wanted.iter().all(|line| text.contains(&format!("sealcast_broker_{line}\n"))), "{text}");
-    assert!(text.contains("drops{reason=\"frame_quota\"} 0\n"), "{text}");
+    assert!(text.contains("drops_total{reason=\"frame_quota\"} 0\n"), "{text}");
     // A figure that has not happened is 0, not missing: whoever watches it would not know that it exists.
-    let zeros = ["peer_messages{broker=\"0\"} 0", "peers_cut_off{broker=\"0\"} 0", "equivocations{broker=\"0\"} 0"];
-    let others =
-        ["peers_silent 0", "clock_ahead_seconds 0", "drops{reason=\"descriptors\"} 0", "drops{reason=\"block\"} 0"];
+    let zeros = [
+        "peer_messages_total{broker=\"0\"} 0",
+        "peers_cut_off_total{broker=\"0\"} 0",
+        "equivocations_total{broker=\"0\"} 0",
+    ];
+    let others = [
+        "peers_silent 0",
+        "clock_ahead_seconds 0",
+        "drops_total{reason=\"descriptors\"} 0",
+        "drops_total{reason=\"block\"} 0",
+    ];
     for line in zeros.iter().chain(&others) {
         assert!(text.contains(&format!("sealcast_broker_{line}\n")), "{line}: {text}");
     }
@@ -71,8 +87,8 @@ fn the_program_ends_on_a_signal_and_shows_figures_until_then() {
     assert!(used > 8 && used < allowed, "{used} of {allowed}");
     let (at, broker) = (home.gateway_address(0), home.file.broker_keys()[0]);
     let opened = Channel::open(at, broker, key(1), home.cluster, Duration::from_secs(30)).expect("it is welcome");
-    until("it is counted", || figure("messages_in") == 1 && figure("messages_out") == 1);
-    assert!(figure("bytes_in") > 32 && figure("bytes_out") > 4);
+    until("it is counted", || figure("messages_in_total") == 1 && figure("messages_out_total") == 1);
+    assert!(figure("bytes_in_total") > 32 && figure("bytes_out_total") > 4);
     drop(opened);
 
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).expect("a process");
@@ -175,7 +191,8 @@ fn rule_g7_a_broker_without_descriptors_turns_clients_away_and_goes_on() {
         socket.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").ok()?;
         let mut text = String::new();
         socket.read_to_string(&mut text).ok()?;
-        let line = text.lines().find_map(|line| line.strip_prefix("sealcast_broker_drops{reason=\"descriptors\"} "))?;
+        let line =
+            text.lines().find_map(|line| line.strip_prefix("sealcast_broker_drops_total{reason=\"descriptors\"} "))?;
         line.parse::<u64>().ok()
     };
     until("it counted them", || figures().is_some_and(|n| n >= 4));
