@@ -16,8 +16,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use signal_hook::consts::SIGHUP;
-
-use crate::log;
+use tracing::{error, info, warn};
 
 /// Where a broker is asked; the socket goes when it is dropped.
 pub struct Control {
@@ -53,7 +52,7 @@ impl Control {
         let socket = match listen(&path) {
             Ok(socket) => Some(socket),
             Err(e) => {
-                log::warn(&format!("{}: {e}; SIGHUP reloads too", path.display()));
+                warn!("{}: {e}; SIGHUP reloads too", path.display());
                 None
             }
         };
@@ -79,11 +78,11 @@ impl StopRequest {
                 let of = |what: &str, all: &[&str]| (!all.is_empty()).then(|| format!("{what} {}", all.join(", ")));
                 let said = [of("in force:", &it.changed), of("after a restart:", &it.restart)];
                 let said: Vec<String> = said.into_iter().flatten().collect();
-                log::info(&format!("reloaded: {}", if nothing { "nothing changed".into() } else { said.join("; ") }));
+                info!("reloaded: {}", if nothing { "nothing changed".into() } else { said.join("; ") });
                 json!({ "reloaded": true, "changed": it.changed, "restart": it.restart })
             }
             Err(why) => {
-                log::error(&format!("not reloaded, the settings stay as they are: {why}"));
+                error!("not reloaded, the settings stay as they are: {why}");
                 json!({ "reloaded": false, "why": why })
             }
         };

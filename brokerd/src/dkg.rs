@@ -19,10 +19,10 @@ use sealcast_crypto::group::PrimeGroup;
 use sealcast_crypto::signature::OriginKey;
 use sealcast_crypto::tdh2::{KeyShare, PublicKey};
 use sealcast_wire::{Utc, limits};
+use tracing::{error, info, warn};
 
 use crate::admission::Admission;
 use crate::executor::Executor;
-use crate::log;
 use crate::release::KeyWithShare;
 use crate::shares::file::{FileError, Folder};
 use crate::shares::{Dkg, Event, Made, Setup};
@@ -69,7 +69,7 @@ impl Making {
     {
         thread::Builder::new().name("ceremony".into()).spawn(move || {
             if let Err(why) = self.run::<G>(&notes) {
-                log::error(&format!("no threshold key: {why}"));
+                error!("no threshold key: {why}");
             }
         })
     }
@@ -103,15 +103,13 @@ impl Making {
                         self.say(&word);
                     }
                     Event::Excluded { run, broker, fault } => {
-                        log::warn(&format!("key ceremony {run}: broker {broker} is excluded: {fault}"));
+                        warn!("key ceremony {run}: broker {broker} is excluded: {fault}");
                     }
                     Event::Refuted { run, complainer, dealer } => {
-                        log::warn(&format!(
-                            "key ceremony {run}: broker {complainer} complained of broker {dealer} without reason"
-                        ));
+                        warn!("key ceremony {run}: broker {complainer} complained of broker {dealer} without reason");
                     }
                     Event::Failed { run, why } => {
-                        log::warn(&format!("key ceremony {run} failed: {why}; another one begins"));
+                        warn!("key ceremony {run} failed: {why}; another one begins");
                         dkg.begin();
                     }
                     Event::Made(made) => return self.made(*made),
@@ -140,7 +138,7 @@ impl Making {
         // Brokers' words have no numbers.
         let frame = Frame::sign(&self.cluster, &self.key, 0, vec![Operation::Dkg(word.to_vec())]);
         if let Err(why) = self.admission.submit(&Client(self.key.public_bytes()), frame.to_bytes().into()) {
-            log::warn(&format!("a word of the key ceremony was not taken, and is said again: {why}"));
+            warn!("a word of the key ceremony was not taken, and is said again: {why}");
         }
     }
 
@@ -158,13 +156,13 @@ impl Making {
         let Some(share) = share else {
             // It checks ciphertexts and votes like the others, and helps nobody to read.
             self.executor.set_key_made((key, None), at);
-            log::warn(&format!("the threshold key was made in ceremony {run}, and this broker has no share of it"));
+            warn!("the threshold key was made in ceremony {run}, and this broker has no share of it");
             return Ok(());
         };
         self.keys.keep(&key, &share, &mut self.rng).map_err(|e| e.to_string())?;
         self.executor.set_key_made((key, Some(share)), at);
         let dealers: Vec<String> = dealers.iter().map(ToString::to_string).collect();
-        log::info(&format!("the threshold key was made in ceremony {run} by brokers {}", dealers.join(", ")));
+        info!("the threshold key was made in ceremony {run} by brokers {}", dealers.join(", "));
         Ok(())
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Each line begins with its time: a date of RFC 3339 in UTC, with milliseconds, as `2026-11-23T19:02:21.896Z`.
 
+use std::fmt::{self, Write as _};
 use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,44 +10,61 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use serde_json::json;
 use time::OffsetDateTime;
 use time::macros::format_description;
+use tracing::field::{Field, Visit};
+use tracing::level_filters::LevelFilter;
+use tracing::{Event, Subscriber, warn};
+use tracing_subscriber::Layer;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::{Context, SubscriberExt as _};
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::failure::Failure;
 
 static JSON: AtomicBool = AtomicBool::new(false);
-static QUIET: AtomicBool = AtomicBool::new(false);
 
-/// From now on, one JSON object per line: `{"at": time, "level": …, "text": …}`.
-pub fn as_json() {
-    JSON.store(true, Ordering::Relaxed);
+/// From now on, what this crate tells through `tracing` is written: with `json` as one object per line,
+/// `{"at": time, "level": …, "text": …}`; with `quiet` only what somebody should look at.
+///
+/// `RUST_LOG` adds what libraries tell, as in `RUST_LOG=commonware_consensus=debug`.
+pub fn start(json: bool, quiet: bool) {
+    JSON.store(json, Ordering::Relaxed);
+    let others = std::env::var("RUST_LOG").ok().and_then(|it| it.parse::<Targets>().ok()).unwrap_or_default();
+    let ours = if quiet { LevelFilter::WARN } else { LevelFilter::INFO };
+    let shown = others.with_target("sealcast", ours);
+    // A second start in one process changes the form alone.
+    let _ = tracing_subscriber::registry().with(Lines.with_filter(shown)).try_init();
 }
 
-/// From now on, nothing but what somebody should look at.
-pub fn quietly() {
-    QUIET.store(true, Ordering::Relaxed);
-}
+/// Writes each event as one line.
+struct Lines;
 
-/// What happens.
-pub fn info(text: &str) {
-    if !is(&QUIET) {
-        line("info", text);
+impl<S: Subscriber> Layer<S> for Lines {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        let mut text = Text::default();
+        event.record(&mut text);
+        line(&event.metadata().level().as_str().to_lowercase(), &text.0);
     }
 }
 
-/// What somebody should look at.
-pub fn warn(text: &str) {
-    line("warn", text);
-}
+/// What an event says: its message, then its fields.
+#[derive(Default)]
+struct Text(String);
 
-/// What has failed, while the broker goes on.
-pub fn error(text: &str) {
-    line("error", text);
+impl Visit for Text {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        let written = match field.name() {
+            "message" => write!(self.0, "{value:?}"),
+            name => write!(self.0, " {name}={value:?}"),
+        };
+        written.expect("a string takes all");
+    }
 }
 
 /// Why the broker ends, and what to do: one line as all others, `error[E0305]: …; hint: …`, or a JSON object that has `code`
 /// and `hint` too.
 pub fn failure(failure: &Failure) {
     let (text, code, hint) = (failure.to_string(), failure.code().to_string(), failure.hint());
-    if is(&JSON) {
+    if JSON.load(Ordering::Relaxed) {
         return write(&json!({ "at": now(), "level": "error", "code": code, "text": text, "hint": hint }).to_string());
     }
     write(&format!("{} error[{code}]: {text}; hint: {hint}", now()));
@@ -69,7 +87,7 @@ pub fn panics_in_one_line() {
             first_panic().get_or_insert(what + &at);
             return;
         }
-        warn(&format!("thread {name} has ended: {what}{at}"));
+        warn!("thread {name} has ended: {what}{at}");
     }));
 }
 
@@ -88,7 +106,7 @@ static FIRST_PANIC: Mutex<Option<String>> = Mutex::new(None);
 const ENGINE_THREADS: [&str; 2] = ["order", "tokio-rt-worker"];
 
 fn line(level: &str, text: &str) {
-    write(&match is(&JSON) {
+    write(&match JSON.load(Ordering::Relaxed) {
         true => json!({ "at": now(), "level": level, "text": text }).to_string(),
         false => format!("{} {level}: {text}", now()),
     });
@@ -97,10 +115,6 @@ fn line(level: &str, text: &str) {
 fn write(line: &str) {
     // Nobody is left to be told that standard error is closed.
     let _ = writeln!(std::io::stderr(), "{line}");
-}
-
-fn is(switch: &AtomicBool) -> bool {
-    switch.load(Ordering::Relaxed)
 }
 
 fn now() -> String {

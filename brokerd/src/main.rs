@@ -18,6 +18,7 @@ use sealcast_brokerd::failure::Failure;
 use sealcast_brokerd::serve::Broker;
 use sealcast_brokerd::sync::Keep;
 use sealcast_brokerd::{descriptors, ending, evidence, log};
+use tracing::{error, info, warn};
 
 /// One broker of a Sealcast cluster: orders and keeps what clients publish, and reads none of it.
 #[derive(Parser)]
@@ -118,14 +119,10 @@ fn within(range: RangeInclusive<usize>) -> RangedU64ValueParser<usize> {
 
 fn main() -> ExitCode {
     log::panics_in_one_line();
+    log::start(false, false);
     let done = match Arguments::parse().command {
         Command::Run(run) => {
-            if run.json {
-                log::as_json();
-            }
-            if run.quiet {
-                log::quietly();
-            }
+            log::start(run.json, run.quiet);
             serve(run)
         }
         Command::Deal { folders } => deal(&folders),
@@ -163,7 +160,7 @@ fn convicted(file: &Path, cluster: &Path) -> Result<bool, Failure> {
             Ok(true)
         }
         None => {
-            log::error(&format!("{}: it convicts nobody of {}", file.display(), of.genesis.name));
+            error!("{}: it convicts nobody of {}", file.display(), of.genesis.name);
             Ok(false)
         }
     }
@@ -176,7 +173,7 @@ const FILE_BYTES_MAX: u64 = 64 << 10;
 
 fn serve(run: Run) -> Result<(), Failure> {
     if let Err(e) = descriptors::raise() {
-        log::warn(&format!("the limit of open files stays as it is: {e}"));
+        warn!("the limit of open files stays as it is: {e}");
     }
     // Whatever libraries make below the folder is this user's alone, too.
     rustix::process::umask(Mode::RWXG | Mode::RWXO);
@@ -189,11 +186,11 @@ fn serve(run: Run) -> Result<(), Failure> {
         let begun = Broker::start_until(config, &end, |front| front)?;
         let Some(mut broker) = begun else { return Ok(()) };
         let failure = broker.wait(&end, Some(&control));
-        log::info(if matches!(failure, Some(Failure::Behind(_))) { "beginning anew" } else { "ending" });
+        info!("{}", if matches!(failure, Some(Failure::Behind(_))) { "beginning anew" } else { "ending" });
         broker.stop();
         match failure {
             // The others have pruned what it lacks: it begins with one of their snapshots.
-            Some(Failure::Behind(why)) => log::warn(&why),
+            Some(Failure::Behind(why)) => warn!("{why}"),
             failure => return failure.map_or(Ok(()), Err),
         }
         // Its lock went with it.

@@ -23,6 +23,7 @@ use sealcast_order::engine::{self, Engine, SigningSeed, Start};
 use sealcast_order::solo::{self, Solo};
 use sealcast_order::{Block, Fault, Order, Peer, StartCertificate};
 use sealcast_wire::limits;
+use tracing::{error, info, warn};
 
 use crate::admission::{self, Admission};
 use crate::cache::Cache;
@@ -80,7 +81,7 @@ impl Broker {
         let (cluster, n) = (config.cluster.cluster(), config.cluster.brokers());
         let budget = Budget::new(n, descriptors::allowed())
             .map_err(|e| Failure::Descriptors { what: e.to_string(), hint: e.hint() })?;
-        budget.shortage().iter().for_each(|it| log::warn(it));
+        budget.shortage().iter().for_each(|it| warn!("{it}"));
         let drops = Arc::new(Drops::default());
         let evidence_store = EvidenceStore::open(&config.at("evidence"), &config.cluster.genesis);
         let evidence_store = Arc::new(evidence_store.map_err(|e| storage(&config.at("evidence"), &e))?);
@@ -164,11 +165,11 @@ impl Broker {
             broker.metrics = Some(Server::start(at, figures).map_err(|e| address("metrics", at, &e))?);
         }
         let what = if n == 1 { "alone".to_string() } else { format!("{} of {n}", broker.config.index) };
-        log::info(&format!(
+        info!(
             "broker {what} of '{}' at block {}, clients at {gateway_address}",
             broker.config.cluster.genesis.name,
             broker.executor.height(),
-        ));
+        );
         Ok(Some(broker))
     }
 
@@ -472,8 +473,8 @@ impl Watched {
         }
         for line in lines {
             match line {
-                LogLine::Info(text) => log::info(&text),
-                LogLine::Warn(text) => log::warn(&text),
+                LogLine::Info(text) => info!("{text}"),
+                LogLine::Warn(text) => warn!("{text}"),
             }
         }
         *lock(&broker.node.noticed) = self.neighbours.noticed(now);
@@ -627,11 +628,11 @@ fn begin(config: &Config, key: &Arc<OriginKey>, end: &Arc<AtomicBool>) -> Result
     let executed = sync::height_in(&place.state).map_err(rows)?;
     if known && let Some(damaged) = engine::votes::check(&config.at("order"), executed).map_err(disk)? {
         let engine::votes::DamagedVotes { file, what } = damaged;
-        log::warn(&format!(
+        warn!(
             "{}: the journal of votes is damaged: {what}. This broker goes on without it, and does not vote where it may \
              have voted before",
             file.display()
-        ));
+        );
         place.votes.are_lost().map_err(disk)?;
         engine::votes::forget(&config.at("order")).map_err(disk)?;
     }
@@ -656,7 +657,7 @@ fn begin(config: &Config, key: &Arc<OriginKey>, end: &Arc<AtomicBool>) -> Result
 
 /// Without its journal it does not vote where it may have voted already.
 fn wait_for_views(mut forgotten: sync::Forgotten, peers: &Peers<'_>, votes: &sync::Votes) -> Result<(), Failure> {
-    log::info("it has no journal of its votes: it waits until the others have gone on by so much that they know none");
+    info!("it has no journal of its votes: it waits until the others have gone on by so much that they know none");
     let (mut left, mut moved) = (None, Instant::now());
     while !peers.has_ended()
         && votes.are_in_quarantine().map_err(|e| storage(&votes.awaited, &e))?
@@ -667,22 +668,25 @@ fn wait_for_views(mut forgotten: sync::Forgotten, peers: &Peers<'_>, votes: &syn
         if before != Some(now) {
             moved = Instant::now();
             if before.is_none_or(|before| before.is_some() != now.is_some()) {
-                log::info(&match now {
-                    Some(blocks) => format!("{blocks} blocks to go before it votes"),
-                    None => "too few of the others answer".to_owned(),
-                });
+                info!(
+                    "{}",
+                    match now {
+                        Some(blocks) => format!("{blocks} blocks to go before it votes"),
+                        None => "too few of the others answer".to_owned(),
+                    }
+                );
             }
         } else if moved.elapsed() > STILL {
             moved = Instant::now();
             if !forgotten.are_heard(peers) {
-                log::warn("too few of the others answer: it waits until they are heard again");
+                warn!("too few of the others answer: it waits until they are heard again");
                 continue;
             }
             let file = votes.awaited.display();
-            log::warn(&format!(
+            warn!(
                 "the others stand still; if they cannot go on without this broker, remove {file} while this runs, and \
                  it votes: what it said before may convict it then, and for an hour nobody hears it"
-            ));
+            );
         }
         thread::sleep(REQUEST_INTERVAL);
     }
@@ -699,7 +703,7 @@ fn engine_settings(config: &Config, begin: Option<StartCertificate>) -> engine::
     settings.unacknowledged = UNACKNOWLEDGED;
     settings.threads = config.settings.threads.engine;
     settings.progress = |done, all| {
-        log::info(&format!("moving the blocks of an older version to the log: {done} of {all}"));
+        info!("moving the blocks of an older version to the log: {done} of {all}");
     };
     settings
 }
@@ -759,7 +763,7 @@ where
 {
     let kept = match making.keys.share::<G>(EPOCH, making.index) {
         Err(gone @ FileError::Erased(_)) => {
-            log::warn(&gone.to_string());
+            warn!("{gone}");
             None
         }
         kept => kept?,
@@ -788,7 +792,7 @@ where
     // Who began with a snapshot was not told how the key was made, and no second one is made. Where the words are here, the
     // share may still come of them.
     if words.is_empty() && (vouched.is_some() || making.executor.low_water_mark().height > 0) {
-        log::warn("the cluster has a threshold key, and this broker no share of it: it helps nobody to read");
+        warn!("the cluster has a threshold key, and this broker no share of it: it helps nobody to read");
         return Ok(None);
     }
     let (notes, noted) = mpsc::channel();
@@ -805,10 +809,10 @@ fn keep_evidence(
             match evidence_store.keep(&evidence) {
                 Ok(Some(path)) => {
                     let what = format!("broker {} contradicted itself: {}", evidence.broker, path.display());
-                    log::warn(&what);
+                    warn!("{what}");
                 }
                 Ok(None) => {}
-                Err(e) => log::error(&format!("evidence against broker {} is lost: {e}", evidence.broker)),
+                Err(e) => error!("evidence against broker {} is lost: {e}", evidence.broker),
             }
         }
     })

@@ -48,6 +48,7 @@ use introduced::Introduced;
 use mempool::{Account, AdmissionError, Mempool};
 use pace::Pace;
 use shard::{Arrived, VerificationShard};
+use tracing::error;
 
 pub use stepped::Stepped;
 
@@ -303,7 +304,7 @@ impl Application for Admission {
             let frames = shared.frames(&of, known);
             if frames.is_none() {
                 let height = of.height;
-                crate::log::error(&format!("block {height} is final with a false frame: more than f brokers lie"));
+                error!("block {height} is final with a false frame: more than f brokers lie");
                 shared.failed.store(true, Ordering::Release);
             }
             frames

@@ -30,6 +30,7 @@ use sealcast_crypto::group::{P256, PrimeGroup, Ristretto255};
 use sealcast_crypto::signature::OriginKey;
 use sealcast_crypto::tdh2::{ProvedShare, Share};
 use sealcast_keys::threshold::sealed::{Attachment, SignedShare, What, statement};
+use tracing::warn;
 
 /// A broker that lies to its clients: for demonstrations and tests.
 #[derive(Parser)]
@@ -63,10 +64,11 @@ fn main() -> ExitCode {
 }
 
 fn run(folder: &std::path::Path, until_stdin_closes: bool) -> Result<(), Failure> {
+    log::start(false, false);
     let end = ending::asked(until_stdin_closes)?;
     let config = Config::read(folder)?;
     let (key, cluster, suite) = (OriginKey::from_seed(&config.seed), config.cluster.cluster(), config.cluster.suite);
-    log::warn("this broker lies to its clients");
+    warn!("this broker lies to its clients");
     let begun = Broker::start_until(config, &end, |honest| Arc::new(Liar { honest, key, cluster, suite }))?;
     let Some(mut broker) = begun else { return Ok(()) };
     let failure = broker.wait(&end, None);

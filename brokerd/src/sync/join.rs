@@ -18,12 +18,12 @@ use sealcast_broker::protocol::{Answer, History, Query};
 use sealcast_broker::state::{Restore, SnapshotHead, Store};
 use sealcast_order::StartCertificate;
 use sealcast_wire::limits;
+use tracing::{info, warn};
 
 use super::file::{Rows, Snapshots, rows_bytes};
 use super::peers::{Others, Source, left_behind};
 use super::retention::START_CERTIFICATE_SEARCH;
 use super::votes::Votes;
-use crate::log;
 use crate::store::{Lsm, Memory};
 
 /// The folders that a beginning has to do with.
@@ -65,7 +65,7 @@ pub(crate) fn prepare(
     rng: &mut impl Rng,
 ) -> io::Result<Option<StartCertificate>> {
     place.settle()?;
-    let passed_over = |broker, e| log::warn(&format!("the snapshot of broker {broker} is not begun with: {e}"));
+    let passed_over = |broker, e| warn!("the snapshot of broker {broker} is not begun with: {e}");
     let take = |offered: &SnapshotSource| {
         place.votes.doubt()?;
         place.take(others, offered, is_start_certificate)
@@ -74,10 +74,10 @@ pub(crate) fn prepare(
         Begun::Needless => {}
         Begun::Joined => {
             place.settle()?;
-            log::info(&format!("begun with a snapshot of block {}", height_in(&place.state)?));
+            info!("begun with a snapshot of block {}", height_in(&place.state)?);
         }
         Begun::Nowhere => {
-            log::warn("the others have pruned the blocks that this broker lacks, and none has a sound snapshot yet");
+            warn!("the others have pruned the blocks that this broker lacks, and none has a sound snapshot yet");
         }
     }
     place.start_certificate()

@@ -20,10 +20,10 @@ use std::{io, thread};
 use sealcast_broker::state::{self, SnapshotHead, Store as _};
 use sealcast_order::StartCertificate;
 use sealcast_wire::limits;
+use tracing::warn;
 
 use super::file::Snapshots;
 use crate::executor::Shared;
-use crate::log;
 use crate::store::{Frozen, Lsm};
 
 /// How far back a broker keeps publications and blocks: `everything`, `2d`, `36h`, `90m`, `30s`, or `100000 blocks`.
@@ -189,7 +189,7 @@ impl Keeper {
     /// What is not pruned today is pruned tomorrow; the executor says so itself if the disk is full.
     fn report(&self, done: io::Result<()>) {
         if let Err(e) = done {
-            log::warn(&format!("old blocks are not pruned: {e}"));
+            warn!("old blocks are not pruned: {e}");
         }
     }
 
