@@ -1,4 +1,4 @@
-//! What a broker's pure parts cost: checking frames and executing them, in memory, on one thread.
+//! What a broker's pure parts cost: checking batches and executing them, in memory, on one thread.
 //!
 //! `cargo run --release -p sealcast-broker --example costs`
 
@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use sealcast_broker::genesis::{Genesis, Issuer};
 use sealcast_broker::operation::{
-    Body, Checked, Claim, Execute, Frame, Header, Operation, Publication, Registration, check,
+    Batch, Body, Checked, Claim, Execute, Header, Operation, Publication, Registration, check,
 };
 use sealcast_broker::state::{Memory, State};
 use sealcast_crypto::ed25519::Key;
@@ -32,39 +32,39 @@ fn main() {
         let claim = Claim::sign("exchange", &[1], (Utc(0), Utc(100)), &[("desk", "fx")], k.public(), &issuer);
         let registration = Operation::Register(Registration { intent: false, proof: claim.into() });
         let subscribe = Operation::Subscribe("market/#".parse().expect("an interest"));
-        Frame::sign(&cluster, k, 0, vec![registration, subscribe])
+        Batch::sign(&cluster, k, 0, vec![registration, subscribe])
     };
-    let checked = |frames: Vec<Frame>| -> Vec<Checked> {
-        check(&cluster, frames, |_| vec![]).into_iter().map(|f| f.expect("a good frame")).collect()
+    let checked = |batches: Vec<Batch>| -> Vec<Checked> {
+        check(&cluster, batches, |_| vec![]).into_iter().map(|f| f.expect("a good batch")).collect()
     };
     state.execute(1, Utc(1), &checked(clients.iter().map(register).collect())).expect("executed");
 
     println!(
         "{:>8} {:>12} {:>12} {:>12}   µs per operation of 1 KB, {CLIENTS} subscribers to each",
-        "frames of", "parse", "check", "execute"
+        "batches of", "parse", "check", "execute"
     );
     let (mut height, mut first) = (1, 2);
     for size in [1_u64, 32] {
         let (mut parse, mut verify, mut execute) = (0.0, 0.0, 0.0);
         for _ in 0..BLOCKS {
-            let frames = OPERATIONS / size / clients.len() as u64;
+            let batches = OPERATIONS / size / clients.len() as u64;
             let sign =
-                |k: &OriginKey, n: u64| Frame::sign(&cluster, k, first + n * size, vec![publication(); size as usize]);
+                |k: &OriginKey, n: u64| Batch::sign(&cluster, k, first + n * size, vec![publication(); size as usize]);
             let bytes: Vec<Vec<u8>> =
-                clients.iter().flat_map(|k| (0..frames).map(move |n| sign(k, n).to_bytes())).collect();
-            first += frames * size;
+                clients.iter().flat_map(|k| (0..batches).map(move |n| sign(k, n).to_bytes())).collect();
+            first += batches * size;
             let per = |start: Instant| {
                 start.elapsed().as_secs_f64() * 1e6 / (bytes.len() as u64 * size) as f64 / BLOCKS as f64
             };
             let start = Instant::now();
-            let read: Vec<Frame> = bytes.iter().map(|b| Frame::from_bytes(b).expect("a frame")).collect();
+            let read: Vec<Batch> = bytes.iter().map(|b| Batch::from_bytes(b).expect("a batch")).collect();
             parse += per(start);
             let start = Instant::now();
-            let frames = checked(read);
+            let batches = checked(read);
             verify += per(start);
             height += 1;
             let start = Instant::now();
-            let outbox = state.execute(height, Utc(2), &frames).expect("executed");
+            let outbox = state.execute(height, Utc(2), &batches).expect("executed");
             let root = outbox.root();
             execute += per(start);
             assert!(root != [0; 32] && outbox.notices.len() == clients.len());

@@ -12,7 +12,7 @@ use sealcast_wire::Utc;
 
 use crate::genesis::{Cluster, Genesis, Issuer};
 use crate::operation::{
-    Action, Admin, Body, Checked, Claim, Client, Execute, Frame, Header, Interest, Operation, Proof, Publication,
+    Action, Admin, Batch, Body, Checked, Claim, Client, Execute, Header, Interest, Operation, Proof, Publication,
     Registration, check,
 };
 
@@ -90,9 +90,9 @@ impl World {
         Operation::Administer(admin)
     }
 
-    pub(crate) fn frame(&self, seed: u8, first: u64, operations: Vec<Operation>) -> Checked {
-        let frame = Frame::sign(&self.cluster, &origin_key(seed), first, operations);
-        check(&self.cluster, vec![frame], |sealed| vec![true; sealed.len()]).remove(0).expect("a good frame")
+    pub(crate) fn batch(&self, seed: u8, first: u64, operations: Vec<Operation>) -> Checked {
+        let batch = Batch::sign(&self.cluster, &origin_key(seed), first, operations);
+        check(&self.cluster, vec![batch], |sealed| vec![true; sealed.len()]).remove(0).expect("a good batch")
     }
 }
 

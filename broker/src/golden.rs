@@ -14,7 +14,7 @@ use sealcast_wire::Utc;
 
 use crate::fixture::{client, origin_key, publication, publish, subscribe};
 use crate::genesis::{Genesis, Issuer};
-use crate::operation::{Accusation, Action, Admin, Claim, Execute, Frame, Operation, Publication, Registration, check};
+use crate::operation::{Accusation, Action, Admin, Batch, Claim, Execute, Operation, Publication, Registration, check};
 use crate::state::{Memory, State};
 
 fn hex(bytes: &[u8]) -> String {
@@ -55,7 +55,7 @@ fn rule_g9_formats_of_the_brokers_do_not_change_unnoticed() {
     }));
     let mut restore = Admin::new(2, Action::Restore(client(1)));
     assert!(restore.sign(&genesis, &cluster, &origin_key(3)));
-    let frame = Frame::sign(
+    let batch = Batch::sign(
         &cluster,
         &origin_key(1),
         0,
@@ -67,10 +67,10 @@ fn rule_g9_formats_of_the_brokers_do_not_change_unnoticed() {
             Operation::Advertise { scope: "market/#".parse().unwrap(), text: b"quotes".to_vec() },
         ],
     );
-    let bytes = frame.to_bytes();
-    let frames: Vec<_> = check(&cluster, vec![frame.clone()], |_| vec![]).into_iter().map(Result::unwrap).collect();
+    let bytes = batch.to_bytes();
+    let batches: Vec<_> = check(&cluster, vec![batch.clone()], |_| vec![]).into_iter().map(Result::unwrap).collect();
     let mut state = State::open(genesis.clone(), Memory::default()).expect("memory does not fail");
-    let outbox = state.execute(1, Utc(10), &frames).expect("memory does not fail");
+    let outbox = state.execute(1, Utc(10), &batches).expect("memory does not fail");
     assert!(outbox.results[0].outcomes.iter().all(|o| o.code as u16 == 0), "{:?}", outbox.results);
     let seen = [
         ("genesis", hex(&sha256(&genesis.to_bytes()))),
@@ -78,7 +78,7 @@ fn rule_g9_formats_of_the_brokers_do_not_change_unnoticed() {
         ("access", hex(&access)),
         ("label", hex(&label)),
         ("frame", hex(&sha256(&bytes))),
-        ("digest", hex(&frame.digest(&cluster))),
+        ("digest", hex(&batch.digest(&cluster))),
         ("entry", hex(&outbox.publications[0].leaf())),
         ("results", hex(&outbox.results[0].leaf())),
         ("notice", hex(&outbox.notices[0].leaf())),
@@ -94,7 +94,7 @@ fn rule_g9_formats_of_the_brokers_do_not_change_unnoticed() {
     }
 }
 
-/// In the order of `seen`. Genesis and frame as SHA-256 of their bytes.
+/// In the order of `seen`. Genesis and batch as SHA-256 of their bytes.
 const EXPECTED: [&str; 15] = [
     "af40631fad8f81c2e3cc521d6423e3dccc7c79432ef60d91437bff7f39b7575f",
     "1facaccbae02ab5cb474b48095ba621d765fafeb4c7aaf30ba33a7d7e9f642fd",

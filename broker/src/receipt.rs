@@ -22,7 +22,7 @@ use crate::state::{Entry, Outbox, Part, Proof, Results, executed};
 pub enum Fact {
     /// A publication in its place.
     Published(Box<Entry>),
-    /// What became of a frame's operations.
+    /// What became of a batch's operations.
     Executed(Results),
 }
 
@@ -83,7 +83,7 @@ pub enum ReceiptError {
 }
 
 impl Fact {
-    /// What an outbox says of an operation: the publication if it is one, else what became of its frame.
+    /// What an outbox says of an operation: the publication if it is one, else what became of its batch.
     pub fn of(outbox: &Outbox, client: &Client, number: u64) -> Option<(Fact, Proof)> {
         let published = outbox.publications.iter().position(|e| e.client == *client && e.number == number);
         if let Some(index) = published {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use rustls::{ClientConnection, StreamOwned};
 use sealcast_broker::genesis::Cluster;
-use sealcast_broker::operation::Frame;
+use sealcast_broker::operation::Batch;
 use sealcast_broker::protocol::{Answer, Query, Reply, Request, Welcome};
 use sealcast_crypto::signature::OriginKey;
 use sealcast_wire::limits;
@@ -79,12 +79,12 @@ impl Channel {
         self
     }
 
-    /// Hands in a frame.
+    /// Hands in a batch.
     ///
     /// # Errors
     /// If the channel broke.
-    pub fn submit(&mut self, frame: &Frame) -> io::Result<()> {
-        self.say(&Request::Submit(frame.to_bytes()))
+    pub fn submit(&mut self, batch: &Batch) -> io::Result<()> {
+        self.say(&Request::Submit(batch.to_bytes()))
     }
 
     /// Asks, and waits for the answer; other replies meanwhile are kept for [`Channel::hear`], the newest of them.

@@ -35,7 +35,7 @@ use crate::code::Code;
 
 mod settings;
 
-pub use settings::{BATCH_SIZE, BLOCK_SIZE, Given, Settings, ShareOn, THREADS, Threads};
+pub use settings::{BLOCK_SIZE, CHECKED_TOGETHER, Given, Settings, ShareOn, THREADS, Threads};
 
 /// All that a broker knows when it starts.
 pub struct Config {

@@ -2,7 +2,7 @@
 //! on a thread of its own.
 //!
 //! ```text
-//! executor ─ words, heights ─▶ notes ─▶ Dkg ──────┬ Say ─▶ a frame under the broker's own key ─▶ admission
+//! executor ─ words, heights ─▶ notes ─▶ Dkg ──────┬ Say ─▶ a batch under the broker's own key ─▶ admission
 //!                                                 └ Made ─▶ keys/, executor
 //! ```
 
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use rand_chacha::ChaCha20Rng;
 use sealcast_broker::genesis::Cluster;
-use sealcast_broker::operation::{Client, Frame, Operation};
+use sealcast_broker::operation::{Batch, Client, Operation};
 use sealcast_crypto::group::PrimeGroup;
 use sealcast_crypto::signature::OriginKey;
 use sealcast_crypto::tdh2::{KeyShare, PublicKey};
@@ -136,8 +136,8 @@ impl Making {
 
     fn say(&self, word: &[u8]) {
         // Brokers' words have no numbers.
-        let frame = Frame::sign(&self.cluster, &self.key, 0, vec![Operation::Dkg(word.to_vec())]);
-        if let Err(why) = self.admission.submit(&Client(self.key.public_bytes()), frame.to_bytes().into()) {
+        let batch = Batch::sign(&self.cluster, &self.key, 0, vec![Operation::Dkg(word.to_vec())]);
+        if let Err(why) = self.admission.submit(&Client(self.key.public_bytes()), batch.to_bytes().into()) {
             warn!("a word of the key ceremony was not taken, and is said again: {why}");
         }
     }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Why a channel ended, or a frame or a query was not served.
+/// Why a channel ended, or a batch or a query was not served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(usize)]
 pub enum Reason {
@@ -35,33 +35,33 @@ pub enum Reason {
     Questions,
     /// An unregistered client exceeded its open queries again and again.
     Strikes,
-    /// A frame whose bytes are none.
-    FrameMalformed,
-    /// A frame whose signature is false.
-    FrameSignature,
-    /// A frame with a bad ciphertext.
-    FrameCiphertext,
-    /// A frame that accuses a publisher falsely.
-    FrameAccusation,
-    /// A frame of a client that is not registered, which accuses a publisher or does not show who is behind the client.
+    /// A batch whose bytes are none.
+    BatchMalformed,
+    /// A batch whose signature is false.
+    BatchSignature,
+    /// A batch with a bad ciphertext.
+    BatchCiphertext,
+    /// A batch that accuses a publisher falsely.
+    BatchAccusation,
+    /// A batch of a client that is not registered, which accuses a publisher or does not show who is behind the client.
     UnregisteredBatch,
-    /// A frame of a client that is not registered, which shows something false of who is behind it.
-    FrameProof,
-    /// A frame that publishes at a topic at which nothing can be published.
-    FrameTopic,
-    /// A frame of another client.
-    FrameNotYours,
-    /// A frame that fits no block.
-    FrameTooLarge,
-    /// A frame for which the broker has no room.
-    FrameFull,
-    /// A frame beyond what its client may have waiting.
-    FrameQuota,
-    /// A frame that was executed before, waits already, or is on its way.
-    FrameKnown,
-    /// A frame from a broker that forwarded false ones.
-    FrameForwarded,
-    /// A block with a frame that is not valid.
+    /// A batch of a client that is not registered, which shows something false of who is behind it.
+    BatchProof,
+    /// A batch that publishes at a topic at which nothing can be published.
+    BatchTopic,
+    /// A batch of another client.
+    BatchNotYours,
+    /// A batch that fits no block.
+    BatchTooLarge,
+    /// A batch for which the broker has no room.
+    BatchFull,
+    /// A batch beyond what its client may have waiting.
+    BatchQuota,
+    /// A batch that was executed before, waits already, or is on its way.
+    BatchKnown,
+    /// A batch from a broker that forwarded false ones.
+    BatchForwarded,
+    /// A block with a batch that is not valid.
     Block,
 }
 
@@ -103,19 +103,19 @@ impl fmt::Display for Reason {
             Reason::Ending => "ending",
             Reason::Questions => "questions",
             Reason::Strikes => "strikes",
-            Reason::FrameMalformed => "frame_malformed",
-            Reason::FrameSignature => "frame_signature",
-            Reason::FrameCiphertext => "frame_ciphertext",
-            Reason::FrameAccusation => "frame_accusation",
-            Reason::UnregisteredBatch => "frame_stranger",
-            Reason::FrameProof => "frame_proof",
-            Reason::FrameTopic => "frame_topic",
-            Reason::FrameNotYours => "frame_not_yours",
-            Reason::FrameTooLarge => "frame_too_large",
-            Reason::FrameFull => "frame_full",
-            Reason::FrameQuota => "frame_quota",
-            Reason::FrameKnown => "frame_known",
-            Reason::FrameForwarded => "frame_forwarded",
+            Reason::BatchMalformed => "batch_malformed",
+            Reason::BatchSignature => "batch_signature",
+            Reason::BatchCiphertext => "batch_ciphertext",
+            Reason::BatchAccusation => "batch_accusation",
+            Reason::UnregisteredBatch => "batch_stranger",
+            Reason::BatchProof => "batch_proof",
+            Reason::BatchTopic => "batch_topic",
+            Reason::BatchNotYours => "batch_not_yours",
+            Reason::BatchTooLarge => "batch_too_large",
+            Reason::BatchFull => "batch_full",
+            Reason::BatchQuota => "batch_quota",
+            Reason::BatchKnown => "batch_known",
+            Reason::BatchForwarded => "batch_forwarded",
             Reason::Block => "block",
         })
     }
@@ -137,19 +137,19 @@ const REASONS: [Reason; 28] = [
     Reason::Ending,
     Reason::Questions,
     Reason::Strikes,
-    Reason::FrameMalformed,
-    Reason::FrameSignature,
-    Reason::FrameCiphertext,
-    Reason::FrameAccusation,
+    Reason::BatchMalformed,
+    Reason::BatchSignature,
+    Reason::BatchCiphertext,
+    Reason::BatchAccusation,
     Reason::UnregisteredBatch,
-    Reason::FrameProof,
-    Reason::FrameTopic,
-    Reason::FrameNotYours,
-    Reason::FrameTooLarge,
-    Reason::FrameFull,
-    Reason::FrameQuota,
-    Reason::FrameKnown,
-    Reason::FrameForwarded,
+    Reason::BatchProof,
+    Reason::BatchTopic,
+    Reason::BatchNotYours,
+    Reason::BatchTooLarge,
+    Reason::BatchFull,
+    Reason::BatchQuota,
+    Reason::BatchKnown,
+    Reason::BatchForwarded,
     Reason::Block,
 ];
 

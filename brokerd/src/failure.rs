@@ -122,7 +122,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Failure::File(error) => write!(f, "{}: {}", error.path.display(), error.what),
-            Failure::FalseBlock => f.write_str("a final block holds a false frame: more than f brokers lie"),
+            Failure::FalseBlock => f.write_str("a final block holds a false batch: more than f brokers lie"),
             Failure::SetBack(seconds) => write!(f, "the clock was set back by {seconds} s, and deadlines with it"),
             Failure::Damaged { file, what, .. } => write!(f, "{} is damaged: {what}", file.display()),
             Failure::Config(what)

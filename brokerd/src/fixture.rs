@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use sealcast_broker::genesis::{Cluster, Genesis, Issuer};
 use sealcast_broker::operation::{
-    Action, Admin, Body, Checked, Claim, Client, Execute, Frame, Header, Operation, Publication, Registration, check,
+    Action, Admin, Batch, Body, Checked, Claim, Client, Execute, Header, Operation, Publication, Registration, check,
 };
 use sealcast_broker::protocol::{Reply, Update};
 use sealcast_crypto::ed25519::Key;
@@ -71,9 +71,9 @@ impl World {
     /// With clients 1 and 3 of desk fx and 2 of desk rates, who have subscribed to `market/#`.
     pub(crate) fn with_clients() -> World {
         let mut world = World::new();
-        let frames = [(1, "fx"), (2, "rates"), (3, "fx")];
-        let frames = frames.map(|(seed, desk)| (seed, vec![world.claim(seed, desk), subscribe("market/#")]));
-        world.order(frames.to_vec());
+        let batches = [(1, "fx"), (2, "rates"), (3, "fx")];
+        let batches = batches.map(|(seed, desk)| (seed, vec![world.claim(seed, desk), subscribe("market/#")]));
+        world.order(batches.to_vec());
         world
     }
 
@@ -94,24 +94,24 @@ impl World {
         self.numbers.get(&seed).copied().unwrap_or(0)
     }
 
-    /// Orders frames of these clients as the next block.
-    pub(crate) fn order(&mut self, frames: Vec<(u8, Vec<Operation>)>) -> u64 {
+    /// Orders batches of these clients as the next block.
+    pub(crate) fn order(&mut self, batches: Vec<(u8, Vec<Operation>)>) -> u64 {
         let mut signed = Vec::new();
-        for (seed, operations) in frames {
+        for (seed, operations) in batches {
             let first = self.numbers.entry(seed).or_insert(0);
-            let frame = Frame::sign(&self.cluster, &key(seed), *first, operations);
-            *first = frame.end();
-            signed.push(frame);
+            let batch = Batch::sign(&self.cluster, &key(seed), *first, operations);
+            *first = batch.end();
+            signed.push(batch);
         }
         let height = self.ordered.len() as u64 + 1;
         let block = Block {
             parent: [0; 32],
             height,
             time: (NOW as u64 + height) * 1_000_000,
-            frames: signed.iter().map(|it| sealcast_order::Frame::new(it.to_bytes())).collect(),
+            batches: signed.iter().map(|it| sealcast_order::Batch::new(it.to_bytes())).collect(),
         };
         let checked = check(&self.cluster, signed, |sealed| vec![true; sealed.len()]);
-        let checked = checked.into_iter().map(|it| it.expect("a good frame")).collect();
+        let checked = checked.into_iter().map(|it| it.expect("a good batch")).collect();
         self.ordered.push((Arc::new(block), checked));
         height
     }
@@ -190,10 +190,10 @@ impl Outlet for Inbox {
 pub(crate) struct Archive(pub(crate) Mutex<Vec<Arc<Block>>>, pub(crate) AtomicU64);
 
 impl Blocks for Archive {
-    fn frame(&self, height: u64, frame: u32) -> Option<Bytes> {
+    fn batch(&self, height: u64, batch: u32) -> Option<Bytes> {
         let blocks = self.0.lock().expect("no panic");
         let block = blocks.iter().find(|it| it.height == height)?;
-        Some(block.frames.get(frame as usize)?.bytes().clone())
+        Some(block.batches.get(batch as usize)?.bytes().clone())
     }
 
     fn start_certificate(&self, height: u64) -> Option<StartCertificate> {
@@ -244,11 +244,11 @@ impl Broker {
     /// Executes the blocks from a height on; returns when the last one is durable.
     pub(crate) fn execute(&mut self, world: &World, from: u64) {
         let (sender, done) = channel();
-        for (block, frames) in &world.ordered[from as usize - 1..] {
+        for (block, batches) in &world.ordered[from as usize - 1..] {
             let (sender, height) = (sender.clone(), block.height);
             let done = Box::new(move || sender.send(height).expect("the test waits"));
-            let frames = frames.clone();
-            self.executor.execute(block.clone(), Box::new(move || Some(frames)), done);
+            let batches = batches.clone();
+            self.executor.execute(block.clone(), Box::new(move || Some(batches)), done);
         }
         drop(sender);
         let heights: Vec<u64> = done.iter().collect();

@@ -11,7 +11,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use rustix::fs::Mode;
 use sealcast_broker::cluster_file::ClusterFile;
 use sealcast_broker::protocol::Report;
-use sealcast_brokerd::config::{BATCH_SIZE, BLOCK_SIZE, Config, Given, ShareOn, THREADS};
+use sealcast_brokerd::config::{BLOCK_SIZE, CHECKED_TOGETHER, Config, Given, ShareOn, THREADS};
 use sealcast_brokerd::control::Control;
 use sealcast_brokerd::deal::deal;
 use sealcast_brokerd::failure::Failure;
@@ -81,12 +81,12 @@ struct Run {
     /// When the broker computes its shares of sealed publications.
     #[arg(long, value_name = "WHEN")]
     share_on: Option<When>,
-    /// Frames of a block that it proposes, at most.
+    /// Batches of a block that it proposes, at most.
     #[arg(long, value_name = "N", value_parser = within(BLOCK_SIZE))]
     block_size: Option<usize>,
     /// Signatures checked at once, at most.
-    #[arg(long, value_name = "N", value_parser = within(BATCH_SIZE))]
-    batch_size: Option<usize>,
+    #[arg(long, alias = "batch-size", value_name = "N", value_parser = within(CHECKED_TOGETHER))]
+    checked_together: Option<usize>,
     /// Threads of each stage; broker.toml sets them one by one.
     #[arg(long, value_name = "N", value_parser = within(THREADS))]
     threads: Option<usize>,
@@ -209,6 +209,6 @@ fn configure(run: &Run) -> Result<Config, Failure> {
         When::Write => ShareOn::Write,
         When::Read => ShareOn::Read,
     });
-    let &Run { metrics, block_size, batch_size, threads, keep, .. } = run;
-    Ok(config.given(Given { metrics, share_on, block_size, batch_size, threads, keep }))
+    let &Run { metrics, block_size, checked_together, threads, keep, .. } = run;
+    Ok(config.given(Given { metrics, share_on, block_size, checked_together, threads, keep }))
 }

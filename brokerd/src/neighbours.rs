@@ -20,7 +20,7 @@ pub struct Seen {
     pub tip: u64,
     /// The last block executed here.
     pub height: u64,
-    /// Blocks refused since the start, because they hold a frame that is not valid.
+    /// Blocks refused since the start, because they hold a batch that is not valid.
     pub refused: u64,
 }
 
@@ -135,7 +135,7 @@ impl Neighbours {
         }
         if seen.refused > self.refused.0 && self.refused.1.is_none_or(|at| now.saturating_sub(at) >= LOG_EVERY) {
             let more = seen.refused - self.refused.0;
-            lines.push(LogLine::Warn(format!("refused {more} proposed blocks: each held a frame that is not valid")));
+            lines.push(LogLine::Warn(format!("refused {more} proposed blocks: each held a batch that is not valid")));
             self.refused = (seen.refused, Some(now));
         }
         let alone = self.is_alone(now);
@@ -285,9 +285,9 @@ mod tests {
         assert_eq!(look(2, 70, 0, 0, 0).0, [info("behind by 70 blocks, catching up")]);
         assert_eq!(look(13, 90, 40, 0, 0).0, []);
         assert_eq!(look(14, 92, 90, 0, 0).0, [info("caught up, at block 90")]);
-        assert_eq!(look(15, 92, 92, 3, 0).0, [warn("refused 3 proposed blocks: each held a frame that is not valid")]);
+        assert_eq!(look(15, 92, 92, 3, 0).0, [warn("refused 3 proposed blocks: each held a batch that is not valid")]);
         assert_eq!(look(16, 92, 92, 9, 0).0, [], "not more often than each 10 s");
-        assert_eq!(look(25, 92, 92, 9, 0).0, [warn("refused 6 proposed blocks: each held a frame that is not valid")]);
+        assert_eq!(look(25, 92, 92, 9, 0).0, [warn("refused 6 proposed blocks: each held a batch that is not valid")]);
         let (lines, cut_off) = look(26, 92, 92, 9, 1);
         assert!(
             matches!(&lines[..], [LogLine::Warn(it)] if it.starts_with("broker 2 is cut off for an hour")),

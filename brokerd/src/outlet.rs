@@ -33,10 +33,10 @@ pub trait Outlet: Send + Sync + 'static {
     fn failed(&self, _why: &str) {}
 }
 
-/// Where the frames of blocks that were executed long ago are found.
+/// Where the batches of blocks that were executed long ago are found.
 pub trait Blocks: Send + Sync + 'static {
-    /// The encoded frame at this place of a block; `None` if it is no longer kept.
-    fn frame(&self, height: u64, frame: u32) -> Option<Bytes>;
+    /// The encoded batch at this place of a block; `None` if it is no longer kept.
+    fn batch(&self, height: u64, batch: u32) -> Option<Bytes>;
 
     /// The proof that a quorum made this block final, if it has one of its own.
     fn start_certificate(&self, _height: u64) -> Option<StartCertificate> {

@@ -120,7 +120,7 @@ impl Broker {
         drop(keep_evidence(node.evidence_store.clone(), proved).map_err(thread_failed)?);
         let admission = Admission::start(admission::Setup {
             cluster,
-            batch: config.settings.batch_size,
+            together: config.settings.checked_together,
             threads: config.settings.threads.checks,
             execution: Arc::new(executor.clone()),
             outlet: node.clone(),
@@ -240,22 +240,22 @@ impl Broker {
             self.executor.set_share_on(when(new.share_on));
             came.changed.push("share-on");
         }
-        if new.batch_size != old.batch_size {
-            self.admission.set_batch(new.batch_size);
-            came.changed.push("batch-size");
+        if new.checked_together != old.checked_together {
+            self.admission.set_checked_together(new.checked_together);
+            came.changed.push("checked-together");
         }
         let waits = [
             ("listen-gateway", new.listen_gateway != old.listen_gateway),
             ("listen-order", new.listen_order != old.listen_order),
-            ("block-size", new.block.frames != old.block.frames),
+            ("block-size", new.block.batches != old.block.batches),
             ("block-bytes", new.block.bytes != old.block.bytes),
             ("threads", new.threads != old.threads),
             ("keep", new.keep != old.keep),
             (CLUSTER, cluster.to_text() != self.config.cluster.to_text()),
         ];
         came.restart.extend(waits.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name));
-        let Settings { metrics, share_on, batch_size, .. } = new;
-        self.config.settings = Settings { metrics, share_on, batch_size, ..old };
+        let Settings { metrics, share_on, checked_together, .. } = new;
+        self.config.settings = Settings { metrics, share_on, checked_together, ..old };
         Ok(came)
     }
 
@@ -310,7 +310,7 @@ impl Broker {
         self.take_apart();
     }
 
-    /// Ends threads, from where frames come in to where they go.
+    /// Ends threads, from where batches come in to where they go.
     fn take_apart(&mut self) {
         self.metrics = None;
         self.admission.stop();
@@ -363,9 +363,9 @@ impl Broker {
         let brokers = u16::try_from(self.config.cluster.brokers()).expect("brokers have a limit");
         metrics::page(move |page| {
             let status = lock(&node.order).as_ref().map(|order| order.status()).unwrap_or_default();
-            let (blocks, frames) = admission.executed();
+            let (blocks, batches) = admission.executed();
             page.counter("commits", "Blocks executed since the start.", blocks)?;
-            page.counter("frames", "Frames executed since the start.", frames)?;
+            page.counter("batches", "Batches executed since the start.", batches)?;
             page.gauge("height", "The last block executed and durable.", executor.height())?;
             page.gauge("tip", "The last block known to be final.", status.tip)?;
             page.gauge("lag", "Blocks final and not yet executed.", status.lag())?;
@@ -391,8 +391,8 @@ impl Broker {
                 page.gauge("key_age_seconds", "Seconds since the threshold key was made.", age)?;
             }
             page.gauge("suspended", "Clients suspended by evidence.", executor.suspended())?;
-            page.gauge("waiting", "Frames that wait to be ordered.", admission.waiting())?;
-            page.gauge("waiting_bytes", "Bytes of frames checked or waiting.", admission.waiting_bytes())?;
+            page.gauge("waiting", "Batches that wait to be ordered.", admission.waiting())?;
+            page.gauge("waiting_bytes", "Bytes of batches checked or waiting.", admission.waiting_bytes())?;
             page.gauge("commit_micros", "Median time to commit, microseconds.", admission.commit_micros())?;
             let drops = node.drops.all().map(|(reason, count)| (reason.to_string(), count));
             page.counters("drops", "What was turned away, by reason.", "reason", drops)?;
@@ -517,9 +517,9 @@ impl Outlet for Node {
         self.gateway.send(client, &reply);
         // Who sends false signatures or proofs, or accuses falsely, loses the channel: each costs us many checks.
         match reply {
-            Reply::Refused { why: Refusal::Signature, .. } => self.gateway.turn_out(client, Reason::FrameSignature),
-            Reply::Refused { why: Refusal::Proof, .. } => self.gateway.turn_out(client, Reason::FrameProof),
-            Reply::Refused { why: Refusal::Accusation, .. } => self.gateway.turn_out(client, Reason::FrameAccusation),
+            Reply::Refused { why: Refusal::Signature, .. } => self.gateway.turn_out(client, Reason::BatchSignature),
+            Reply::Refused { why: Refusal::Proof, .. } => self.gateway.turn_out(client, Reason::BatchProof),
+            Reply::Refused { why: Refusal::Accusation, .. } => self.gateway.turn_out(client, Reason::BatchAccusation),
             _ => {}
         }
     }
@@ -560,7 +560,7 @@ impl Outlet for Node {
 }
 
 impl Blocks for Node {
-    fn frame(&self, height: u64, frame: u32) -> Option<Bytes> {
+    fn batch(&self, height: u64, batch: u32) -> Option<Bytes> {
         let known = lock(&self.read).get(&height).cloned();
         let block = match known {
             Some(block) => block,
@@ -571,7 +571,7 @@ impl Blocks for Node {
                 lock(&self.read).insert(height, block, bytes).clone()
             }
         };
-        block.frames.get(usize::try_from(frame).ok()?).map(|frame| frame.bytes().clone())
+        block.batches.get(usize::try_from(batch).ok()?).map(|batch| batch.bytes().clone())
     }
 
     fn start_certificate(&self, height: u64) -> Option<StartCertificate> {
@@ -601,8 +601,8 @@ impl Handler for ClientHandler {
         self.executor.welcome(client)
     }
 
-    fn submit(&self, client: &Client, frame: Bytes) -> Result<(), Refusal> {
-        self.admission.submit(client, frame)
+    fn submit(&self, client: &Client, batch: Bytes) -> Result<(), Refusal> {
+        self.admission.submit(client, batch)
     }
 
     fn answer(&self, client: &Client, query: Query) -> Answer {

@@ -355,8 +355,8 @@ mod tests {
         let folder = Folder::new();
         let mut state = State::open(world.genesis.clone(), Lsm::open(&folder.0).unwrap()).unwrap();
         world.order(vec![(3, vec![publish(b"a"), publish(b"b")])]);
-        for (block, frames) in &world.ordered {
-            state.execute(block.height, sealcast_wire::Utc((block.time / 1_000_000) as i64), frames).unwrap();
+        for (block, batches) in &world.ordered {
+            state.execute(block.height, sealcast_wire::Utc((block.time / 1_000_000) as i64), batches).unwrap();
             // Nothing is synced: this is what lies in the files between a block's rows and their acknowledgement.
             let killed = folder.copy();
             let again = State::open(world.genesis.clone(), Lsm::open(&killed.0).unwrap()).unwrap();

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use sealcast::brokers::{self, Brokers, ClientKey, FRAME_OPERATIONS, Purpose, load_named};
+use sealcast::brokers::{self, BATCH_OPERATIONS, Brokers, ClientKey, Purpose, load_named};
 use sealcast::code::Code;
 use sealcast::config::{Home, KeptIdentity};
 use sealcast::session::{Identity, Opening};
@@ -134,8 +134,8 @@ impl Cluster {
     /// A client by a key that is registered, or an administrator's.
     fn start(&self, key: ClientKey) -> Result<Brokers, Failure> {
         let (cluster, registrations, keys) = (self.file.clone(), Vec::new(), self.url.keys);
-        let (timeout, frame_operations, accuse) = (self.timeout, FRAME_OPERATIONS, true);
-        Ok(Brokers::open(brokers::Opening { cluster, key, registrations, keys, timeout, frame_operations, accuse })?)
+        let (timeout, batch_operations, accuse) = (self.timeout, BATCH_OPERATIONS, true);
+        Ok(Brokers::open(brokers::Opening { cluster, key, registrations, keys, timeout, batch_operations, accuse })?)
     }
 
     /// A client for each key with which the chosen identity has subscribed here; and how many more other processes have.

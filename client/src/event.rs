@@ -271,7 +271,7 @@ pub enum Misbehaviour {
 pub struct Conduct {
     /// How often it did what.
     pub misbehaviours: BTreeMap<Misbehaviour, u64>,
-    /// How often it did not answer in time, or a frame came to nothing there.
+    /// How often it did not answer in time, or a batch came to nothing there.
     pub silent: u64,
     /// Since when it is connected.
     pub since: Option<Monotonic>,

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!  verbs: publish, subscribe, read …          ┌─────────── Quorum ───────────┐
-//!  ──────────────────────────────────────────▶│ sending: numbers, frames     │──▶ Output::Send{broker, request}
+//!  ──────────────────────────────────────────▶│ sending: numbers, batches     │──▶ Output::Send{broker, request}
 //!  connected, handle(broker, reply), …        │ updates: digests, contents   │──▶ Delivered, OperationOutcome, OrderStatus …
 //!  ──────────────────────────────────────────▶│ queries: f + 1 equal answers │
 //!                                             └──────────────────────────────┘
@@ -16,7 +16,7 @@
 //! | `event` | what it hands out |
 //! | `channel` | one broker: where it says that the order is, how it behaves |
 //! | `order_status` | where the order is, as f + 1 brokers back it; how old that is |
-//! | `sending`, `outcomes` | operations with their numbers, frames under way; what became of them |
+//! | `sending`, `outcomes` | operations with their numbers, batches under way; what became of them |
 //! | `updates`, `delivering` | blocks that concern the client: digests of f + 1, contents of one; handing them on in order |
 //! | `line`, `catching` | a subscription's cursor; catching up after a gap, page by page and broker by broker |
 //! | `pace` | handing on no faster than it is taken |
@@ -91,13 +91,13 @@ use vouching::Vouching;
 pub struct Config {
     /// What the cluster began with, as its file says (E11).
     pub genesis: Genesis,
-    /// The client's key: its channels and its frames prove by it who it is.
+    /// The client's key: its channels and its batches prove by it who it is.
     pub key: Arc<OriginKey>,
     /// Makes the client known where f + 1 brokers say that nobody vouches for it. Which of several they know they do not
     /// say: those of a client that has more than one are ordered each time it begins. All say the same of its intent.
     pub registrations: Vec<Registration>,
-    /// Operations of one frame, at most `FRAME_OPERATIONS_MAX`; a lone one goes at once all the same.
-    pub frame_operations: usize,
+    /// Operations of one batch, at most `BATCH_OPERATIONS_MAX`; a lone one goes at once all the same.
+    pub batch_operations: usize,
 }
 
 /// Where a subscription begins.
@@ -120,7 +120,7 @@ pub struct Quorum {
     channels: Vec<Channel>,
     known: Known,
     sending: Sending,
-    /// The broker that frames go to.
+    /// The broker that batches go to.
     primary_broker: u16,
     updates: Updates,
     /// Subscriptions, by id.
@@ -149,9 +149,9 @@ impl Quorum {
     /// A client that never was one before.
     ///
     /// # Panics
-    /// If `frame_operations` is 0 or over its limit.
+    /// If `batch_operations` is 0 or over its limit.
     pub fn new(config: Config) -> Quorum {
-        assert!((1..=limits::FRAME_OPERATIONS_MAX).contains(&config.frame_operations), "a frame has operations");
+        assert!((1..=limits::BATCH_OPERATIONS_MAX).contains(&config.batch_operations), "a batch has operations");
         let cluster = config.genesis.cluster();
         let client = Client(config.key.public_bytes());
         let brokers = config.genesis.brokers.len();
@@ -485,10 +485,10 @@ impl Quorum {
             return Some(output);
         }
         let primary_broker = self.primary_broker()?;
-        let frames = self.config.frame_operations;
+        let batches = self.config.batch_operations;
         let registered = self.order_status().is_some_and(|it| it.registered);
         let keys = (&self.cluster, &*self.config.key);
-        for request in self.sending.cut(now.monotonic, keys, frames, primary_broker, registered) {
+        for request in self.sending.cut(now.monotonic, keys, batches, primary_broker, registered) {
             self.outputs.push_back(Output::Send { broker: primary_broker, request });
         }
         self.outputs.pop_front()
@@ -498,7 +498,7 @@ impl Quorum {
         self.outputs.push_back(Output::Send { broker, request });
     }
 
-    /// The broker that frames go to, or the next one that is there.
+    /// The broker that batches go to, or the next one that is there.
     fn primary_broker(&mut self) -> Option<u16> {
         let brokers = self.channels.len();
         let next = (0..brokers)

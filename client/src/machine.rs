@@ -44,7 +44,7 @@ pub(super) struct Machine {
     cluster: Option<Arc<ClusterFile>>,
     /// The scheme asked last under this id, and the brokers had no key.
     key_asked: Option<FetchId>,
-    pub(super) frames: BestEffort,
+    pub(super) batches: BestEffort,
     pub(super) patterns: BTreeMap<Pattern, Wanted>,
     /// Datagrams of ours that have not come back, by their hash.
     ours: BTreeMap<[u8; 16], VecDeque<Token>>,
@@ -164,7 +164,7 @@ impl Machine {
             payload_kind,
             cluster,
             key_asked: None,
-            frames: BestEffort::up_to(limits::BODY_BYTES_MAX),
+            batches: BestEffort::up_to(limits::BODY_BYTES_MAX),
             patterns: BTreeMap::new(),
             ours: BTreeMap::new(),
             passed: None,
@@ -348,7 +348,7 @@ impl Machine {
             (PayloadKind::Group(name), what) => {
                 let kind = if let What::Data { .. } = what { MESSAGES } else { KEYS };
                 let topic = format!("{}/{kind}", group_topic(name));
-                let datagram = self.frames.datagram(protect.map(|p| &**p), &message)?;
+                let datagram = self.batches.datagram(protect.map(|p| &**p), &message)?;
                 let id = id_of(&datagram);
                 let token = self.publish(now, topic, Vec::new(), datagram)?;
                 self.ours.entry(id).or_default().push_back(token);

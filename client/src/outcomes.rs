@@ -14,7 +14,7 @@ use super::{Known, Quorum};
 use sealcast_delivery::Token;
 
 impl Quorum {
-    /// f + 1 brokers say what became of a frame.
+    /// f + 1 brokers say what became of a batch.
     pub(super) fn executed(&mut self, now: Now, height: u64, results: &Results) {
         let (settled, doubts) = self.sending.executed(now.monotonic, results);
         settled.into_iter().for_each(|it| self.settle(now, height, it));
@@ -24,7 +24,7 @@ impl Quorum {
         self.sending.hasten_early(now.monotonic);
     }
 
-    /// Somebody used a number of ours, perhaps we: which frame it was tells.
+    /// Somebody used a number of ours, perhaps we: which batch it was tells.
     pub(super) fn request_result(&mut self, now: Now, number: u64) {
         let purpose = Purpose::Result(number);
         if self.queries.has_capacity() && !self.queries.is_open(&purpose) {
@@ -48,7 +48,7 @@ impl Quorum {
         self.send_late(now);
     }
 
-    /// Sends again what is due: frames that came to nothing go to more brokers, as one that censors them would want it not
+    /// Sends again what is due: batches that came to nothing go to more brokers, as one that censors them would want it not
     /// to be.
     pub(super) fn send_late(&mut self, now: Now) {
         let up = self.up();

@@ -1,11 +1,11 @@
-//! Operations with their numbers, in frames under way.
+//! Operations with their numbers, in batches under way.
 //!
 //! ```text
 //!             first                                       numbers ▶
 //! operations  │ done │ ? │ done │ ? │ ? │ ? │ waiting │ waiting │
 //! flights     └──── [first, end) ────┘└──── … ───┘
 //! ```
-//! A lone operation leaves at once; while frames are under way others gather for a moment. Frames go to one broker, the
+//! A lone operation leaves at once; while batches are under way others gather for a moment. Batches go to one broker, the
 //! client's primary broker, so that they are ordered in their order; what it refuses or what comes to nothing goes to others.
 //! A number belongs to its operation until f + 1 brokers say what came of it, so the same bytes may be ordered any number
 //! of times and are executed once.
@@ -32,17 +32,17 @@ pub(super) struct Sending {
     operations: VecDeque<Op>,
     bytes: usize,
     /// So many of `operations`, from the front, are in flights.
-    framed: usize,
+    batched: usize,
     flights: BTreeMap<u64, Flight>,
     flying_bytes: usize,
-    /// Frames by the digests under which they were sent.
+    /// Batches by the digests under which they were sent.
     digests: BTreeMap<[u8; 32], u64>,
     due: BTreeSet<(Monotonic, u64)>,
     /// When the oldest one that waits came.
     gathering: Option<Monotonic>,
-    /// How long frames take.
+    /// How long batches take.
     took: Took,
-    /// When a frame last came to something.
+    /// When a batch last came to something.
     came: Option<Monotonic>,
     /// Operations wait for registrations.
     is_held: bool,
@@ -57,7 +57,7 @@ pub(super) struct Op {
     pub(super) bytes: Arc<[u8]>,
     /// How often it got another number, or another version.
     pub(super) tries: u32,
-    /// Brokers judge something of it when they execute it, and a frame has few of these: see [`limits::FRAME_PROOFS_MAX`].
+    /// Brokers judge something of it when they execute it, and a batch has few of these: see [`limits::BATCH_PROOFS_MAX`].
     is_costly: bool,
     done: bool,
 }
@@ -79,7 +79,7 @@ pub(super) enum What {
     Other,
 }
 
-/// A frame under way.
+/// A batch under way.
 #[derive(Debug)]
 struct Flight {
     end: u64,
@@ -169,14 +169,14 @@ impl Sending {
 
     /// Puts one before all others; only before numbers are given.
     pub(super) fn push_front(&mut self, now: Monotonic, op: Op) {
-        assert!(self.framed == 0, "operations have no numbers yet");
+        assert!(self.batched == 0, "operations have no numbers yet");
         self.bytes += op.bytes.len();
         self.operations.push_front(op);
         self.gathering.get_or_insert(now);
     }
 
-    /// Cuts frames of what waits, and names those that go to `primary_broker` now. Unless the client is registered, what comes after
-    /// registrations waits for them: of a client that brokers do not know, no number is used up. Several go in one frame:
+    /// Cuts batches of what waits, and names those that go to `primary_broker` now. Unless the client is registered, what comes after
+    /// registrations waits for them: of a client that brokers do not know, no number is used up. Several go in one batch:
     /// who is not known is let in if one of them holds.
     pub(super) fn cut(
         &mut self,
@@ -186,27 +186,27 @@ impl Sending {
         primary_broker: u16,
         is_registered: bool,
     ) -> Vec<Arc<[u8]>> {
-        let Some(first) = self.first.filter(|_| self.framed < self.operations.len()) else { return Vec::new() };
+        let Some(first) = self.first.filter(|_| self.batched < self.operations.len()) else { return Vec::new() };
         let mut requests = Vec::new();
         let registers = |op: &Op| op.what == What::Register && !op.done;
         // Called for each publication: nothing may be looked for in all of them.
         let first_to_register = if is_registered { None } else { self.operations.iter().position(registers) };
         let end = first_to_register.map_or(self.operations.len(), |at| {
-            let most = operations.min(limits::FRAME_PROOFS_MAX);
+            let most = operations.min(limits::BATCH_PROOFS_MAX);
             at + self.operations.range(at..).take(most).take_while(|op| registers(op)).count()
         });
         self.is_held = end < self.operations.len();
-        while self.framed < end
-            && self.flying_bytes < limits::CLIENT_FRAMES_BYTES_MAX
-            && self.flights.len() < limits::CLIENT_FRAMES_MAX
+        while self.batched < end
+            && self.flying_bytes < limits::CLIENT_BATCHES_BYTES_MAX
+            && self.flights.len() < limits::CLIENT_BATCHES_MAX
         {
             let (mut count, mut bytes, mut costly) = (0, 0, 0);
             let mut is_full = false;
-            for op in self.operations.range(self.framed..end) {
+            for op in self.operations.range(self.batched..end) {
                 costly += usize::from(op.is_costly);
                 if count == operations
-                    || (count > 0 && bytes + op.bytes.len() > limits::CLIENT_FRAME_BYTES)
-                    || costly > limits::FRAME_PROOFS_MAX
+                    || (count > 0 && bytes + op.bytes.len() > limits::CLIENT_BATCH_BYTES)
+                    || costly > limits::BATCH_PROOFS_MAX
                 {
                     is_full = true;
                     break;
@@ -215,23 +215,23 @@ impl Sending {
             }
             is_full |= count == operations;
             let gathered = self.gathering.is_none_or(|since| now >= since + self.gather());
-            is_full |= self.framed + count == end && end < self.operations.len();
+            is_full |= self.batched + count == end && end < self.operations.len();
             if !is_full && !self.flights.is_empty() && !gathered {
                 break;
             }
-            let at = first + self.framed as u64;
-            let flight = self.frame(now, cluster, key, at..at + count as u64, 0);
+            let at = first + self.batched as u64;
+            let flight = self.batch(now, cluster, key, at..at + count as u64, 0);
             let flight = Flight { at: BTreeSet::from([primary_broker]), due: now + self.retry_timeout(0), ..flight };
             requests.push(flight.request.clone());
             self.enter(at, flight);
-            self.framed += count;
-            self.gathering = (self.framed < self.operations.len()).then_some(now);
+            self.batched += count;
+            self.gathering = (self.batched < self.operations.len()).then_some(now);
         }
         requests
     }
 
-    /// A frame of these numbers, that is due to be sent.
-    fn frame(
+    /// A batch of these numbers, that is due to be sent.
+    fn batch(
         &self,
         now: Monotonic,
         cluster: &Cluster,
@@ -296,17 +296,17 @@ impl Sending {
         self.flights.range(..=number).next_back().filter(|(_, flight)| number < flight.end).map(|(first, _)| *first)
     }
 
-    /// How long a frame may take before others are asked: well over what frames took lately.
+    /// How long a batch may take before others are asked: well over what batches took lately.
     fn retry_timeout(&self, tries: u32) -> Duration {
         self.took.timeout(TIMEOUT_MIN, TIMEOUT_MAX) * (1 << tries.min(4))
     }
 
-    /// How long operations gather while frames are under way.
+    /// How long operations gather while batches are under way.
     fn gather(&self) -> Duration {
         (self.took.lately() / 32).clamp(GATHER_MIN, GATHER_MAX)
     }
 
-    /// Until when a frame that is due waits with those that come to something before it: much is under way, and its turn
+    /// Until when a batch that is due waits with those that come to something before it: much is under way, and its turn
     /// comes. Whoever lets one pass now and then gains no more than [`TIMEOUT_MAX`] by it.
     fn turn(&self, flight: &Flight) -> Option<Monotonic> {
         let is_with_somebody = flight.tries == 0 && !flight.early && !flight.at.is_empty();
@@ -314,13 +314,13 @@ impl Sending {
         Some((came + self.retry_timeout(0)).min(flight.sent_at + TIMEOUT_MAX))
     }
 
-    /// Takes in what became of a frame, as f + 1 brokers say. Names the numbers that somebody used, nobody knows for what.
+    /// Takes in what became of a batch, as f + 1 brokers say. Names the numbers that somebody used, nobody knows for what.
     pub(super) fn executed(&mut self, now: Monotonic, results: &Results) -> (Vec<Settled>, Vec<u64>) {
         let (mut settled, mut doubts) = (Vec::new(), Vec::new());
-        let ours = self.digests.get(&results.frame).copied();
+        let ours = self.digests.get(&results.batch).copied();
         if let Some(flight) = ours.and_then(|first| self.flights.get_mut(&first)) {
             let early = results.outcomes.last().is_some_and(|it| it.code == Code::Gap);
-            if early && flight.digests.last() == Some(&results.frame) {
+            if early && flight.digests.last() == Some(&results.batch) {
                 flight.early = true;
             } else if !early {
                 self.came = Some(now);
@@ -330,7 +330,7 @@ impl Sending {
             }
         }
         for (number, outcome) in (results.first..).zip(&results.outcomes) {
-            let Some(at) = self.place(number).filter(|at| *at < self.framed && !self.operations[*at].done) else {
+            let Some(at) = self.place(number).filter(|at| *at < self.batched && !self.operations[*at].done) else {
                 continue;
             };
             match outcome.code {
@@ -352,7 +352,7 @@ impl Sending {
         (settled, doubts)
     }
 
-    /// Takes an operation out; its number is used up, and frames that are signed again hold it still.
+    /// Takes an operation out; its number is used up, and batches that are signed again hold it still.
     fn take(&mut self, at: usize, number: u64) -> Op {
         let op = &mut self.operations[at];
         op.done = true;
@@ -373,20 +373,20 @@ impl Sending {
         while self.operations.front().is_some_and(|op| op.done) {
             let op = self.operations.pop_front().expect("just seen");
             self.bytes -= op.bytes.len();
-            self.framed -= 1;
+            self.batched -= 1;
             self.first = self.first.map(|first| first + 1);
         }
     }
 
     /// Of a number that was used f + 1 brokers no longer know for what.
     pub(super) fn forgotten(&mut self, number: u64) -> Option<Op> {
-        let at = self.place(number).filter(|at| *at < self.framed && !self.operations[*at].done)?;
+        let at = self.place(number).filter(|at| *at < self.batched && !self.operations[*at].done)?;
         let op = self.take(at, number);
         self.pop();
         Some(op)
     }
 
-    /// A broker refuses a frame. What f + 1 refuse for good is cut until it is clear which operation is the cause; that
+    /// A broker refuses a batch. What f + 1 refuse for good is cut until it is clear which operation is the cause; that
     /// one is given back, and its number filled, since later ones wait for it. What they refuse because they do not know
     /// the client is given back with all that is under way: of whom they do not know they use no number up. Whom they do
     /// know soon finds a broker that has come as far.
@@ -426,13 +426,13 @@ impl Sending {
     fn take_back(&mut self) -> Vec<Op> {
         let flights: Vec<u64> = self.flights.keys().copied().collect();
         flights.into_iter().for_each(|first| _ = self.leave(first));
-        let framed = std::mem::take(&mut self.framed);
-        let back: Vec<Op> = self.operations.drain(..framed).filter(|op| !op.done).collect();
+        let batched = std::mem::take(&mut self.batched);
+        let back: Vec<Op> = self.operations.drain(..batched).filter(|op| !op.done).collect();
         self.bytes = self.operations.iter().map(|op| op.bytes.len()).sum();
         back
     }
 
-    /// One operation of a frame that brokers refuse, if it is alone there; else what is in it goes one by one.
+    /// One operation of a batch that brokers refuse, if it is alone there; else what is in it goes one by one.
     fn cut_out(&mut self, now: Monotonic, keys: (&Cluster, &OriginKey), first: u64, why: Refusal) -> Option<Settled> {
         let end = self.leave(first)?.end;
         let mut settled = None;
@@ -445,7 +445,7 @@ impl Sending {
         }
         for number in first..end {
             if self.place(number).is_some_and(|at| !self.operations[at].done) {
-                let flight = self.frame(now, keys.0, keys.1, number..number + 1, 0);
+                let flight = self.batch(now, keys.0, keys.1, number..number + 1, 0);
                 self.enter(number, flight);
             }
         }
@@ -463,7 +463,7 @@ impl Sending {
         alone.into_iter().for_each(|first| self.put_off(first, now));
     }
 
-    /// Some frames may have been ordered before their turn: if what was before them is done, all of them are due.
+    /// Some batches may have been ordered before their turn: if what was before them is done, all of them are due.
     pub(super) fn hasten_early(&mut self, now: Monotonic) {
         if self.flights.first_key_value().is_none_or(|(_, flight)| !flight.early) {
             return;
@@ -477,7 +477,7 @@ impl Sending {
         }
     }
 
-    /// The next frame whose time has come, and which of these brokers it goes to; the first is the client's primary broker.
+    /// The next batch whose time has come, and which of these brokers it goes to; the first is the client's primary broker.
     pub(super) fn late(
         &mut self,
         now: Monotonic,
@@ -494,9 +494,9 @@ impl Sending {
         };
         let flight = &self.flights[&first];
         if flight.early || flight.tries >= TRIES_ALIKE {
-            // Pools take no frame twice, so it is another one from now on: it came before its turn, perhaps unseen by us.
+            // Pools take no batch twice, so it is another one from now on: it came before its turn, perhaps unseen by us.
             let mut old = self.leave(first)?;
-            let mut flight = self.frame(now, keys.0, keys.1, first..old.end, old.again.wrapping_add(1));
+            let mut flight = self.batch(now, keys.0, keys.1, first..old.end, old.again.wrapping_add(1));
             flight.digests.splice(0..0, old.digests.drain(..));
             flight.tries = old.tries;
             if !old.early {
@@ -527,16 +527,16 @@ impl Sending {
 
     /// When [`Sending::cut`] or [`Sending::late`] has something to do.
     pub(super) fn timeout(&self) -> Option<Monotonic> {
-        let has_capacity = !(self.is_held && self.framed > 0)
-            && self.flying_bytes < limits::CLIENT_FRAMES_BYTES_MAX
-            && self.flights.len() < limits::CLIENT_FRAMES_MAX
+        let has_capacity = !(self.is_held && self.batched > 0)
+            && self.flying_bytes < limits::CLIENT_BATCHES_BYTES_MAX
+            && self.flights.len() < limits::CLIENT_BATCHES_MAX
             && self.first.is_some();
         let gathering = self.gathering.filter(|_| has_capacity).map(|since| since + self.gather());
         self.due.first().map(|(due, _)| *due).into_iter().chain(gathering).min()
     }
 }
 
-/// A frame that is sent again.
+/// A batch that is sent again.
 #[derive(Debug)]
 pub(super) struct Late {
     pub(super) request: Arc<[u8]>,
@@ -547,15 +547,15 @@ pub(super) struct Late {
     pub(super) number: u64,
 }
 
-/// How often the same frame is sent, to ever more brokers, before it is signed as another one.
+/// How often the same batch is sent, to ever more brokers, before it is signed as another one.
 const TRIES_ALIKE: u32 = 2;
 /// They are counted together here.
-const _: () = assert!(limits::FRAME_PROOFS_MAX <= limits::FRAME_ACCUSATIONS_MAX);
-/// How long operations gather while frames are under way, a fraction of what frames take: at least,
+const _: () = assert!(limits::BATCH_PROOFS_MAX <= limits::BATCH_ACCUSATIONS_MAX);
+/// How long operations gather while batches are under way, a fraction of what batches take: at least,
 const GATHER_MIN: Duration = Duration::from_millis(1);
 /// and at most.
 const GATHER_MAX: Duration = Duration::from_millis(10);
-/// Silence after which a frame goes to more brokers, at least: a block under load took half a second here.
+/// Silence after which a batch goes to more brokers, at least: a block under load took half a second here.
 const TIMEOUT_MIN: Duration = Duration::from_millis(500);
 /// And at most.
 const TIMEOUT_MAX: Duration = Duration::from_secs(4);

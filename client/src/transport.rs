@@ -131,10 +131,10 @@ impl Delivery for Transport {
         index: u64,
         source: Source,
         flags: u8,
-        frame: &mut [u8],
+        batch: &mut [u8],
         protect: &dyn Protect,
     ) -> Result<Output, Dropped> {
-        self.lock().frames.take_at(index, source, flags, frame, protect)
+        self.lock().batches.take_at(index, source, flags, batch, protect)
     }
 
     fn timeout(&self) -> Option<Monotonic> {

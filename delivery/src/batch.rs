@@ -3,7 +3,7 @@
 use std::fmt;
 
 use sealcast_wire::Address;
-use sealcast_wire::limits::{BATCH_BYTES_MAX, BATCH_SEGMENTS_MAX};
+use sealcast_wire::limits::{TRAIN_BYTES_MAX, TRAIN_SEGMENTS_MAX};
 
 /// Datagrams laid end to end.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -19,11 +19,11 @@ pub struct Batch {
 /// A run of datagrams that leaves in one system call: all of `segment` bytes, the last perhaps shorter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Train<'a> {
-    /// The datagrams, end to end; at most `limits::BATCH_BYTES_MAX` unless there is only one.
+    /// The datagrams, end to end; at most `limits::TRAIN_BYTES_MAX` unless there is only one.
     pub bytes: &'a [u8],
     /// Length of each but the last, 1 and up unless the datagram is empty.
     pub segment: usize,
-    /// How many; at most `limits::BATCH_SEGMENTS_MAX`.
+    /// How many; at most `limits::TRAIN_SEGMENTS_MAX`.
     pub count: usize,
 }
 
@@ -71,8 +71,8 @@ impl Batch {
         std::iter::from_fn(move || {
             let segment = *self.lengths.get(next)?;
             let (mut bytes, mut count) = (segment, 1);
-            for &n in self.lengths[next + 1..].iter().take(BATCH_SEGMENTS_MAX - 1) {
-                if n > segment || n == 0 || bytes + n > BATCH_BYTES_MAX {
+            for &n in self.lengths[next + 1..].iter().take(TRAIN_SEGMENTS_MAX - 1) {
+                if n > segment || n == 0 || bytes + n > TRAIN_BYTES_MAX {
                     break;
                 }
                 (bytes, count) = (bytes + n, count + 1);
@@ -130,8 +130,8 @@ mod tests {
             let batch = batch(&lengths);
             let mut cut = Vec::new();
             for train in batch.trains() {
-                prop_assert!(train.count <= BATCH_SEGMENTS_MAX);
-                prop_assert!(train.bytes.len() <= BATCH_BYTES_MAX || train.count == 1);
+                prop_assert!(train.count <= TRAIN_SEGMENTS_MAX);
+                prop_assert!(train.bytes.len() <= TRAIN_BYTES_MAX || train.count == 1);
                 if train.segment == 0 {
                     cut.push(Vec::new());
                 } else {

@@ -1,12 +1,12 @@
-//! What the engine asks of the part above it: frames to propose, a verdict on a block, and to take what was ordered.
+//! What the engine asks of the part above it: batches to propose, a verdict on a block, and to take what was ordered.
 
 use std::fmt;
 use std::sync::Arc;
 
-use crate::block::{Block, BlockSize, Frame, Hash, Parent};
+use crate::block::{Batch, Block, BlockSize, Hash, Parent};
 use crate::order::{Evidence, Refused};
 
-/// Where a frame came from.
+/// Where a batch came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// Submitted at this broker.
@@ -15,20 +15,20 @@ pub enum Origin {
     Broker(usize),
 }
 
-/// The part above the engine. It owns the pool of frames that wait; `pool::Pool` is one ready made.
+/// The part above the engine. It owns the pool of batches that wait; `pool::Pool` is one ready made.
 ///
 /// All calls come from the engine's own tasks and must return soon; only `valid` may compute for longer, it runs
 /// where blocking is allowed. A panic in one of them ends the engine.
 pub trait Application: Send + Sync + 'static {
-    /// A frame comes in. Check it here, once, so that `valid` need not check it again, and keep it until it is
-    /// delivered: the engine itself remembers nothing, so that the frames of a block that failed are drawn again (E14).
-    fn receive(&self, origin: Origin, frame: Frame) -> Result<(), Refused>;
+    /// A batch comes in. Check it here, once, so that `valid` need not check it again, and keep it until it is
+    /// delivered: the engine itself remembers nothing, so that the batches of a block that failed are drawn again (E14).
+    fn receive(&self, origin: Origin, batch: Batch) -> Result<(), Refused>;
 
-    /// Frames for a block on `parent`, within `size`: those that wait and are in none of `parent.ancestors`.
-    fn propose(&self, parent: &Parent<'_>, size: BlockSize) -> Vec<Frame>;
+    /// Batches for a block on `parent`, within `size`: those that wait and are in none of `parent.ancestors`.
+    fn propose(&self, parent: &Parent<'_>, size: BlockSize) -> Vec<Batch>;
 
-    /// Frames that still wait, the oldest first, within `size`; they are forwarded to a new leader (E14).
-    fn waiting(&self, size: BlockSize) -> Vec<Frame>;
+    /// Batches that still wait, the oldest first, within `size`; they are forwarded to a new leader (E14).
+    fn waiting(&self, size: BlockSize) -> Vec<Batch>;
 
     /// Whether `block` may follow `parent`. Must be the same at every honest broker, whatever it has seen so far
     /// beside the ancestors; a block with `false` is never voted for. Parent, height, time and size are already checked.

@@ -1,13 +1,13 @@
-//! What is ordered: frames, in blocks that name their parent.
+//! What is ordered: batches, in blocks that name their parent.
 //!
 //! ```text
-//! block   = version (1) ‖ parent (32) ‖ height (8) ‖ time (8) ‖ count (4) ‖ count × frame
-//! frame   = length (4) ‖ bytes
-//! hash    = SHA-256("sealcast/v1/block" ‖ parent ‖ height ‖ time ‖ count ‖ count × SHA-256(frame bytes))
+//! block   = version (1) ‖ parent (32) ‖ height (8) ‖ time (8) ‖ count (4) ‖ count × batch
+//! batch   = length (4) ‖ bytes
+//! hash    = SHA-256("sealcast/v1/block" ‖ parent ‖ height ‖ time ‖ count ‖ count × SHA-256(batch bytes))
 //! ```
 //!
-//! Integers are big-endian; every block has exactly one encoding. The hash goes over the frames' hashes (E14): a
-//! frame's bytes are hashed once, when they enter, and that hash is what a publisher's signature can cover too.
+//! Integers are big-endian; every block has exactly one encoding. The hash goes over the batches' hashes (E14): a
+//! batch's bytes are hashed once, when they enter, and that hash is what a publisher's signature can cover too.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -21,15 +21,15 @@ pub type Hash = [u8; 32];
 
 /// One unit of ordering: bytes that the engine carries and never reads.
 #[derive(Clone)]
-pub struct Frame {
+pub struct Batch {
     bytes: Bytes,
     hash: OnceLock<Hash>,
 }
 
-impl Frame {
-    /// A frame of these bytes, which are shared and not copied.
-    pub fn new(bytes: impl Into<Bytes>) -> Frame {
-        Frame { bytes: bytes.into(), hash: OnceLock::new() }
+impl Batch {
+    /// A batch of these bytes, which are shared and not copied.
+    pub fn new(bytes: impl Into<Bytes>) -> Batch {
+        Batch { bytes: bytes.into(), hash: OnceLock::new() }
     }
 
     /// The bytes.
@@ -37,23 +37,23 @@ impl Frame {
         &self.bytes
     }
 
-    /// SHA-256 of the bytes, computed at most once for a frame and its later clones.
+    /// SHA-256 of the bytes, computed at most once for a batch and its later clones.
     pub fn hash(&self) -> Hash {
         *self.hash.get_or_init(|| sha256(&[&self.bytes]))
     }
 }
 
-impl PartialEq for Frame {
-    fn eq(&self, other: &Frame) -> bool {
+impl PartialEq for Batch {
+    fn eq(&self, other: &Batch) -> bool {
         self.bytes == other.bytes
     }
 }
 
-impl Eq for Frame {}
+impl Eq for Batch {}
 
-impl fmt::Debug for Frame {
+impl fmt::Debug for Batch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Frame({} bytes)", self.bytes.len())
+        write!(f, "Batch({} bytes)", self.bytes.len())
     }
 }
 
@@ -61,31 +61,31 @@ impl fmt::Debug for Frame {
 /// [`BlockSize::MAX`]: brokers may differ in it, and change it over any history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockSize {
-    /// Frames, at most.
-    pub frames: usize,
-    /// Bytes of all frames together, at most. One frame that is longer (up to `limits::FRAME_BYTES_MAX`) gets a
+    /// Batches, at most.
+    pub batches: usize,
+    /// Bytes of all batches together, at most. One batch that is longer (up to `limits::BATCH_BYTES_MAX`) gets a
     /// block of its own.
     pub bytes: usize,
 }
 
 impl BlockSize {
     /// What every broker takes. Whether a block may be voted for depends on this alone, at all brokers alike.
-    pub const MAX: BlockSize = BlockSize { frames: limits::BLOCK_FRAMES_MAX, bytes: limits::BLOCK_BYTES_MAX };
+    pub const MAX: BlockSize = BlockSize { batches: limits::BLOCK_BATCHES_MAX, bytes: limits::BLOCK_BYTES_MAX };
 
-    /// The bytes that so many frames may have together.
-    pub(crate) fn room(self, frames: usize) -> usize {
-        if frames == 1 { limits::FRAME_BYTES_MAX } else { self.bytes }
+    /// The bytes that so many batches may have together.
+    pub(crate) fn room(self, batches: usize) -> usize {
+        if batches == 1 { limits::BATCH_BYTES_MAX } else { self.bytes }
     }
 }
 
 impl Default for BlockSize {
     /// About 1,000 operations of 1 KB: larger blocks gained no throughput and cost three times the latency.
     fn default() -> BlockSize {
-        BlockSize { frames: limits::BLOCK_FRAMES, bytes: limits::BLOCK_BYTES }
+        BlockSize { batches: limits::BLOCK_BATCHES, bytes: limits::BLOCK_BYTES }
     }
 }
 
-/// A block: its place in the order, its time, and its frames.
+/// A block: its place in the order, its time, and its batches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Block {
     /// Hash of the block before it.
@@ -95,13 +95,13 @@ pub struct Block {
     /// Microseconds since 1970 by the proposer's clock, never less than the parent's (E10).
     pub time: u64,
     /// What was ordered, in this order.
-    pub frames: Vec<Frame>,
+    pub batches: Vec<Batch>,
 }
 
 impl Block {
     /// The block under all others, which binds the order to one cluster's name.
     pub fn genesis(namespace: &[u8]) -> Block {
-        Block { parent: sha256(&[b"sealcast/v1/genesis", namespace]), height: 0, time: 0, frames: Vec::new() }
+        Block { parent: sha256(&[b"sealcast/v1/genesis", namespace]), height: 0, time: 0, batches: Vec::new() }
     }
 
     /// The hash that brokers vote on.
@@ -109,23 +109,23 @@ impl Block {
         hash_of(&self.header())
     }
 
-    /// What its hash is made of: `parent ‖ u64 height ‖ u64 time ‖ u32 count ‖ frame's hash …`
+    /// What its hash is made of: `parent ‖ u64 height ‖ u64 time ‖ u32 count ‖ batch's hash …`
     pub(crate) fn header(&self) -> Vec<u8> {
-        let hashes: Vec<Hash> = self.frames.iter().map(Frame::hash).collect();
-        let count = u32::try_from(hashes.len()).expect("a block's frames are bounded far below 2^32");
+        let hashes: Vec<Hash> = self.batches.iter().map(Batch::hash).collect();
+        let count = u32::try_from(hashes.len()).expect("a block's batches are bounded far below 2^32");
         let numbers = [self.height.to_be_bytes(), self.time.to_be_bytes()];
         [&self.parent[..], numbers.as_flattened(), &count.to_be_bytes(), hashes.as_flattened()].concat()
     }
 
-    /// Bytes of all frames together.
+    /// Bytes of all batches together.
     pub fn bytes(&self) -> usize {
-        self.frames.iter().map(|f| f.bytes.len()).sum()
+        self.batches.iter().map(|f| f.bytes.len()).sum()
     }
 
     /// Whether it keeps to `size`.
     pub fn fits(&self, size: BlockSize) -> bool {
-        let short = self.frames.iter().all(|f| f.bytes.len() <= limits::FRAME_BYTES_MAX);
-        short && self.frames.len() <= size.frames && self.bytes() <= size.room(self.frames.len())
+        let short = self.batches.iter().all(|f| f.bytes.len() <= limits::BATCH_BYTES_MAX);
+        short && self.batches.len() <= size.batches && self.bytes() <= size.room(self.batches.len())
     }
 }
 
@@ -155,16 +155,16 @@ pub struct Parent<'a> {
     pub hash: Hash,
     /// The parent's time, microseconds.
     pub time: u64,
-    /// The blocks between what was acknowledged and the proposed block, the parent first. A frame in one of them
+    /// The blocks between what was acknowledged and the proposed block, the parent first. A batch in one of them
     /// must not be proposed again. The application may meanwhile have executed some of them.
     pub ancestors: &'a [Arc<Block>],
 }
 
 /// The format of `Block`, named in its first byte.
 pub(crate) const VERSION: u8 = 1;
-/// Bytes of a block without its frames.
+/// Bytes of a block without its batches.
 pub(crate) const HEADER_BYTES: usize = 1 + 32 + 8 + 8 + 4;
-/// Bytes of a frame's length.
+/// Bytes of a batch's length.
 pub(crate) const LENGTH_BYTES: usize = 4;
 
 #[cfg(test)]
@@ -174,11 +174,11 @@ mod tests {
     use super::*;
 
     fn block() -> Block {
-        Block { parent: [7; 32], height: 3, time: 9, frames: vec![Frame::new(&b"ab"[..]), Frame::new(&b"c"[..])] }
+        Block { parent: [7; 32], height: 3, time: 9, batches: vec![Batch::new(&b"ab"[..]), Batch::new(&b"c"[..])] }
     }
 
     #[test]
-    fn rule_e14_a_blocks_hash_is_a_hash_over_frame_hashes() {
+    fn rule_e14_a_blocks_hash_is_a_hash_over_batch_hashes() {
         let hashes = [Sha256::hash(&[b"ab"]).0, Sha256::hash(&[b"c"]).0];
         let mut by_hand = b"sealcast/v1/block".to_vec();
         by_hand.extend([7; 32]);
@@ -193,15 +193,15 @@ mod tests {
     }
 
     #[test]
-    fn a_long_frame_gets_a_block_of_its_own() {
-        let size = BlockSize { frames: 4, bytes: 16 };
+    fn a_long_batch_gets_a_block_of_its_own() {
+        let size = BlockSize { batches: 4, bytes: 16 };
         let block =
-            |lengths: &[usize]| Block { frames: lengths.iter().map(|n| Frame::new(vec![0; *n])).collect(), ..block() };
-        assert!(block(&[8, 8]).fits(size) && block(&[]).fits(size) && block(&[limits::FRAME_BYTES_MAX]).fits(size));
+            |lengths: &[usize]| Block { batches: lengths.iter().map(|n| Batch::new(vec![0; *n])).collect(), ..block() };
+        assert!(block(&[8, 8]).fits(size) && block(&[]).fits(size) && block(&[limits::BATCH_BYTES_MAX]).fits(size));
         assert!(!block(&[9, 8]).fits(size) && !block(&[1; 5]).fits(size));
         for size in [size, BlockSize::MAX] {
-            assert!(!block(&[limits::FRAME_BYTES_MAX + 1]).fits(size));
-            assert!(!block(&[limits::FRAME_BYTES_MAX + 1, 1]).fits(size));
+            assert!(!block(&[limits::BATCH_BYTES_MAX + 1]).fits(size));
+            assert!(!block(&[limits::BATCH_BYTES_MAX + 1, 1]).fits(size));
         }
     }
 
@@ -211,8 +211,8 @@ mod tests {
             Block { parent: [8; 32], ..block() },
             Block { height: 4, ..block() },
             Block { time: 10, ..block() },
-            Block { frames: vec![Frame::new(&b"abc"[..])], ..block() },
-            Block { frames: vec![Frame::new(&b"c"[..]), Frame::new(&b"ab"[..])], ..block() },
+            Block { batches: vec![Batch::new(&b"abc"[..])], ..block() },
+            Block { batches: vec![Batch::new(&b"c"[..]), Batch::new(&b"ab"[..])], ..block() },
         ];
         for other in others {
             assert_ne!(other.hash(), block().hash(), "{other:?}");

@@ -1,15 +1,15 @@
 //! One total order: among 3f+1 brokers of which f may do anything, or at one broker alone.
 //!
-//! The crate orders frames, bytes that it never reads, in blocks. Whoever uses it implements `Application` (a pool of
-//! frames to draw from, a verdict on each block, a taker of ordered blocks) and holds an `Order`:
+//! The crate orders batches, bytes that it never reads, in blocks. Whoever uses it implements `Application` (a pool of
+//! batches to draw from, a verdict on each block, a taker of ordered blocks) and holds an `Order`:
 //! - `engine::Engine`, Byzantine agreement by commonware's simplex and marshal; we write no consensus ourselves;
 //! - `solo::Solo`, one unreplicated broker with a log: the paper's Chios-Solo, and the baseline of every figure.
 //!
 //! # What the order promises
 //! All honest brokers deliver the same blocks at the same heights; a block is delivered only when it is final and
 //! durable, again after a crash if it was not acknowledged, and never if the application's predicate refused it at
-//! the honest brokers. A frame handed to an honest broker is ordered once the links deliver and the leaders are
-//! honest: a leader can ignore what is forwarded to it for one term (`Settings::term`), no longer. A frame may be
+//! the honest brokers. A batch handed to an honest broker is ordered once the links deliver and the leaders are
+//! honest: a leader can ignore what is forwarded to it for one term (`Settings::term`), no longer. A batch may be
 //! ordered twice, and it is the application's numbers per client that make the second one void.
 //!
 //! # Upstream, and how to take its next version
@@ -34,5 +34,5 @@ pub mod solo;
 mod testing;
 
 pub use application::{Ack, Application, Delivered, Origin};
-pub use block::{Block, BlockSize, Frame, Hash, Parent};
+pub use block::{Batch, Block, BlockSize, Hash, Parent};
 pub use order::{Evidence, Fault, Later, Misbehaviour, Order, Peer, Refused, StartCertificate, Status};

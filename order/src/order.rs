@@ -5,16 +5,16 @@ use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use crate::block::{Block, Frame};
+use crate::block::{Batch, Block};
 
 /// A result that comes later; usable from any async runtime, and by `futures::executor::block_on` without one.
 pub type Later<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// One total order. Delivery goes through the `Application` given at the start.
 pub trait Order: Send + Sync {
-    /// Hands in a frame: it goes to the application's pool and to the broker that leads (E14). `Ok` promises
-    /// nothing yet; the frame is ordered when a block with it is delivered.
-    fn submit(&self, frame: Frame) -> Result<(), Refused>;
+    /// Hands in a batch: it goes to the application's pool and to the broker that leads (E14). `Ok` promises
+    /// nothing yet; the batch is ordered when a block with it is delivered.
+    fn submit(&self, batch: Batch) -> Result<(), Refused>;
 
     /// Where things stand.
     fn status(&self) -> Status;
@@ -78,20 +78,20 @@ pub struct Peer {
     pub cut_off: u64,
 }
 
-/// Why a frame is not taken.
+/// Why a batch is not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    /// As many frames wait as may wait; try again later.
-    #[error("the pool of waiting frames is full")]
+    /// As many batches wait as may wait; try again later.
+    #[error("the pool of waiting batches is full")]
     Full,
     /// It waits already, or was ordered not long ago.
-    #[error("the frame is known already")]
+    #[error("the batch is known already")]
     Known,
     /// It fits no block.
-    #[error("the frame is larger than a block")]
+    #[error("the batch is larger than a block")]
     TooLarge,
     /// The application does not want it.
-    #[error("the frame is not valid")]
+    #[error("the batch is not valid")]
     Invalid,
     /// The order has ended.
     #[error("the order has ended")]

@@ -10,7 +10,7 @@
 //! record of the last file at most; that one was never delivered, and goes. Anything else that does not check is damage, and
 //! the log does not open: there are no other brokers to get the blocks from.
 //!
-//! The index of all blocks held lies in memory, some 50 bytes for each; a broker alone makes a block only when frames wait.
+//! The index of all blocks held lies in memory, some 50 bytes for each; a broker alone makes a block only when batches wait.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -28,7 +28,7 @@ use commonware_utils::channel::oneshot;
 use sealcast_wire::limits;
 
 use crate::application::{Ack, Application, Delivered, Origin};
-use crate::block::{Block, BlockSize, Frame, HEADER_BYTES, Parent};
+use crate::block::{Batch, Block, BlockSize, HEADER_BYTES, Parent};
 use crate::order::{Evidence, Fault, Later, Order, Refused, StartCertificate, Status};
 
 /// The settings of a broker alone.
@@ -80,7 +80,7 @@ struct State {
     running: bool,
     /// Why it ended, if its files are the reason.
     fault: Option<Fault>,
-    /// A frame or an acknowledgement came in since the writer last looked.
+    /// A batch or an acknowledgement came in since the writer last looked.
     news: bool,
     end: bool,
     /// Told when the writer has ended.
@@ -109,11 +109,11 @@ impl Solo {
 }
 
 impl Order for Solo {
-    fn submit(&self, frame: Frame) -> Result<(), Refused> {
+    fn submit(&self, batch: Batch) -> Result<(), Refused> {
         if !lock(&self.shared.state).running {
             return Err(Refused::Ended);
         }
-        self.shared.application.receive(Origin::Here, frame)?;
+        self.shared.application.receive(Origin::Here, batch)?;
         self.shared.news();
         Ok(())
     }
@@ -227,7 +227,7 @@ impl Writer {
         Ok(())
     }
 
-    /// The next block, if frames wait and not too many blocks are out.
+    /// The next block, if batches wait and not too many blocks are out.
     fn next(&mut self) -> io::Result<Option<Block>> {
         let acknowledged = self.shared.acknowledged.load(Ordering::Acquire);
         self.flying.retain(|b| b.height > acknowledged);
@@ -236,11 +236,11 @@ impl Writer {
         }
         let hash = self.tip.hash();
         let parent = Parent { height: self.tip.height, hash, time: self.tip.time, ancestors: &self.flying };
-        let frames = self.shared.application.propose(&parent, self.settings.block);
-        if frames.is_empty() {
+        let batches = self.shared.application.propose(&parent, self.settings.block);
+        if batches.is_empty() {
             return Ok(None);
         }
-        let block = Block { parent: hash, height: self.tip.height + 1, time: self.tip.time.max(now_micros()), frames };
+        let block = Block { parent: hash, height: self.tip.height + 1, time: self.tip.time.max(now_micros()), batches };
         if !block.fits(self.settings.block) || !self.shared.application.valid(&parent, &block) {
             return Err(io::Error::other("the application draws what it does not find valid"));
         }

@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::application::{Ack, Application, Delivered, Origin};
-use crate::block::{Block, BlockSize, Frame, Hash, Parent};
+use crate::block::{Batch, Block, BlockSize, Hash, Parent};
 use crate::order::Refused;
 use crate::pool::Pool;
 
-/// Frames that begin so are refused by every honest ledger.
+/// Batches that begin so are refused by every honest ledger.
 pub(crate) const BAD: &[u8] = b"bad";
 
 /// What was delivered, which survives crashes, and a pool, which does not.
@@ -21,12 +21,12 @@ pub(crate) struct Ledger {
 struct State {
     pool: Pool,
     blocks: BTreeMap<u64, (Hash, Arc<Block>)>,
-    frames: BTreeSet<Hash>,
+    batches: BTreeSet<Hash>,
 }
 
 impl Ledger {
     pub(crate) fn new() -> Ledger {
-        let state = State { pool: Pool::new(), blocks: BTreeMap::new(), frames: BTreeSet::new() };
+        let state = State { pool: Pool::new(), blocks: BTreeMap::new(), batches: BTreeSet::new() };
         Ledger { lax: false, state: Mutex::new(state) }
     }
 
@@ -47,19 +47,19 @@ impl Ledger {
         self.state().blocks.last_key_value().map_or(0, |(height, _)| *height)
     }
 
-    pub(crate) fn has(&self, frames: &[Frame]) -> bool {
+    pub(crate) fn has(&self, batches: &[Batch]) -> bool {
         let state = self.state();
-        frames.iter().all(|f| state.frames.contains(&f.hash()))
+        batches.iter().all(|f| state.batches.contains(&f.hash()))
     }
 
-    /// The frames of the largest block.
+    /// The batches of the largest block.
     pub(crate) fn largest(&self) -> usize {
-        self.state().blocks.values().map(|(_, block)| block.frames.len()).max().unwrap_or(0)
+        self.state().blocks.values().map(|(_, block)| block.batches.len()).max().unwrap_or(0)
     }
 
-    /// All frames in their order, from the first block on.
-    pub(crate) fn frames(&self) -> Vec<Frame> {
-        self.state().blocks.values().flat_map(|(_, b)| b.frames.clone()).collect()
+    /// All batches in their order, from the first block on.
+    pub(crate) fn batches(&self) -> Vec<Batch> {
+        self.state().blocks.values().flat_map(|(_, b)| b.batches.clone()).collect()
     }
 
     pub(crate) fn blocks(&self) -> BTreeMap<u64, Hash> {
@@ -75,38 +75,38 @@ pub(crate) fn assert_agree(ledgers: &[Arc<Ledger>], story: &str) {
             let first = all.entry(height).or_insert(hash);
             assert_eq!(*first, hash, "{story}: ledger {i} has another block {height}");
         }
-        let frames = ledger.frames();
-        let once: BTreeSet<Hash> = frames.iter().map(Frame::hash).collect();
-        assert_eq!(once.len(), frames.len(), "{story}: ledger {i} has a frame twice");
-        assert!(frames.iter().all(|f| !f.bytes().starts_with(BAD)), "{story}: ledger {i} has a bad frame");
+        let batches = ledger.batches();
+        let once: BTreeSet<Hash> = batches.iter().map(Batch::hash).collect();
+        assert_eq!(once.len(), batches.len(), "{story}: ledger {i} has a batch twice");
+        assert!(batches.iter().all(|f| !f.bytes().starts_with(BAD)), "{story}: ledger {i} has a bad batch");
     }
 }
 
 impl Application for Ledger {
-    fn receive(&self, _origin: Origin, frame: Frame) -> Result<(), Refused> {
+    fn receive(&self, _origin: Origin, batch: Batch) -> Result<(), Refused> {
         let mut state = self.state();
-        if state.frames.contains(&frame.hash()) {
+        if state.batches.contains(&batch.hash()) {
             return Err(Refused::Known);
         }
-        if !self.lax && frame.bytes().starts_with(BAD) {
+        if !self.lax && batch.bytes().starts_with(BAD) {
             return Err(Refused::Invalid);
         }
-        state.pool.receive(frame)
+        state.pool.receive(batch)
     }
 
-    fn propose(&self, parent: &Parent<'_>, size: BlockSize) -> Vec<Frame> {
+    fn propose(&self, parent: &Parent<'_>, size: BlockSize) -> Vec<Batch> {
         self.state().pool.propose(parent.ancestors, size)
     }
 
-    fn waiting(&self, size: BlockSize) -> Vec<Frame> {
+    fn waiting(&self, size: BlockSize) -> Vec<Batch> {
         self.state().pool.propose(&[], size)
     }
 
     fn valid(&self, parent: &Parent<'_>, block: &Block) -> bool {
-        let flying: BTreeSet<Hash> = parent.ancestors.iter().flat_map(|b| b.frames.iter().map(Frame::hash)).collect();
+        let flying: BTreeSet<Hash> = parent.ancestors.iter().flat_map(|b| b.batches.iter().map(Batch::hash)).collect();
         let state = self.state();
-        block.frames.iter().all(|f| {
-            let new = !flying.contains(&f.hash()) && !state.frames.contains(&f.hash());
+        block.batches.iter().all(|f| {
+            let new = !flying.contains(&f.hash()) && !state.batches.contains(&f.hash());
             new && (self.lax || !f.bytes().starts_with(BAD))
         })
     }
@@ -133,7 +133,7 @@ impl Application for Ledger {
 impl State {
     fn take(&mut self, block: Delivered) {
         self.pool.delivered(&block.block);
-        self.frames.extend(block.block.frames.iter().map(Frame::hash));
+        self.batches.extend(block.block.batches.iter().map(Batch::hash));
         self.blocks.insert(block.block.height, (block.hash, block.block));
     }
 }

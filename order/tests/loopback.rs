@@ -11,7 +11,7 @@ use sealcast_order::engine::{Aged, Broker, Engine, Settings, SigningSeed, StartE
 use sealcast_order::pool::Pool;
 use sealcast_order::solo::{self, Solo};
 use sealcast_order::{
-    Ack, Application, Block, BlockSize, Delivered, Fault, Frame, Hash, Order, Origin, Parent, Refused,
+    Ack, Application, Batch, Block, BlockSize, Delivered, Fault, Hash, Order, Origin, Parent, Refused,
 };
 
 /// Keeps all blocks, and acknowledges unless told not to.
@@ -22,14 +22,14 @@ struct Ledger {
 struct State {
     pool: Pool,
     blocks: BTreeMap<u64, Hash>,
-    frames: BTreeSet<Hash>,
+    batches: BTreeSet<Hash>,
     held: Option<Vec<Ack>>,
 }
 
 impl Ledger {
     fn new() -> Arc<Ledger> {
         let pool = Pool::new();
-        let state = State { pool, blocks: BTreeMap::new(), frames: BTreeSet::new(), held: None };
+        let state = State { pool, blocks: BTreeMap::new(), batches: BTreeSet::new(), held: None };
         Arc::new(Ledger { state: Mutex::new(state) })
     }
 
@@ -40,7 +40,7 @@ impl Ledger {
     }
 
     fn ordered(&self) -> usize {
-        self.state.lock().unwrap().frames.len()
+        self.state.lock().unwrap().batches.len()
     }
 
     fn blocks(&self) -> BTreeMap<u64, Hash> {
@@ -49,31 +49,31 @@ impl Ledger {
 }
 
 impl Application for Ledger {
-    fn receive(&self, _: Origin, frame: Frame) -> Result<(), Refused> {
+    fn receive(&self, _: Origin, batch: Batch) -> Result<(), Refused> {
         let mut state = self.state.lock().unwrap();
-        if state.frames.contains(&frame.hash()) {
+        if state.batches.contains(&batch.hash()) {
             return Err(Refused::Known);
         }
-        state.pool.receive(frame)
+        state.pool.receive(batch)
     }
 
-    fn propose(&self, parent: &Parent<'_>, size: BlockSize) -> Vec<Frame> {
+    fn propose(&self, parent: &Parent<'_>, size: BlockSize) -> Vec<Batch> {
         self.state.lock().unwrap().pool.propose(parent.ancestors, size)
     }
 
-    fn waiting(&self, size: BlockSize) -> Vec<Frame> {
+    fn waiting(&self, size: BlockSize) -> Vec<Batch> {
         self.state.lock().unwrap().pool.propose(&[], size)
     }
 
     fn valid(&self, _: &Parent<'_>, block: &Block) -> bool {
         let state = self.state.lock().unwrap();
-        block.frames.iter().all(|f| !state.frames.contains(&f.hash()))
+        block.batches.iter().all(|f| !state.batches.contains(&f.hash()))
     }
 
     fn deliver(&self, delivered: Delivered, ack: Ack) {
         let mut state = self.state.lock().unwrap();
         state.pool.delivered(&delivered.block);
-        state.frames.extend(delivered.block.frames.iter().map(Frame::hash));
+        state.batches.extend(delivered.block.batches.iter().map(Batch::hash));
         let before = state.blocks.insert(delivered.block.height, delivered.hash);
         assert!(before.is_none_or(|hash| hash == delivered.hash), "two blocks of one height");
         match &mut state.held {
@@ -101,8 +101,8 @@ impl Drop for Folder {
     }
 }
 
-fn frame(n: usize) -> Frame {
-    Frame::new(format!("frame {n}").into_bytes())
+fn batch(n: usize) -> Batch {
+    Batch::new(format!("batch {n}").into_bytes())
 }
 
 /// A watchdog, far beyond what it takes.
@@ -136,21 +136,21 @@ fn four_brokers_over_tcp_go_on_without_one_which_then_catches_up() {
     let mut engines: Vec<Option<Engine>> = (0..4).map(|i| Some(start(i))).collect();
     let submit = |engines: &[Option<Engine>], n: usize| {
         let alive: Vec<&Engine> = engines.iter().flatten().collect();
-        alive[n % alive.len()].submit(frame(n)).expect("it is taken");
+        alive[n % alive.len()].submit(batch(n)).expect("it is taken");
     };
 
     (0..1000).for_each(|n| submit(&engines, n));
-    until("1,000 frames at all", || ledgers.iter().all(|l| l.ordered() == 1000));
+    until("1,000 batches at all", || ledgers.iter().all(|l| l.ordered() == 1000));
 
     engines[3] = None;
     (1000..1500).for_each(|n| submit(&engines, n));
-    until("1,500 frames at three", || ledgers[..3].iter().all(|l| l.ordered() == 1500));
+    until("1,500 batches at three", || ledgers[..3].iter().all(|l| l.ordered() == 1500));
     assert_eq!(ledgers[3].ordered(), 1000);
 
     engines[3] = Some(start(3));
-    until("1,500 frames at all", || ledgers.iter().all(|l| l.ordered() == 1500));
+    until("1,500 batches at all", || ledgers.iter().all(|l| l.ordered() == 1500));
     (1500..1600).for_each(|n| submit(&engines, n));
-    until("1,600 frames at all", || ledgers.iter().all(|l| l.ordered() == 1600));
+    until("1,600 batches at all", || ledgers.iter().all(|l| l.ordered() == 1600));
 
     let (first, last) = (ledgers[0].blocks(), ledgers[3].blocks());
     for (height, hash) in &first {
@@ -164,7 +164,7 @@ fn four_brokers_over_tcp_go_on_without_one_which_then_catches_up() {
         assert!(engine.status().running);
         block_on(engine.stop());
         assert!(!engine.status().running);
-        assert_eq!(engine.submit(frame(9999)), Err(Refused::Ended));
+        assert_eq!(engine.submit(batch(9999)), Err(Refused::Ended));
     }
 }
 
@@ -192,8 +192,8 @@ fn rule_e12_a_broker_whose_log_is_damaged_does_not_start_and_names_the_file() {
     let start = |i: usize| Engine::start(settings[i].clone(), ledgers[i].clone());
     let engines: Vec<Engine> = (0..4).map(|i| start(i).unwrap()).collect();
     for n in 0..50 {
-        engines[0].submit(frame(n)).unwrap();
-        until("one more frame", || ledgers.iter().all(|l| l.ordered() > n));
+        engines[0].submit(batch(n)).unwrap();
+        until("one more batch", || ledgers.iter().all(|l| l.ordered() > n));
     }
     block_on(engines[3].stop());
     drop(engines);
@@ -230,12 +230,12 @@ fn rule_e12_damage_that_is_met_while_it_runs_ends_it_without_a_panic() {
     let engines: Vec<Engine> =
         (0..4).map(|i| Engine::start(settings[i].clone(), ledgers[i].clone()).unwrap()).collect();
     for n in 0..20 {
-        engines[0].submit(frame(n)).unwrap();
-        until("one more frame", || ledgers.iter().all(|l| l.ordered() > n));
+        engines[0].submit(batch(n)).unwrap();
+        until("one more batch", || ledgers.iter().all(|l| l.ordered() > n));
     }
     let file = log_files(&settings[3]).pop().expect("there is a log");
     let bytes = std::fs::read(&file).unwrap();
-    let at = bytes.windows(7).position(|it| it == b"frame 3").expect("it was published");
+    let at = bytes.windows(7).position(|it| it == b"batch 3").expect("it was published");
     let open = std::fs::OpenOptions::new().write(true).open(&file).unwrap();
     std::os::unix::fs::FileExt::write_all_at(&open, b"F", at as u64).unwrap();
     let all: Vec<u64> = ledgers[3].blocks().into_keys().collect();
@@ -252,7 +252,7 @@ fn rule_e12_damage_that_is_met_while_it_runs_ends_it_without_a_panic() {
         other => panic!("{other:?}"),
     }
     // The others go on.
-    engines[0].submit(frame(99)).unwrap();
+    engines[0].submit(batch(99)).unwrap();
     until("one more", || ledgers[..3].iter().all(|l| l.ordered() > 20));
 }
 
@@ -300,7 +300,7 @@ fn settings_that_cannot_work_are_refused() {
 }
 
 fn alone(folder: &Path) -> solo::Settings {
-    let block = BlockSize { frames: 16, bytes: 4096 };
+    let block = BlockSize { batches: 16, bytes: 4096 };
     solo::Settings { namespace: b"alone".to_vec(), folder: folder.to_path_buf(), block, unacknowledged: 8 }
 }
 
@@ -309,15 +309,15 @@ fn one_broker_alone_keeps_its_order_over_restarts() {
     let folder = Folder::new("solo");
     let ledger = Ledger::new();
     let solo = Solo::start(alone(&folder.0), ledger.clone()).expect("it starts");
-    (0..500).for_each(|n| solo.submit(frame(n)).expect("it is taken"));
-    until("500 frames", || ledger.ordered() == 500);
+    (0..500).for_each(|n| solo.submit(batch(n)).expect("it is taken"));
+    until("500 batches", || ledger.ordered() == 500);
     let tip = solo.status().tip;
     drop(solo);
 
     let solo = Solo::start(alone(&folder.0), ledger.clone()).expect("it starts again");
     assert_eq!(solo.status().tip, tip);
-    (500..9000).for_each(|n| solo.submit(frame(n)).expect("it is taken"));
-    until("9,000 frames", || ledger.ordered() == 9000 && solo.status().lag() == 0);
+    (500..9000).for_each(|n| solo.submit(batch(n)).expect("it is taken"));
+    until("9,000 batches", || ledger.ordered() == 9000 && solo.status().lag() == 0);
     let status = solo.status();
     assert!(status.tip >= 9000 / 16);
     assert!(block_on(solo.block(1)).is_some());
@@ -326,7 +326,7 @@ fn one_broker_alone_keeps_its_order_over_restarts() {
     let last = block_on(solo.block(status.tip)).expect("the last one stays");
     assert_eq!(Some(&last.hash()), ledger.blocks().get(&status.tip));
     block_on(solo.stop());
-    assert_eq!(solo.submit(frame(9001)), Err(Refused::Ended));
+    assert_eq!(solo.submit(batch(9001)), Err(Refused::Ended));
     drop(solo);
 
     let solo = Solo::start(alone(&folder.0), ledger.clone()).expect("it starts a third time");
@@ -338,19 +338,19 @@ fn a_log_is_read_whatever_size_new_blocks_have() {
     let folder = Folder::new("solo-smaller");
     let ledger = Ledger::new();
     let solo = Solo::start(alone(&folder.0), ledger.clone()).expect("it starts");
-    (0..500).for_each(|n| solo.submit(frame(n)).expect("it is taken"));
-    until("500 frames", || ledger.ordered() == 500 && solo.status().lag() == 0);
+    (0..500).for_each(|n| solo.submit(batch(n)).expect("it is taken"));
+    until("500 batches", || ledger.ordered() == 500 && solo.status().lag() == 0);
     let tip = solo.status().tip;
-    assert!(tip < 500, "no block had two frames");
+    assert!(tip < 500, "no block had two batches");
     drop(solo);
 
-    let block = BlockSize { frames: 1, bytes: 4 };
+    let block = BlockSize { batches: 1, bytes: 4 };
     let solo = Solo::start(solo::Settings { block, ..alone(&folder.0) }, ledger.clone()).expect("it starts");
     assert_eq!((solo.status().tip, solo.status().height), (tip, tip), "nothing of it was cut off");
     for (height, hash) in ledger.blocks() {
         assert_eq!(block_on(solo.block(height)).map(|it| it.hash()), Some(hash));
     }
-    (500..510).for_each(|n| solo.submit(frame(n)).expect("it is taken"));
+    (500..510).for_each(|n| solo.submit(batch(n)).expect("it is taken"));
     until("ten more", || ledger.ordered() == 510);
     assert_eq!(solo.status().tip, tip + 10);
 }
@@ -361,7 +361,7 @@ fn rule_g6_a_block_not_acknowledged_comes_again_and_a_torn_record_never_comes() 
     let ledger = Ledger::holding_back();
     let solo = Solo::start(alone(&folder.0), ledger.clone()).expect("it starts");
     for n in 0..3 {
-        solo.submit(frame(n)).expect("it is taken");
+        solo.submit(batch(n)).expect("it is taken");
         until("one more block", || ledger.ordered() == n + 1);
     }
     assert_eq!((solo.status().height, solo.status().tip), (0, 3));
@@ -375,7 +375,7 @@ fn rule_g6_a_block_not_acknowledged_comes_again_and_a_torn_record_never_comes() 
     let solo = Solo::start(alone(&folder.0), after.clone()).expect("it starts");
     until("two blocks again", || after.ordered() == 2);
     assert_eq!(solo.status().tip, 2);
-    solo.submit(frame(2)).expect("it is taken");
+    solo.submit(batch(2)).expect("it is taken");
     until("a third block", || after.ordered() == 3);
     assert_eq!(after.blocks().first_key_value(), ledger.blocks().first_key_value());
 }
@@ -388,7 +388,7 @@ fn rule_e12_a_broker_alone_names_damage_and_loses_nothing_in_silence() {
     let solo = Solo::start(alone(&folder.0), ledger.clone()).expect("it starts");
     // More than one file: 256 blocks each.
     for n in 0..300 {
-        solo.submit(frame(n)).expect("it is taken");
+        solo.submit(batch(n)).expect("it is taken");
         until("one more block", || ledger.ordered() == n + 1 && solo.status().lag() == 0);
     }
     block_on(solo.stop());
@@ -440,7 +440,7 @@ fn another_clusters_log_is_refused() {
     let folder = Folder::new("solo-other");
     let ledger = Ledger::new();
     let solo = Solo::start(alone(&folder.0), ledger.clone()).expect("it starts");
-    solo.submit(frame(0)).expect("it is taken");
+    solo.submit(batch(0)).expect("it is taken");
     until("a block", || ledger.ordered() == 1);
     drop(solo);
     let other = solo::Settings { namespace: b"another".to_vec(), ..alone(&folder.0) };

@@ -10,7 +10,7 @@ use common::{Ca, SOON, open, url};
 use fork::{Fork, fork, waitpid_nohang};
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
-use sealcast::brokers::{Brokers, ClientKey, FRAME_OPERATIONS, Opening, Outgoing};
+use sealcast::brokers::{BATCH_OPERATIONS, Brokers, ClientKey, Opening, Outgoing};
 use sealcast::session::TryPublishError;
 use sealcast::url::Scheme;
 use sealcast::{Code, Error, Session, Subscription};
@@ -124,7 +124,7 @@ fn client_of_nobody() -> Brokers {
         registrations: Vec::new(),
         keys: Scheme::Threshold,
         timeout: Duration::from_millis(50),
-        frame_operations: FRAME_OPERATIONS,
+        batch_operations: BATCH_OPERATIONS,
         accuse: true,
     };
     Brokers::open(opening).unwrap()

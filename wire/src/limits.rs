@@ -99,9 +99,9 @@ pub const ORIGIN_BATCH_MAX: usize = 64;
 /// an answer, is signed at once.
 pub const SIGNING_GATHER: Duration = Duration::from_micros(150);
 /// Bytes handed to the kernel in one segmented send.
-pub const BATCH_BYTES_MAX: usize = 65_000;
+pub const TRAIN_BYTES_MAX: usize = 65_000;
 /// Segments in one segmented send (Linux `UDP_MAX_SEGMENTS`).
-pub const BATCH_SEGMENTS_MAX: usize = 64;
+pub const TRAIN_SEGMENTS_MAX: usize = 64;
 
 /// Default time of silence after which a member is suspected.
 pub const DETECT: Duration = Duration::from_secs(3);
@@ -196,14 +196,14 @@ pub const EXPRESSION_NODES_MAX: usize = 256;
 pub const EXPRESSION_DEPTH_MAX: usize = 16;
 /// Values of one list, as in `role in [nurse, doctor]`.
 pub const EXPRESSION_LIST_MAX: usize = 64;
-/// Operations of one frame: what one signature of a client vouches for.
-pub const FRAME_OPERATIONS_MAX: usize = 256;
-/// Accusations of one frame (E4): each costs every broker the proofs of t shares.
-pub const FRAME_ACCUSATIONS_MAX: usize = 4;
+/// Operations of one batch: what one signature of a client vouches for.
+pub const BATCH_OPERATIONS_MAX: usize = 256;
+/// Accusations of one batch (E4): each costs every broker the proofs of t shares.
+pub const BATCH_ACCUSATIONS_MAX: usize = 4;
 /// Accusations of one block: more of them make it invalid, so that a leader cannot occupy all others with false ones.
 pub const BLOCK_ACCUSATIONS_MAX: usize = 16;
-/// Registrations and acts of administrators of one frame: each costs every broker signatures when it is executed.
-pub const FRAME_PROOFS_MAX: usize = 4;
+/// Registrations and acts of administrators of one batch: each costs every broker signatures when it is executed.
+pub const BATCH_PROOFS_MAX: usize = 4;
 /// The same of one block: more of them make it invalid, so that nobody occupies the thread that executes with false ones.
 pub const BLOCK_PROOFS_MAX: usize = 128;
 /// Accusations that wait at a client to be brought; it brings one at a time.
@@ -214,8 +214,8 @@ pub const ACCUSABLE: u64 = 1 << 20;
 pub const ACCUSABLE_FORGOTTEN: usize = 4096;
 /// Suspended clients that a broker's status names.
 pub const SUSPENDED_SHOWN: usize = 64;
-/// Bytes of one frame; a block holds several.
-pub const FRAME_BYTES_MAX: usize = 4 << 20;
+/// Bytes of one batch; a block holds several.
+pub const BATCH_BYTES_MAX: usize = 4 << 20;
 /// Bytes of one publication's body or ciphertext; larger things are published as digests.
 pub const BODY_BYTES_MAX: usize = 1 << 20;
 /// Bytes of one operation: the body, its header and its rules.
@@ -279,7 +279,7 @@ pub const PROTOCOL_MESSAGE_BYTES_MAX: usize = 8 << 20;
 pub const CHANNEL_SEND_BYTES_MAX: usize = 64 << 20;
 /// Bytes of bodies that one update or answer brings.
 pub const UPDATE_BODIES_BYTES_MAX: usize = 4 << 20;
-/// Bytes of a block's frames up to which every broker sends its contents to those whom it concerns, and not its speaker
+/// Bytes of a block's batches up to which every broker sends its contents to those whom it concerns, and not its speaker
 /// alone: when little is under way, nobody waits for one certain broker.
 pub const UPDATE_BY_ALL_BYTES: usize = 16 << 10;
 /// Clients whose next numbers a broker knows without its store; with more of them all are looked up anew.
@@ -296,15 +296,15 @@ pub const CLUSTER_FILE_BYTES_MAX: usize = 4 << 20;
 pub const ADDRESS_BYTES_MAX: usize = 262;
 /// Publications, results and notices together of the outboxes so kept; fewer blocks are kept if they hold more.
 pub const OUTBOXES_THINGS_KEPT: usize = 1 << 17;
-/// Bytes of the frames of blocks so kept; those of older ones are fetched from the order's archive.
-pub const OUTBOXES_FRAMES_BYTES_KEPT: usize = 64 << 20;
+/// Bytes of the batches of blocks so kept; those of older ones are fetched from the order's archive.
+pub const OUTBOXES_BATCHES_BYTES_KEPT: usize = 64 << 20;
 /// Bytes of older blocks that are kept once they were fetched from there: who reads history reads on in them.
 pub const BLOCKS_READ_BYTES_KEPT: usize = 32 << 20;
 /// Blocks executed before the store is synced and they are acknowledged: well below those that may be out.
 pub const STORE_SYNC_BLOCKS: usize = 8;
 /// How long an executed block waits at most for that.
 pub const STORE_SYNC_AFTER: Duration = Duration::from_millis(50);
-/// Blocks with frames whose results a broker remembers: at 35 full blocks a second half an hour.
+/// Blocks with batches whose results a broker remembers: at 35 full blocks a second half an hour.
 pub const RESULTS_KEPT_BLOCKS: u64 = 1 << 16;
 /// At heights that are multiples of this, brokers can testify to the state, and take snapshots.
 pub const CHECKPOINT_BLOCKS: u64 = 64;
@@ -325,7 +325,7 @@ pub const PEER_ANSWER: Duration = Duration::from_secs(3);
 pub const CHANNEL_EARLIER_BYTES_MAX: usize = 16 << 20;
 
 const _: () = assert!(RULES_BYTES_MAX < SNAPSHOT_ROW_BYTES_MAX);
-/// Bytes of the proof that a block is final: `BROKERS_MAX` signatures, and of its header: `BLOCK_FRAMES_MAX` hashes.
+/// Bytes of the proof that a block is final: `BROKERS_MAX` signatures, and of its header: `BLOCK_BATCHES_MAX` hashes.
 pub const START_CERTIFICATE_BYTES_MAX: usize = 4 << 20;
 /// Publications that are pruned at once.
 pub const PRUNED_PUBLICATIONS: usize = 1024;
@@ -348,9 +348,9 @@ pub const PROOF_CLIENTS_MAX: usize = 4096;
 /// Brokers of one cluster: the paper goes to 31.
 pub const BROKERS_MAX: usize = 64;
 
-const _: () = assert!(OPERATION_BYTES_MAX < FRAME_BYTES_MAX);
-const _: () = assert!(FRAME_ACCUSATIONS_MAX <= BLOCK_ACCUSATIONS_MAX);
-const _: () = assert!(FRAME_PROOFS_MAX <= BLOCK_PROOFS_MAX);
+const _: () = assert!(OPERATION_BYTES_MAX < BATCH_BYTES_MAX);
+const _: () = assert!(BATCH_ACCUSATIONS_MAX <= BLOCK_ACCUSATIONS_MAX);
+const _: () = assert!(BATCH_PROOFS_MAX <= BLOCK_PROOFS_MAX);
 const _: () = assert!(RULES_BYTES_MAX < OPERATION_BYTES_MAX);
 /// Age of the newest block that f + 1 brokers show, by the client's clock, above which it seals nothing (E6). An idle
 /// cluster makes a block each 150 ms; the rest is for clocks that differ.
@@ -359,12 +359,12 @@ pub const SEAL_BLOCK_AGE_MAX: Duration = Duration::from_secs(60);
 pub const CLIENT_OPERATIONS_MAX: usize = 65_536;
 /// Bytes of them.
 pub const CLIENT_OPERATIONS_BYTES_MAX: usize = 64 << 20;
-/// Bytes of a client's frames under way: half a second of 40,000 operations of 1 KB.
-pub const CLIENT_FRAMES_BYTES_MAX: usize = 20 << 20;
-/// Frames of a client under way.
-pub const CLIENT_FRAMES_MAX: usize = 4096;
-/// Bytes of a frame that gathers operations; a larger operation goes alone.
-pub const CLIENT_FRAME_BYTES: usize = 256 << 10;
+/// Bytes of a client's batches under way: half a second of 40,000 operations of 1 KB.
+pub const CLIENT_BATCHES_BYTES_MAX: usize = 20 << 20;
+/// Batches of a client under way.
+pub const CLIENT_BATCHES_MAX: usize = 4096;
+/// Bytes of a batch that gathers operations; a larger operation goes alone.
+pub const CLIENT_BATCH_BYTES: usize = 256 << 10;
 /// Blocks that a client holds until it may believe them, or until what comes before is there.
 pub const CLIENT_HEIGHTS_MAX: usize = 1024;
 /// Of these, blocks that only one broker has named.
@@ -381,7 +381,7 @@ pub const CLIENT_QUERIES_MAX: usize = 128;
 /// and those for shares.
 pub const CLIENT_SHARES_MAX: usize = 128;
 
-const _: () = assert!(CLIENT_QUERIES_MAX + CLIENT_SHARES_MAX <= QUERIES_MAX && CLIENT_FRAME_BYTES <= BLOCK_BYTES);
+const _: () = assert!(CLIENT_QUERIES_MAX + CLIENT_SHARES_MAX <= QUERIES_MAX && CLIENT_BATCH_BYTES <= BLOCK_BYTES);
 /// Rows that a broker reads from its store in one call.
 pub const STORE_PAGE_ROWS: usize = 1024;
 /// Places that one read of a topic's range answers.
@@ -395,26 +395,26 @@ pub const ANSWER_ENTRIES_BYTES: usize = 4 << 20;
 
 /// Brokers of a cluster, at least: 3f+1 for one that lies.
 pub const BROKERS_MIN: usize = 4;
-/// Default frames of one block: as many operations of 1 KB as `BLOCK_BYTES` holds.
-pub const BLOCK_FRAMES: usize = 2000;
-/// Default bytes of one block's frames: each block costs a broker up to 6 ms of processor time whatever it holds, and with
+/// Default batches of one block: as many operations of 1 KB as `BLOCK_BYTES` holds.
+pub const BLOCK_BATCHES: usize = 2000;
+/// Default bytes of one block's batches: each block costs a broker up to 6 ms of processor time whatever it holds, and with
 /// half of this a fourth of the throughput is lost; with twice as much nothing more is gained.
 pub const BLOCK_BYTES: usize = 2 << 20;
-/// Frames of one block, at most: every broker takes so many, whatever its own setting.
-pub const BLOCK_FRAMES_MAX: usize = 65_536;
-/// Bytes of one block's frames, at most: every broker takes so many, whatever its own setting. A leader sends that to three
+/// Batches of one block, at most: every broker takes so many, whatever its own setting.
+pub const BLOCK_BATCHES_MAX: usize = 65_536;
+/// Bytes of one block's batches, at most: every broker takes so many, whatever its own setting. A leader sends that to three
 /// others within its 300 ms at 1 Gb/s; and some blocks of each broker that lies are in every other one's memory.
 pub const BLOCK_BYTES_MAX: usize = 8 << 20;
 /// Silence of a leading broker after which its term is given up, at most (E14 asks for 300 ms; slow links for more).
 pub const LEADER_TIMEOUT_MAX: Duration = Duration::from_secs(10);
-/// Frames that wait to be ordered at one broker.
-pub const ORDER_POOL_FRAMES_MAX: usize = 1 << 18;
-/// Bytes of frames that wait to be ordered at one broker.
+/// Batches that wait to be ordered at one broker.
+pub const ORDER_POOL_BATCHES_MAX: usize = 1 << 18;
+/// Bytes of batches that wait to be ordered at one broker.
 pub const ORDER_POOL_BYTES_MAX: usize = 128 << 20;
-/// Ordered frames whose hashes a pool remembers, against copies that come late.
-pub const ORDERED_FRAMES_KNOWN: usize = 65_536;
-/// Frames between `submit` and the link to the leader.
-pub const SUBMITTED_FRAMES: usize = 4096;
+/// Ordered batches whose hashes a pool remembers, against copies that come late.
+pub const ORDERED_BATCHES_KNOWN: usize = 65_536;
+/// Batches between `submit` and the link to the leader.
+pub const SUBMITTED_BATCHES: usize = 4096;
 /// Proofs of misbehaviour that an engine keeps in memory.
 pub const EVIDENCE_MAX: usize = 256;
 /// Votes to notarize a block that an engine remembers, to compare them with certificates: 64 views of all brokers.
@@ -426,8 +426,8 @@ pub const EVIDENCE_BYTES_MAX: usize = 4096;
 pub const LOG_FILE_BYTES: u64 = 128 << 20;
 /// Records of one file of the log: their heights are in memory while it is written, and read again at a start.
 pub const LOG_FILE_RECORDS: usize = 1 << 16;
-/// Bytes of one record of the log without its head: a block with the lengths of its frames, or a certificate.
-pub const LOG_BODY_BYTES_MAX: usize = BLOCK_BYTES_MAX + 4 * BLOCK_FRAMES_MAX + 64;
+/// Bytes of one record of the log without its head: a block with the lengths of its batches, or a certificate.
+pub const LOG_BODY_BYTES_MAX: usize = BLOCK_BYTES_MAX + 4 * BLOCK_BATCHES_MAX + 64;
 /// Closed files of the log that are held open for reading.
 pub const LOG_FILES_OPEN: usize = 8;
 /// Sorted runs of digests of similar size that become one.
@@ -437,8 +437,8 @@ pub const LOG_RUNS_MAX: usize = 32;
 /// Ranges of heights with certificates that are remembered; older ones are looked up on disk.
 pub const LOG_CERTIFICATE_RANGES: usize = 65_536;
 const _: () = assert!(LOG_BODY_BYTES_MAX < u32::MAX as usize);
-const _: () = assert!(BLOCK_BYTES <= BLOCK_BYTES_MAX && BLOCK_FRAMES <= BLOCK_FRAMES_MAX);
-const _: () = assert!(FRAME_BYTES_MAX <= BLOCK_BYTES_MAX);
+const _: () = assert!(BLOCK_BYTES <= BLOCK_BYTES_MAX && BLOCK_BATCHES <= BLOCK_BATCHES_MAX);
+const _: () = assert!(BATCH_BYTES_MAX <= BLOCK_BYTES_MAX);
 /// Payloads in one ciphertext: publications of one policy that are sealed together.
 pub const SEALED_TOGETHER_MAX: usize = 256;
 /// Ciphertexts that wait for shares; as many as the join holds back.
@@ -478,8 +478,8 @@ pub const GATEWAY_HANDSHAKE: Duration = Duration::from_secs(10);
 pub const GATEWAY_MESSAGE: Duration = Duration::from_secs(30);
 /// Time that a client may take nothing of what waits for it.
 pub const GATEWAY_WRITE: Duration = Duration::from_secs(30);
-/// Bytes of a message of a client: a frame and its kind.
-pub const GATEWAY_REQUEST_BYTES_MAX: usize = FRAME_BYTES_MAX + 1;
+/// Bytes of a message of a client: a batch and its kind.
+pub const GATEWAY_REQUEST_BYTES_MAX: usize = BATCH_BYTES_MAX + 1;
 /// Bytes of a client's first message.
 pub const GATEWAY_HELLO_BYTES_MAX: usize = 1 << 10;
 /// Bytes of a message of a client that is not registered: an administrators' policy with room to spare.
@@ -512,15 +512,15 @@ pub const QUERY_BUSY_PAUSE: Duration = Duration::from_millis(50);
 /// The thread that answers clients that are not registered rests so many times as long as an answer took it: however
 /// much they ask, it costs an eighth of a core.
 pub const QUERIES_UNREGISTERED_REST: u32 = 7;
-/// Frames whose signatures are checked in one batch; larger batches gain little.
-pub const CHECK_BATCH_FRAMES: usize = 128;
-/// Bytes of them, unless one frame is longer: 64 ciphertexts of 1 KB, which take some 10 ms.
-pub const CHECK_BATCH_BYTES: usize = 64 << 10;
+/// Batches whose signatures are checked in one batch; larger batches gain little.
+pub const CHECKED_TOGETHER_MAX: usize = 128;
+/// Bytes of them, unless one batch is longer: 64 ciphertexts of 1 KB, which take some 10 ms.
+pub const CHECKED_TOGETHER_BYTES: usize = 64 << 10;
 /// Bytes of them where the last batches were cheaper than that. Were all of a batch ciphertexts, it would take some 150 ms.
-pub const CHECK_BATCH_BYTES_MAX: usize = 1 << 20;
+pub const CHECKED_TOGETHER_BYTES_MAX: usize = 1 << 20;
 /// How long a batch is to take: whoever comes meanwhile waits for it.
-pub const CHECK_BATCH_WITHIN: Duration = Duration::from_millis(10);
-/// Ciphertexts of a block that a broker proposes, unless one frame has more: the others check those that they have not
+pub const CHECKED_TOGETHER_WITHIN: Duration = Duration::from_millis(10);
+/// Ciphertexts of a block that a broker proposes, unless one batch has more: the others check those that they have not
 /// seen before they vote, and whoever comes meanwhile waits for that.
 pub const BLOCK_CIPHERTEXTS_PROPOSED_MAX: usize = 512;
 /// Bytes of proposed and final blocks that are not executed and durable, above which a broker proposes small ones: eight
@@ -532,27 +532,27 @@ pub const BLOCK_BYTES_ALWAYS: usize = 64 << 10;
 /// what comes meanwhile waits for it. An idle cluster's takes some 60 ms, most of it for `STORE_SYNC_AFTER`.
 pub const BLOCK_EXECUTED_WITHIN: Duration = Duration::from_millis(120);
 /// Blocks in which one account alone must have published before it gets full blocks again: a few seconds, so that the one
-/// frame of a subscriber does not keep a publisher's blocks short.
+/// batch of a subscriber does not keep a publisher's blocks short.
 pub const ALONE_BLOCKS: u64 = 32;
 /// Proposed blocks that are timed at once: more than may be proposed and not executed.
 pub const PROPOSALS_TIMED: usize = 64;
-/// Frames that wait to be checked or ordered, of a client that is not registered.
+/// Batches that wait to be checked or ordered, of a client that is not registered.
 pub const UNREGISTERED_BATCHES_MAX: usize = 16;
 /// Bytes of them: several certificates.
 pub const UNREGISTERED_BYTES_MAX: usize = 1 << 20;
-/// Frames of all clients that are not registered, that wait to be checked or ordered: keys are free.
-pub const UNREGISTERED_BATCHES_TOTAL_MAX: usize = ORDER_POOL_FRAMES_MAX / 8;
+/// Batches of all clients that are not registered, that wait to be checked or ordered: keys are free.
+pub const UNREGISTERED_BATCHES_TOTAL_MAX: usize = ORDER_POOL_BATCHES_MAX / 8;
 /// Bytes of them.
 pub const UNREGISTERED_BYTES_TOTAL_MAX: usize = ORDER_POOL_BYTES_MAX / 8;
-/// Bytes of checked frames that wait for nothing: they stood in a block that may yet fail.
-pub const STRAY_FRAMES_BYTES_MAX: usize = 64 << 20;
+/// Bytes of checked batches that wait for nothing: they stood in a block that may yet fail.
+pub const STRAY_BATCHES_BYTES_MAX: usize = 64 << 20;
 /// Blocks after which they are forgotten: one of the next leaders has brought them again by then.
 pub const STRAY_BLOCKS_MAX: u64 = 64;
 /// Clients whose registration was seen lately, and may not be executed here yet: what they send behind it is taken.
 pub const INTRODUCED_CLIENTS: usize = 4096;
-/// Blocks for which a frame is held back because frames before it are missing.
+/// Blocks for which a batch is held back because batches before it are missing.
 pub const TURN_TIMEOUT_BLOCKS: u64 = 64;
-/// False frames that another broker may forward before it is no longer listened to: honest ones check them first.
+/// False batches that another broker may forward before it is no longer listened to: honest ones check them first.
 pub const FALSE_FORWARDS_MAX: u32 = 16;
 
 const _: () = assert!(QUERIES_UNREGISTERED_MAX + QUERY_STRIKES_MAX as usize > CLIENT_QUERIES_MAX);
@@ -562,5 +562,5 @@ const _: () = assert!(PROTOCOL_MESSAGE_BYTES_MAX < GATEWAY_OUTGOING_BYTES_MAX);
 const _: () = assert!(UNREGISTERED_BYTES_MAX < ORDER_POOL_BYTES_MAX / 2);
 const _: () = assert!(RULES_BYTES_MAX < GATEWAY_UNREGISTERED_REQUEST_BYTES_MAX);
 const _: () = assert!(ORDER_HANDSHAKES_MAX as usize * 2 < RESERVED_DESCRIPTORS);
-const _: () = assert!(FRAME_BYTES_MAX < GATEWAY_READING_HOLDER_BYTES_MAX);
+const _: () = assert!(BATCH_BYTES_MAX < GATEWAY_READING_HOLDER_BYTES_MAX);
 const _: () = assert!(GATEWAY_UNREGISTERED_REQUEST_BYTES_MAX <= GATEWAY_READING_UNREGISTERED_BYTES_MAX);

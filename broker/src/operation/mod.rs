@@ -1,4 +1,4 @@
-//! What clients ask of brokers, and the frames in which they sign it.
+//! What clients ask of brokers, and the batches in which they sign it.
 //!
 //! ```text
 //! operation = 1 reg       | u8 intent | proof
@@ -16,8 +16,8 @@
 
 pub mod accusation;
 pub mod admin;
+mod batch;
 pub mod constraint;
-mod frame;
 pub mod policy;
 pub mod publication;
 pub mod registration;
@@ -32,8 +32,8 @@ use sealcast_wire::{Malformed, Reader, Writer, limits};
 
 pub use accusation::Accusation;
 pub use admin::{Action, Admin, AdminError};
+pub use batch::{Batch, BatchError, Checked, Head, Keys, Sealed, check, sign_encoded};
 pub use constraint::{Constraint, Interest};
-pub use frame::{Checked, Frame, FrameError, Head, Keys, Sealed, check, sign_encoded};
 pub use policy::{Act, Policy, Rule};
 pub use publication::{Body, Execute, Header, Publication, TopicError, check_published};
 pub use registration::{Claim, Credential, Proof, ProofError, Registration};

@@ -17,7 +17,7 @@ pub struct Header {
     pub value: Option<String>,
 }
 
-/// Why nothing can be published at a topic. Brokers take no frame that tries; what was ordered before they looked stays.
+/// Why nothing can be published at a topic. Brokers take no batch that tries; what was ordered before they looked stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TopicError {
     /// It holds a `+` or a `#`, which mean other topics in a pattern.

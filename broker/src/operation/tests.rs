@@ -163,33 +163,33 @@ fn s10_the_executable_operation_is_bound_to_the_ciphertext() {
 }
 
 #[test]
-fn rule_g3_a_frame_binds_cluster_client_numbers_and_all_operations() {
+fn rule_g3_a_batch_binds_cluster_client_numbers_and_all_operations() {
     let world = World::new();
-    let frame = Frame::sign(&world.cluster, &origin_key(1), 5, vec![Operation::Sync, Operation::Unsubscribe(1)]);
-    let good = |cluster: &Cluster, frame: &Frame| check(cluster, vec![frame.clone()], |_| vec![])[0].is_ok();
-    assert!(good(&world.cluster, &frame));
-    assert!(!good(&Cluster([1; 32]), &frame), "another cluster");
-    let bytes = frame.to_bytes();
-    assert_eq!(Frame::from_bytes(&bytes).as_ref(), Ok(&frame));
+    let batch = Batch::sign(&world.cluster, &origin_key(1), 5, vec![Operation::Sync, Operation::Unsubscribe(1)]);
+    let good = |cluster: &Cluster, batch: &Batch| check(cluster, vec![batch.clone()], |_| vec![])[0].is_ok();
+    assert!(good(&world.cluster, &batch));
+    assert!(!good(&Cluster([1; 32]), &batch), "another cluster");
+    let bytes = batch.to_bytes();
+    assert_eq!(Batch::from_bytes(&bytes).as_ref(), Ok(&batch));
     for at in 0..bytes.len() {
         let mut other = bytes.clone();
         other[at] ^= 1;
-        assert!(!Frame::from_bytes(&other).is_ok_and(|f| good(&world.cluster, &f)), "byte {at}");
+        assert!(!Batch::from_bytes(&other).is_ok_and(|f| good(&world.cluster, &f)), "byte {at}");
     }
 }
 
 #[test]
-fn rule_e10_a_frame_is_judged_alike_alone_and_in_any_company() {
+fn rule_e10_a_batch_is_judged_alike_alone_and_in_any_company() {
     let world = World::new();
-    let mut frames: Vec<Frame> =
-        (0..40).map(|i| Frame::sign(&world.cluster, &origin_key(i % 3), u64::from(i), vec![Operation::Sync])).collect();
-    let foreign = |i| Frame::sign(&Cluster([9; 32]), &origin_key(1), i, vec![Operation::Sync]);
+    let mut batches: Vec<Batch> =
+        (0..40).map(|i| Batch::sign(&world.cluster, &origin_key(i % 3), u64::from(i), vec![Operation::Sync])).collect();
+    let foreign = |i| Batch::sign(&Cluster([9; 32]), &origin_key(1), i, vec![Operation::Sync]);
     for at in [3, 4, 39] {
-        frames[at] = foreign(at as u64);
+        batches[at] = foreign(at as u64);
     }
-    let judged = check(&world.cluster, frames.clone(), |_| vec![]);
-    for (i, (together, frame)) in judged.iter().zip(&frames).enumerate() {
-        let alone = check(&world.cluster, vec![frame.clone()], |_| vec![]).remove(0);
+    let judged = check(&world.cluster, batches.clone(), |_| vec![]);
+    for (i, (together, batch)) in judged.iter().zip(&batches).enumerate() {
+        let alone = check(&world.cluster, vec![batch.clone()], |_| vec![]).remove(0);
         assert_eq!(*together, alone);
         assert_eq!(together.is_err(), [3, 4, 39].contains(&i));
     }
@@ -199,16 +199,16 @@ fn rule_e10_a_frame_is_judged_alike_alone_and_in_any_company() {
 fn s11_s12_a_ciphertext_is_checked_with_its_label_before_it_is_ordered() {
     let world = World::new();
     let sealed = |n: u8| Publication { body: Body::Sealed(vec![n]), epoch: 4, ..publication(&["a"], b"") };
-    let frame = |first, n: u8| {
+    let batch = |first, n: u8| {
         let operations = vec![publish(publication(&["a"], b"plain")), publish(sealed(n))];
-        Frame::sign(&world.cluster, &origin_key(1), first, operations)
+        Batch::sign(&world.cluster, &origin_key(1), first, operations)
     };
-    let judged = check(&world.cluster, vec![frame(0, 1), frame(2, 2)], |asked| {
+    let judged = check(&world.cluster, vec![batch(0, 1), batch(2, 2)], |asked| {
         assert_eq!(asked[1].label, sealed(2).label(&client(1), 3), "the label of client and number");
         assert_eq!((asked.len(), asked[1].epoch, asked[1].ciphertext), (2, 4, &[2][..]));
         asked.iter().map(|s| s.ciphertext == [2]).collect()
     });
-    assert_eq!(judged[0], Err(FrameError::Ciphertext));
+    assert_eq!(judged[0], Err(BatchError::Ciphertext));
     assert!(judged[1].is_ok());
 }
 
@@ -231,17 +231,17 @@ fn rule_e4_an_accusation_names_what_was_published_and_is_checked_before_it_is_or
     assert_ne!(it.record(), later.record(), "an accusation names the sharing that its shares are of");
     let accuse = |n: usize| vec![Operation::Accuse(Box::new(it.clone())); n];
     let judge = |good: bool| {
-        let frame = Frame::sign(&world.cluster, &origin_key(2), 0, accuse(1));
-        let judged = check(&world.cluster, vec![frame], |asked| {
+        let batch = Batch::sign(&world.cluster, &origin_key(2), 0, accuse(1));
+        let judged = check(&world.cluster, vec![batch], |asked| {
             assert_eq!((asked.len(), asked[0].against, asked[0].ciphertext), (1, Some(&it), &b"ciphertext"[..]));
             assert_eq!((asked[0].client, asked[0].number, asked[0].id), (it.client, it.number, it.accused()));
             vec![good]
         });
         judged.into_iter().next().unwrap().map(drop)
     };
-    assert_eq!((judge(true), judge(false)), (Ok(()), Err(FrameError::Accusation)));
-    let two = Frame::sign(&world.cluster, &origin_key(2), 0, accuse(limits::FRAME_ACCUSATIONS_MAX + 1));
-    assert_eq!(Frame::from_bytes(&two.to_bytes()), Err(Malformed), "they come one by one");
+    assert_eq!((judge(true), judge(false)), (Ok(()), Err(BatchError::Accusation)));
+    let two = Batch::sign(&world.cluster, &origin_key(2), 0, accuse(limits::BATCH_ACCUSATIONS_MAX + 1));
+    assert_eq!(Batch::from_bytes(&two.to_bytes()), Err(Malformed), "they come one by one");
 }
 
 #[test]
@@ -379,19 +379,19 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_no_frame(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+    fn any_bytes_are_no_batch(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         let mut bytes = bytes;
         if let Some(version) = bytes.first_mut() { *version = 1; }
-        if let Ok(frame) = Frame::from_bytes(&bytes) {
-            let head = Head { client: frame.client(), first: frame.first(), end: frame.end() };
+        if let Ok(batch) = Batch::from_bytes(&bytes) {
+            let head = Head { client: batch.client(), first: batch.first(), end: batch.end() };
             prop_assert_eq!(Head::of(&bytes), Ok(head));
-            prop_assert_eq!(frame.to_bytes(), bytes);
+            prop_assert_eq!(batch.to_bytes(), bytes);
         }
     }
 }
 
 #[test]
-fn a_frame_of_encoded_operations_is_the_same_frame() {
+fn a_batch_of_encoded_operations_is_the_same_batch() {
     let world = World::new();
     let operations =
         || vec![subscribe("market/#"), publish(publication(&["market/eurusd"], b"1.0842")), Operation::Sync];
@@ -401,22 +401,22 @@ fn a_frame_of_encoded_operations_is_the_same_frame() {
         let of = encoded.iter().map(|(id, bytes)| (id, &bytes[..]));
         sign_encoded(&world.cluster, &origin_key(1), 7, again, of)
     };
-    let frame = Frame::sign(&world.cluster, &origin_key(1), 7, operations());
-    assert_eq!(signed(0), (frame.digest(&world.cluster), frame.to_bytes()));
+    let batch = Batch::sign(&world.cluster, &origin_key(1), 7, operations());
+    assert_eq!(signed(0), (batch.digest(&world.cluster), batch.to_bytes()));
     let (digest, bytes) = signed(1);
-    assert_ne!(digest, frame.digest(&world.cluster));
-    let again = Frame::from_bytes(&bytes).expect("it is a frame");
+    assert_ne!(digest, batch.digest(&world.cluster));
+    let again = Batch::from_bytes(&bytes).expect("it is a batch");
     assert_eq!(again.to_bytes(), bytes);
     assert!(check(&world.cluster, vec![again], |_| vec![]).remove(0).is_ok_and(|it| *it.digest() == digest));
 }
 
 #[test]
-fn a_frames_first_bytes_say_what_the_frame_says() {
+fn a_batches_first_bytes_say_what_the_batch_says() {
     let world = World::new();
-    let checked = world.frame(3, 7, vec![Operation::Sync, Operation::Unsubscribe(1)]);
-    let bytes = checked.frame().to_bytes();
+    let checked = world.batch(3, 7, vec![Operation::Sync, Operation::Unsubscribe(1)]);
+    let bytes = checked.batch().to_bytes();
     assert_eq!(Head::of(&bytes), Ok(Head { client: client(3), first: 7, end: 9 }));
     assert!(Head::of(&bytes[..43]).is_err());
     let none = [&bytes[..42], &[0, 0]].concat();
-    assert!(Head::of(&none).is_err(), "a frame has operations");
+    assert!(Head::of(&none).is_err(), "a batch has operations");
 }

@@ -1,6 +1,6 @@
 //! What is ordered of clients that brokers do not know. Keys are free, so it must show itself who stands behind it.
 //!
-//! | a frame that … | is ordered if |
+//! | a batch that … | is ordered if |
 //! |---|---|
 //! | begins with registrations | one of these holds, by a credential that may vouch for one more client |
 //! | holds acts of administrators alone | all are signed by enough of them, and none of their numbers is used |
@@ -8,7 +8,7 @@
 
 use sealcast_wire::Utc;
 
-use super::{Client, Credential, Frame, Operation};
+use super::{Batch, Client, Credential, Operation};
 use crate::genesis::{Cluster, Genesis};
 
 /// How far whoever judges has come.
@@ -20,19 +20,19 @@ pub struct Moment {
     pub next_act: u64,
 }
 
-/// Why a frame of a client that brokers do not know is not ordered.
+/// Why a batch of a client that brokers do not know is not ordered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnregisteredError {
     /// Nothing in it shows who is behind it, or not now: others may have come further.
     #[error("the brokers do not know the client")]
     Unknown,
     /// A signature in it is false, or of nobody whom genesis names: for whoever judges it.
-    #[error("the frame shows something false of who is behind it")]
+    #[error("the batch shows something false of who is behind it")]
     False,
 }
 
-impl Frame {
-    /// Whether the frame of a client that is not known may be ordered. `may_vouch` says whether a credential, which holds
+impl Batch {
+    /// Whether the batch of a client that is not known may be ordered. `may_vouch` says whether a credential, which holds
     /// by itself, may vouch for this client.
     ///
     /// # Errors

@@ -18,7 +18,7 @@ pub enum Answer {
     Result {
         /// The block that executed it.
         height: u64,
-        /// What became of the frame.
+        /// What became of the batch.
         results: Results,
     },
     /// To `Receipt` and `Witness`: this broker's part of a receipt.
@@ -119,9 +119,9 @@ pub struct Status {
     pub low_water_mark: LowWaterMark,
     /// Clients connected.
     pub clients: u32,
-    /// Frames that wait to be ordered.
+    /// Batches that wait to be ordered.
     pub waiting: u32,
-    /// Median time from a frame's coming in here to its execution, microseconds; 0 if there was none of late.
+    /// Median time from a batch's coming in here to its execution, microseconds; 0 if there was none of late.
     pub commit_micros: u64,
     /// File descriptors that its process has open; 0 if it cannot tell.
     pub descriptors_used: u32,

@@ -8,7 +8,7 @@
 //! message = u32 length ‖ u8 kind ‖ …            length ≤ PROTOCOL_MESSAGE_BYTES_MAX
 //!
 //! client ─ hello ─▶ broker ─ welcome ─▶ client
-//! client ─ submit(frame) ─▶ … ordered and executed … ─ update(height, digest [, contents]) ─▶ from every broker
+//! client ─ submit(batch) ─▶ … ordered and executed … ─ update(height, digest [, contents]) ─▶ from every broker
 //!                        └─ refused(first number, why) ─▶
 //!                                                      ─ attach(sn, share or ⊥) ─▶ from every broker, module 2
 //! client ─ ask(id, query) ─▶ broker ─ answer(id, answer) ─▶
@@ -49,7 +49,7 @@ pub enum Request {
         /// Of which cluster the client knows the genesis.
         cluster: Cluster,
     },
-    /// A frame to be ordered: [`crate::operation::Frame`], of this channel's client.
+    /// A batch to be ordered: [`crate::operation::Batch`], of this channel's client.
     Submit(Vec<u8>),
     /// A query; its answer bears the same id.
     Query {
@@ -65,7 +65,7 @@ pub enum Request {
 pub enum Reply {
     /// Answers [`Request::Hello`].
     Welcome(Welcome),
-    /// A frame was not taken; nothing of it will be ordered through this broker.
+    /// A batch was not taken; nothing of it will be ordered through this broker.
     Refused {
         /// The number of its first operation, 0 if it could not be read.
         first: u64,
@@ -139,24 +139,24 @@ pub struct SignedKey {
     pub signature: [u8; 64],
 }
 
-/// Why a frame was not taken.
+/// Why a batch was not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
 #[repr(u8)]
 pub enum Refusal {
-    /// It is no frame.
-    #[error("the frame cannot be read")]
+    /// It is no batch.
+    #[error("the batch cannot be read")]
     Malformed = 1,
     /// Its signature does not hold.
-    #[error("the frame's signature is wrong")]
+    #[error("the batch's signature is wrong")]
     Signature = 2,
     /// A ciphertext in it is malformed, or there is no threshold key yet.
     #[error("a ciphertext is malformed")]
     Ciphertext = 3,
     /// It is another client's.
-    #[error("the frame is another client's")]
+    #[error("the batch is another client's")]
     NotYours = 4,
     /// It fits no block.
-    #[error("the frame is larger than a block")]
+    #[error("the batch is larger than a block")]
     TooLarge = 5,
     /// Too much waits here; try again later, or at another broker.
     #[error("the broker is full")]
@@ -168,12 +168,12 @@ pub enum Refusal {
     #[error("the broker is ending")]
     Ended = 8,
     /// All of its numbers were used before; the answer to [`Query::Result`] says what became of them.
-    #[error("the frame was executed before")]
+    #[error("the batch was executed before")]
     Executed = 9,
     /// It accuses a publisher with evidence that does not convict (E4).
     #[error("the evidence convicts nobody")]
     Accusation = 10,
-    /// Nobody vouches for the client, as far as this broker has come, and nothing in the frame shows who does.
+    /// Nobody vouches for the client, as far as this broker has come, and nothing in the batch shows who does.
     #[error("nobody vouches for the client")]
     Unregistered = 11,
     /// A registration or an act of administrators in it is false, and brokers do not know the client.
@@ -208,20 +208,20 @@ impl SignedKey {
 }
 
 impl Request {
-    /// The frame in the message of a [`Request::Submit`], without a copy of it; `None` if it is another message.
+    /// The batch in the message of a [`Request::Submit`], without a copy of it; `None` if it is another message.
     pub fn submitted(bytes: &[u8]) -> Option<&[u8]> {
         bytes.strip_prefix(&[SUBMIT])
     }
 
-    /// `1 ‖ u8 version ‖ cluster | 2 ‖ frame | 3 ‖ u64 id ‖ query`
+    /// `1 ‖ u8 version ‖ cluster | 2 ‖ batch | 3 ‖ u64 id ‖ query`
     pub fn to_bytes(&self) -> Vec<u8> {
-        let mut w = Writer::with_capacity(if let Request::Submit(frame) = self { 1 + frame.len() } else { 64 });
+        let mut w = Writer::with_capacity(if let Request::Submit(batch) = self { 1 + batch.len() } else { 64 });
         match self {
             Request::Hello { cluster } => {
                 w.u8(1).u8(VERSION).raw(&cluster.0);
             }
-            Request::Submit(frame) => {
-                w.u8(SUBMIT).raw(frame);
+            Request::Submit(batch) => {
+                w.u8(SUBMIT).raw(batch);
             }
             Request::Query { id, query } => query.encode(w.u8(3).u64(*id)),
         }
@@ -291,8 +291,8 @@ impl Refusal {
             Accusation, Ciphertext, Ended, Executed, Full, Malformed as NotRead, NotYours, Proof, Quota, Signature,
             TooLarge, Topic, Unregistered,
         };
-        let of_frames = [NotRead, Signature, Ciphertext, NotYours, TooLarge, Executed, Accusation, Topic];
-        let all = of_frames.into_iter().chain([Full, Quota, Ended, Unregistered, Proof]);
+        let of_batches = [NotRead, Signature, Ciphertext, NotYours, TooLarge, Executed, Accusation, Topic];
+        let all = of_batches.into_iter().chain([Full, Quota, Ended, Unregistered, Proof]);
         all.into_iter().find(|why| *why as u8 == number).ok_or(Malformed)
     }
 }

@@ -16,7 +16,7 @@ pub enum Query {
         /// The block.
         height: u64,
     },
-    /// What became of the frame with this operation of the client.
+    /// What became of the batch with this operation of the client.
     Result {
         /// The operation's number.
         number: u64,

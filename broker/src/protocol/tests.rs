@@ -4,7 +4,7 @@ use sealcast_wire::Utc;
 use super::*;
 use crate::fixture::{NOW, World, client, origin_key, publication, publish, subscribe};
 use crate::genesis::Genesis;
-use crate::operation::{Checked, Frame, Operation, Policy, check};
+use crate::operation::{Batch, Checked, Operation, Policy, check};
 use crate::receipt::{Fact, Receipt, ReceiptError, Testimony};
 use crate::state::{LowWaterMark, Memory, Outbox, Reading, State, Subject, SubjectStatus, TopicPosition};
 
@@ -12,15 +12,15 @@ use crate::state::{LowWaterMark, Memory, Outbox, Reading, State, Subject, Subjec
 fn story() -> (World, State<Memory>, Outbox) {
     let world = World::new();
     let mut state = State::open(world.genesis.clone(), Memory::default()).expect("memory does not fail");
-    let frame = |seed: u8, operations: Vec<Operation>| {
-        let frame = Frame::sign(&world.cluster, &origin_key(seed), 0, operations);
-        check(&world.cluster, vec![frame], |_| vec![]).remove(0).expect("it is signed well")
+    let batch = |seed: u8, operations: Vec<Operation>| {
+        let batch = Batch::sign(&world.cluster, &origin_key(seed), 0, operations);
+        check(&world.cluster, vec![batch], |_| vec![]).remove(0).expect("it is signed well")
     };
-    let frames: Vec<Checked> = vec![
-        frame(1, vec![world.claim(1, &[("desk", "fx")]), subscribe("market/#")]),
-        frame(2, vec![world.claim(2, &[]), publish(publication(&["market/eurusd"], b"1.0842"))]),
+    let batches: Vec<Checked> = vec![
+        batch(1, vec![world.claim(1, &[("desk", "fx")]), subscribe("market/#")]),
+        batch(2, vec![world.claim(2, &[]), publish(publication(&["market/eurusd"], b"1.0842"))]),
     ];
-    let outbox = state.execute(1, NOW, &frames).expect("it executes");
+    let outbox = state.execute(1, NOW, &batches).expect("it executes");
     (world, state, outbox)
 }
 
@@ -270,12 +270,12 @@ fn brokers_speak_in_turn() {
 fn rule_e8_only_brokers_take_part_in_a_ceremony() {
     let (world, mut state, _) = story();
     let word = || Operation::Dkg(vec![1, 2, 3]);
-    let frame = |seed: u8| Frame::sign(&world.cluster, &origin_key(seed), 5, vec![word()]);
-    let frames: Vec<Checked> = check(&world.cluster, vec![frame(210), frame(77), frame(210)], |_| vec![])
+    let batch = |seed: u8| Batch::sign(&world.cluster, &origin_key(seed), 5, vec![word()]);
+    let batches: Vec<Checked> = check(&world.cluster, vec![batch(210), batch(77), batch(210)], |_| vec![])
         .into_iter()
         .map(|f| f.expect("it is signed well"))
         .collect();
-    let outbox = state.execute(2, NOW, &frames).expect("it executes");
+    let outbox = state.execute(2, NOW, &batches).expect("it executes");
     let codes: Vec<_> = outbox.results.iter().map(|r| r.outcomes[0].code).collect();
     use crate::state::Code::{Denied, Done};
     assert_eq!(codes, [Done, Denied, Done]);

@@ -26,7 +26,7 @@ pub struct Update {
 pub struct Contents {
     /// The block's time.
     pub at: Utc,
-    /// What became of the client's frames, in the block's order.
+    /// What became of the client's batches, in the block's order.
     pub results: Vec<Results>,
     /// What its subscriptions get, by their numbers.
     pub notices: Vec<Notice>,

@@ -63,7 +63,7 @@ struct Origin<'a> {
     client: Client,
     number: u64,
     id: &'a OperationId,
-    frame: u32,
+    batch: u32,
 }
 
 impl<'a, S: Store> Block<'a, S> {
@@ -85,29 +85,29 @@ impl<'a, S: Store> Block<'a, S> {
         }
     }
 
-    pub(super) fn execute(mut self, frames: &[Checked]) -> Result<Outbox, StoreError> {
+    pub(super) fn execute(mut self, batches: &[Checked]) -> Result<Outbox, StoreError> {
         self.expire()?;
-        for (place, frame) in (0..).zip(frames) {
-            self.frame(place, frame)?;
+        for (place, batch) in (0..).zip(batches) {
+            self.batch(place, batch)?;
         }
         self.notify()?;
         self.commit()
     }
 
-    /// Executes what of a frame is new: a frame that is sent again, also if cut differently, repeats
+    /// Executes what of a batch is new: a batch that is sent again, also if cut differently, repeats
     /// nothing; one whose turn has not come waits with its client.
-    fn frame(&mut self, place: u32, checked: &Checked) -> Result<(), StoreError> {
-        let frame = checked.frame();
-        let client = frame.client();
+    fn batch(&mut self, place: u32, checked: &Checked) -> Result<(), StoreError> {
+        let batch = checked.batch();
+        let client = batch.client();
         let mut outcomes = Vec::new();
-        for (number, id, operation) in frame.operations() {
+        for (number, id, operation) in batch.operations() {
             let next = self.record(&client)?.as_ref().map(|r| r.next);
             outcomes.push(if next.is_some_and(|next| number < next) {
                 OperationResult::new(Code::Duplicate)
             } else if let Some(next) = next.filter(|next| number > *next) {
                 OperationResult::number(Code::Gap, next)
             } else {
-                let outcome = self.operation(Origin { client, number, id, frame: place }, operation)?;
+                let outcome = self.operation(Origin { client, number, id, batch: place }, operation)?;
                 // A number is used up whatever became of the operation, once the client is known.
                 if let Some(record) = self.record(&client)? {
                     record.next = number + 1;
@@ -116,7 +116,7 @@ impl<'a, S: Store> Block<'a, S> {
                 outcome
             });
         }
-        self.outbox.results.push(Results { client, first: frame.first(), frame: *checked.digest(), outcomes });
+        self.outbox.results.push(Results { client, first: batch.first(), batch: *checked.digest(), outcomes });
         Ok(())
     }
 
@@ -176,9 +176,9 @@ impl<'a, S: Store> Block<'a, S> {
 
     /// `advertise`: to all with intent, when the block is done.
     fn advertise(&mut self, origin: Origin<'_>) -> Vec<u8> {
-        let Origin { client, number, id, frame } = origin;
+        let Origin { client, number, id, batch } = origin;
         let sn = self.state.head.next_sn;
-        self.outbox.advertisements.push(Advertisement { sn, client, number, id: *id, frame });
+        self.outbox.advertisements.push(Advertisement { sn, client, number, id: *id, batch });
         Vec::new()
     }
 
@@ -271,7 +271,7 @@ impl<'a, S: Store> Block<'a, S> {
             sn,
             height: self.outbox.height,
             at: self.outbox.at,
-            frame: origin.frame,
+            batch: origin.batch,
             client: origin.client,
             number: origin.number,
             id: *origin.id,

@@ -16,8 +16,8 @@ pub struct Entry {
     pub height: u64,
     /// That block's time.
     pub at: Utc,
-    /// The frame within the block; the operation within the frame is `number` less the frame's first.
-    pub frame: u32,
+    /// The batch within the block; the operation within the batch is `number` less the batch's first.
+    pub batch: u32,
     /// Who published.
     pub client: Client,
     /// As the client numbered it.
@@ -51,12 +51,12 @@ impl Entry {
     }
 
     /// ```text
-    /// u64 sn ‖ u64 height ‖ i64 time ‖ u32 frame ‖ client ‖ u64 number ‖ id ‖ u64 policy ‖ u32 epoch
+    /// u64 sn ‖ u64 height ‖ i64 time ‖ u32 batch ‖ client ‖ u64 number ‖ id ‖ u64 policy ‖ u32 epoch
     ///        ‖ headers ‖ u64 ps … ‖ (0 | 1 ‖ bytes16 access)
     /// ```
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut w = Writer::with_capacity(BYTES_USUAL);
-        w.u64(self.sn).u64(self.height).raw(&self.at.0.to_be_bytes()).u32(self.frame);
+        w.u64(self.sn).u64(self.height).raw(&self.at.0.to_be_bytes()).u32(self.batch);
         w.raw(&self.client.0).u64(self.number).raw(&self.id.0).u64(self.policy).u32(self.epoch);
         write_headers(&mut w, self.places.iter().map(|(header, _)| header));
         self.places.iter().for_each(|(_, ps)| {
@@ -81,7 +81,7 @@ impl Entry {
     }
 
     pub(super) fn decode(r: &mut Reader<'_>) -> Result<Entry, Malformed> {
-        let (sn, height, at, frame) = (r.u64()?, r.u64()?, Utc(i64::from_be_bytes(r.array()?)), r.u32()?);
+        let (sn, height, at, batch) = (r.u64()?, r.u64()?, Utc(i64::from_be_bytes(r.array()?)), r.u32()?);
         let (client, number, id) = (Client(r.array()?), r.u64()?, OperationId(r.array()?));
         let (policy, epoch) = (r.u64()?, r.u32()?);
         let headers = read_headers(r)?;
@@ -91,7 +91,7 @@ impl Entry {
             1 => Some(Access::from_bytes(r.bytes16(limits::EXPRESSION_BYTES_MAX)?)?),
             _ => return Err(Malformed),
         };
-        Ok(Entry { sn, height, at, frame, client, number, id, policy, epoch, places, access })
+        Ok(Entry { sn, height, at, batch, client, number, id, policy, epoch, places, access })
     }
 }
 

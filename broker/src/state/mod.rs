@@ -1,6 +1,6 @@
 //! What a broker executes: ordered blocks in, results and notices out, the same at every broker.
 //!
-//! A block is (height, time, frames), the frames [`Checked`] before. [`State::execute`] depends on
+//! A block is (height, time, batches), the batches [`Checked`] before. [`State::execute`] depends on
 //! nothing else: time is the block's (E10), and there is no clock, no randomness and no map without order.
 //! Rows lie in a [`Store`]; memory holds the active subscriptions, the policies and one block's changes.
 //!
@@ -129,12 +129,12 @@ impl<S: Store> State<S> {
     ///
     /// # Errors
     /// [`ExecuteError`].
-    pub fn execute(&mut self, height: u64, at: Utc, frames: &[Checked]) -> Result<Outbox, ExecuteError> {
+    pub fn execute(&mut self, height: u64, at: Utc, batches: &[Checked]) -> Result<Outbox, ExecuteError> {
         let next = self.head.height + 1;
         if height != next {
             return Err(ExecuteError::Height(next));
         }
-        Ok(block::Block::new(self, height, outcome::later(at, self.head.at)).execute(frames)?)
+        Ok(block::Block::new(self, height, outcome::later(at, self.head.at)).execute(batches)?)
     }
 
     /// The last block that was executed; 0 before the first.

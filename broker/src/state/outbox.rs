@@ -30,7 +30,7 @@ pub struct Outbox {
     pub state_root: [u8; 32],
     /// Publications, by sn.
     pub publications: Vec<Entry>,
-    /// Results, one for each frame, in the block's order.
+    /// Results, one for each batch, in the block's order.
     pub results: Vec<Results>,
     /// What subscribers get, by client and subscription.
     pub notices: Vec<Notice>,
@@ -44,15 +44,15 @@ pub struct Outbox {
     trees: OnceLock<Trees>,
 }
 
-/// The results of one frame.
+/// The results of one batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Results {
     /// Whose.
     pub client: Client,
-    /// The number of the frame's first operation.
+    /// The number of the batch's first operation.
     pub first: u64,
-    /// Which frame: [`crate::operation::Frame::digest`]. Another run of the same client may use the same numbers.
-    pub frame: [u8; 32],
+    /// Which batch: [`crate::operation::Batch::digest`]. Another run of the same client may use the same numbers.
+    pub batch: [u8; 32],
     /// What became of each operation.
     pub outcomes: Vec<OperationResult>,
 }
@@ -96,8 +96,8 @@ pub struct Advertisement {
     pub number: u64,
     /// Names the operation's bytes.
     pub id: OperationId,
-    /// The frame within the block.
-    pub frame: u32,
+    /// The batch within the block.
+    pub batch: u32,
 }
 
 /// Which of the four lists something is in.
@@ -239,34 +239,34 @@ impl Proof {
 }
 
 impl Results {
-    /// The number after the last one that the frame's operations used up. What came twice or too early used none.
+    /// The number after the last one that the batch's operations used up. What came twice or too early used none.
     pub fn next(&self) -> Option<u64> {
         super::results::used(self).last().map(|number| number + 1)
     }
 
-    /// `client ‖ u64 first ‖ frame's digest ‖ u16 count ‖ (u16 code ‖ bytes16 detail) …`
+    /// `client ‖ u64 first ‖ batch's digest ‖ u16 count ‖ (u16 code ‖ bytes16 detail) …`
     pub(crate) fn encode(&self, w: &mut Writer) {
-        w.raw(&self.client.0).u64(self.first).raw(&self.frame);
-        w.u16(u16::try_from(self.outcomes.len()).expect("a frame's operations have a limit"));
+        w.raw(&self.client.0).u64(self.first).raw(&self.batch);
+        w.u16(u16::try_from(self.outcomes.len()).expect("a batch's operations have a limit"));
         self.outcomes.iter().for_each(|o| o.encode(w));
     }
 
     /// Reads what [`Results::encode`] wrote. The number behind the last is one.
     pub(crate) fn decode(r: &mut Reader<'_>) -> Result<Results, Malformed> {
-        let (client, first, frame) = (Client(r.array()?), r.u64()?, r.array()?);
-        let count = r.count16(4, limits::FRAME_OPERATIONS_MAX)?;
+        let (client, first, batch) = (Client(r.array()?), r.u64()?, r.array()?);
+        let count = r.count16(4, limits::BATCH_OPERATIONS_MAX)?;
         first.checked_add(count as u64).ok_or(Malformed)?;
         let outcomes = (0..count).map(|_| OperationResult::decode(r)).collect::<Result<_, _>>()?;
-        Ok(Results { client, first, frame, outcomes })
+        Ok(Results { client, first, batch, outcomes })
     }
 
-    /// `T("sealcast/v1/results"; client, u64 first, frame's digest, (u16 code ‖ bytes16 detail) …)`
+    /// `T("sealcast/v1/results"; client, u64 first, batch's digest, (u16 code ‖ bytes16 detail) …)`
     pub fn leaf(&self) -> [u8; 32] {
         let mut w = Writer::new();
         self.outcomes.iter().for_each(|o| o.encode(&mut w));
         let first = self.first.to_be_bytes();
         let transcript = Transcript::new("sealcast/v1/results").add(&self.client.0).add(&first);
-        transcript.add(&self.frame).add(w.as_slice()).finish()
+        transcript.add(&self.batch).add(w.as_slice()).finish()
     }
 }
 
@@ -348,15 +348,15 @@ impl Run {
 }
 
 impl Advertisement {
-    /// `u64 sn ‖ client ‖ u64 number ‖ id ‖ u32 frame`
+    /// `u64 sn ‖ client ‖ u64 number ‖ id ‖ u32 batch`
     pub(crate) fn encode(&self, w: &mut Writer) {
-        w.u64(self.sn).raw(&self.client.0).u64(self.number).raw(&self.id.0).u32(self.frame);
+        w.u64(self.sn).raw(&self.client.0).u64(self.number).raw(&self.id.0).u32(self.batch);
     }
 
     /// Reads what [`Advertisement::encode`] wrote.
     pub(crate) fn decode(r: &mut Reader<'_>) -> Result<Advertisement, Malformed> {
         let (sn, client, number, id) = (r.u64()?, Client(r.array()?), r.u64()?, OperationId(r.array()?));
-        Ok(Advertisement { sn, client, number, id, frame: r.u32()? })
+        Ok(Advertisement { sn, client, number, id, batch: r.u32()? })
     }
 
     /// `T("sealcast/v1/advertised"; u64 sn, client, u64 number, id)`

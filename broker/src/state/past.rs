@@ -59,7 +59,7 @@ impl Past {
         Ok(found.map(|(index, entry)| (index, entry, leaves)))
     }
 
-    /// What became of the frame with this operation in that block, with the leaves of all results there; `None` if it is
+    /// What became of the batch with this operation in that block, with the leaves of all results there; `None` if it is
     /// not there, or forgotten.
     ///
     /// # Errors

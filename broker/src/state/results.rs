@@ -12,7 +12,7 @@ use super::{State, table};
 use crate::operation::Client;
 
 impl<S: Store> State<S> {
-    /// What became of the frame in which a client's operation was executed, and the block; `None` if it was not, or
+    /// What became of the batch in which a client's operation was executed, and the block; `None` if it was not, or
     /// long ago.
     ///
     /// # Errors
@@ -62,13 +62,13 @@ impl<S: Store> State<S> {
     }
 }
 
-/// The numbers that a frame's operations used up. What came twice or too early used none.
+/// The numbers that a batch's operations used up. What came twice or too early used none.
 pub(super) fn used(results: &Results) -> impl Iterator<Item = u64> {
     let outcomes = (results.first..).zip(&results.outcomes);
     outcomes.filter(|(_, it)| !matches!(it.code, Code::Duplicate | Code::Gap)).map(|(number, _)| number)
 }
 
-/// What became of a block's frames; `None` if it had none, or they are forgotten.
+/// What became of a block's batches; `None` if it had none, or they are forgotten.
 pub(super) fn of_block<S: Store>(store: &S, height: u64) -> Result<Option<Vec<Results>>, StoreError> {
     store.get(&table::results(height))?.map(|row| table::read(&row, from_bytes)).transpose()
 }
@@ -76,7 +76,7 @@ pub(super) fn of_block<S: Store>(store: &S, height: u64) -> Result<Option<Vec<Re
 /// `u32 count ‖ results …`
 pub(super) fn to_bytes(results: &[Results]) -> Vec<u8> {
     let mut w = Writer::new();
-    w.u32(u32::try_from(results.len()).expect("a block's frames have a limit"));
+    w.u32(u32::try_from(results.len()).expect("a block's batches have a limit"));
     results.iter().for_each(|it| it.encode(&mut w));
     w.finish()
 }

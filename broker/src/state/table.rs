@@ -16,7 +16,7 @@
 //! | `E` ‖ u64 last sn | [`super::Entry`] …: publications of a block, a row for some at a time ([`super::entries`]) | by the history |
 //! | `I` ‖ bytes16 topic ‖ value ‖ u64 ps | u64 first ps ‖ u64 sn …: the S-PS index (Chios Fig. 2), a row for each block up to its last place there | follows from `E` |
 //! | `N` ‖ client ‖ u64 number | u64 height: the block that executed the client's operations up to this one | no |
-//! | `Q` ‖ u64 height | results of the block's frames | no |
+//! | `Q` ‖ u64 height | results of the block's batches | no |
 //! | `W` ‖ u64 height ‖ u32 place | u16 broker ‖ word: of the DKG | no |
 //! | `O` ‖ u64 height | [`super::Past`]: what brokers sign of a block | no |
 //! | `F` | u64 height ‖ u64 sn: [`super::LowWaterMark`] | no |

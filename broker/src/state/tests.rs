@@ -30,28 +30,28 @@ impl Broker {
     /// With clients 1 (desk fx), 2 (desk rates) and 3 (desk fx) registered.
     fn with_clients() -> Broker {
         let mut run = Broker::new();
-        let frames = [(1, "fx"), (2, "rates"), (3, "fx")]
+        let batches = [(1, "fx"), (2, "rates"), (3, "fx")]
             .map(|(seed, desk)| (seed, vec![run.world.claim(seed, &[("desk", desk)])]));
-        let outbox = run.block(frames.to_vec());
+        let outbox = run.block(batches.to_vec());
         assert!(outbox.results.iter().all(|r| r.outcomes[0].code == Code::Done));
         run
     }
 
-    fn checked(&mut self, frames: Vec<(u8, Vec<Operation>)>) -> Vec<Checked> {
-        let numbered = frames.into_iter().map(|(seed, operations)| {
+    fn checked(&mut self, batches: Vec<(u8, Vec<Operation>)>) -> Vec<Checked> {
+        let numbered = batches.into_iter().map(|(seed, operations)| {
             let first = self.numbers.entry(seed).or_insert(0);
-            let frame = self.world.frame(seed, *first, operations);
-            *first = frame.frame().end();
-            frame
+            let batch = self.world.batch(seed, *first, operations);
+            *first = batch.batch().end();
+            batch
         });
         numbered.collect()
     }
 
-    fn block(&mut self, frames: Vec<(u8, Vec<Operation>)>) -> Outbox {
-        let frames = self.checked(frames);
+    fn block(&mut self, batches: Vec<(u8, Vec<Operation>)>) -> Outbox {
+        let batches = self.checked(batches);
         let height = self.state.height() + 1;
-        self.blocks.push((height, at(height), frames.clone()));
-        self.state.execute(height, at(height), &frames).expect("memory does not fail")
+        self.blocks.push((height, at(height), batches.clone()));
+        self.state.execute(height, at(height), &batches).expect("memory does not fail")
     }
 
     fn codes(&mut self, seed: u8, operations: Vec<Operation>) -> Vec<Code> {
@@ -153,8 +153,8 @@ fn rule_e1_everything_in_an_outbox_is_proved_against_its_root() {
     let mut run = Broker::with_clients();
     run.block(vec![(1, vec![subscribe("#")]), (2, vec![subscribe("#")])]);
     let advertise = || Operation::Advertise { scope: "a".parse().unwrap(), text: vec![] };
-    let frames = (0..7).map(|n| (3, vec![publish(to("fx", &["a"], &[n])), advertise()])).collect();
-    let outbox = run.block(frames);
+    let batches = (0..7).map(|n| (3, vec![publish(to("fx", &["a"], &[n])), advertise()])).collect();
+    let outbox = run.block(batches);
     let leaves: [Vec<[u8; 32]>; 4] = [
         outbox.publications.iter().map(Entry::leaf).collect(),
         outbox.results.iter().map(Results::leaf).collect(),
@@ -342,26 +342,26 @@ fn rule_e9_a_place_means_the_same_for_ever_and_floors_hold() {
 fn rule_e10_validity_is_judged_by_block_time_which_never_goes_back() {
     let mut run = Broker::with_clients();
     run.block(vec![(1, vec![subscribe("a")])]);
-    let frames = run.checked(vec![(2, vec![publish(to("fx", &["a"], b"x"))])]);
-    let in_time = run.state.clone().execute(3, Utc(NOW.0 + 30 * DAY), &frames).unwrap();
+    let batches = run.checked(vec![(2, vec![publish(to("fx", &["a"], b"x"))])]);
+    let in_time = run.state.clone().execute(3, Utc(NOW.0 + 30 * DAY), &batches).unwrap();
     assert!(matches!(got(&in_time, 1)[0].1[0], Run::Deliver { .. }));
-    let later = run.state.clone().execute(3, Utc(NOW.0 + 30 * DAY + 1), &frames).unwrap();
+    let later = run.state.clone().execute(3, Utc(NOW.0 + 30 * DAY + 1), &batches).unwrap();
     assert_eq!(later.results[0].outcomes[0].code, Code::Unregistered, "the publisher's claim is over, too");
     let mut state = run.state.clone();
     state.execute(3, Utc(NOW.0 + 40 * DAY), &[]).unwrap();
-    let back = state.execute(4, NOW, &frames).unwrap();
+    let back = state.execute(4, NOW, &batches).unwrap();
     assert_eq!((back.at, back.results[0].outcomes[0].code), (Utc(NOW.0 + 40 * DAY), Code::Unregistered));
     assert!(!state.may_read(&client(1), 0).unwrap());
 }
 
 #[test]
-fn the_same_number_counts_once_however_it_is_framed() {
+fn the_same_number_counts_once_however_it_is_batched() {
     let mut run = Broker::with_clients();
     let publication = |n: u8| publish(publication(&["a"], &[n]));
     let cut = |run: &Broker, first: u64, bodies: &[u8]| {
-        run.world.frame(1, first, bodies.iter().map(|n| publication(*n)).collect())
+        run.world.batch(1, first, bodies.iter().map(|n| publication(*n)).collect())
     };
-    let frames = [
+    let batches = [
         cut(&run, 1, &[1, 2]),
         cut(&run, 1, &[1, 2]),
         cut(&run, 2, &[2, 3]),
@@ -369,7 +369,7 @@ fn the_same_number_counts_once_however_it_is_framed() {
         cut(&run, 2, &[99]),
         cut(&run, 4, &[4]),
     ];
-    let outbox = run.state.execute(2, NOW, &frames).unwrap();
+    let outbox = run.state.execute(2, NOW, &batches).unwrap();
     let codes: Vec<Vec<Code>> = outbox.results.iter().map(|r| r.outcomes.iter().map(|o| o.code).collect()).collect();
     use Code::{Done, Duplicate, Gap};
     let expected =
@@ -400,15 +400,15 @@ fn strangers_change_nothing() {
     let mut run = Broker::new();
     let root = run.state.root();
     let forged = run.world.claim(2, &[("desk", "fx")]);
-    let frames =
+    let batches =
         run.checked(vec![(1, vec![Operation::Sync, publish(publication(&["a"], b"")), subscribe("a"), forged])]);
-    let outbox = run.state.execute(1, NOW, &frames).unwrap();
+    let outbox = run.state.execute(1, NOW, &batches).unwrap();
     let codes: Vec<Code> = outbox.results[0].outcomes.iter().map(|o| o.code).collect();
     assert_eq!(codes, [Code::Unregistered, Code::Unregistered, Code::Unregistered, Code::Proof]);
     assert_eq!(run.state.client(&client(1)), Ok(None));
     assert_ne!(run.state.root(), root, "the height");
-    let frames = vec![run.world.frame(1, 4, vec![run.world.claim(1, &[]), publish(publication(&["a"], b""))])];
-    let outbox = run.state.execute(2, NOW, &frames).unwrap();
+    let batches = vec![run.world.batch(1, 4, vec![run.world.claim(1, &[]), publish(publication(&["a"], b""))])];
+    let outbox = run.state.execute(2, NOW, &batches).unwrap();
     assert!(outbox.results[0].outcomes.iter().all(|o| o.code == Code::Done));
     assert_eq!(run.state.client(&client(1)).unwrap().unwrap().next, 6);
 }
@@ -450,7 +450,7 @@ fn operations_on_values_execute_in_order_or_publish_nothing() {
         with(Execute::Increment { key: b"n".to_vec(), by: 7 }),
     ];
     let outbox = run.block(vec![(2, blind.clone()), (1, blind)]);
-    let of = |frame: usize| outbox.results[frame].outcomes.iter().map(|it| (it.code, it.detail.len()));
+    let of = |batch: usize| outbox.results[batch].outcomes.iter().map(|it| (it.code, it.detail.len()));
     assert!(of(0).eq([(Code::Mismatch, 0), (Code::Mismatch, 0), (Code::Done, 24)]), "sn and two numbers alone");
     assert!(of(1).eq([(Code::Mismatch, 9), (Code::Mismatch, 1), (Code::Done, 32)]));
 }
@@ -525,8 +525,8 @@ fn rule_e9_a_pruned_place_is_not_kept_and_no_other_takes_its_number() {
     // A broker that begins with the snapshot answers the same.
     let genesis = run.world.genesis.clone();
     let mut joined = State::restore(genesis.clone(), Memory::default(), cut.clone(), rows, &after).unwrap();
-    for (height, at, frames) in run.blocks.iter().filter(|it| it.0 > cut.height()) {
-        joined.execute(*height, *at, frames).unwrap();
+    for (height, at, batches) in run.blocks.iter().filter(|it| it.0 > cut.height()) {
+        joined.execute(*height, *at, batches).unwrap();
     }
     let reopened = State::open(genesis, run.state.store.clone()).unwrap();
     for state in [&raised, &run.state, &joined, &reopened] {
@@ -603,17 +603,17 @@ enum Step {
     Revoke(u8),
 }
 
-/// Blocks of frames of up to two steps.
+/// Blocks of batches of up to two steps.
 fn script() -> impl Strategy<Value = Vec<Vec<(u8, Vec<Step>)>>> {
-    let frame = (1_u8..5, prop::collection::vec(operation(), 1..3));
-    prop::collection::vec(prop::collection::vec(frame, 0..5), 1..8)
+    let batch = (1_u8..5, prop::collection::vec(operation(), 1..3));
+    prop::collection::vec(prop::collection::vec(batch, 0..5), 1..8)
 }
 
 fn play(run: &mut Broker, script: &[Vec<(u8, Vec<Step>)>]) -> Vec<Vec<Checked>> {
     let (mut acts, mut policy) = (0, 0);
     let mut blocks = vec![];
     for block in script {
-        let mut frames = vec![];
+        let mut batches = vec![];
         for (seed, steps) in block {
             let operations = steps.iter().map(|step| match step {
                 Step::Publish(topics, desk, by) => publish(Publication {
@@ -648,9 +648,9 @@ fn play(run: &mut Broker, script: &[Vec<(u8, Vec<Step>)>]) -> Vec<Vec<Checked>> 
                     run.world.admin(acts, Action::RevokeClient(client(*who)))
                 }
             });
-            frames.push((*seed, operations.collect()));
+            batches.push((*seed, operations.collect()));
         }
-        blocks.push(run.checked(frames));
+        blocks.push(run.checked(batches));
     }
     blocks
 }
@@ -668,7 +668,7 @@ proptest! {
         let blocks = play(&mut run, &script);
         let cut = cut.index(blocks.len());
         let (mut one, mut restarted, mut joined) = (run.state.clone(), run.state.clone(), None);
-        for (i, frames) in blocks.iter().enumerate() {
+        for (i, batches) in blocks.iter().enumerate() {
             if i == cut {
                 let rows: Vec<Row> = elements(&one.store).collect::<Result<_, _>>().unwrap();
                 let (genesis, head) = (run.world.genesis.clone(), one.snapshot_head());
@@ -679,11 +679,11 @@ proptest! {
                 joined = Some(restored);
             }
             let height = one.height() + 1;
-            let outbox = one.execute(height, at(height), frames).unwrap();
+            let outbox = one.execute(height, at(height), batches).unwrap();
             restarted = State::open(run.world.genesis.clone(), restarted.store).unwrap();
             for (other, whole) in [(Some(&mut restarted), true), (joined.as_mut(), false)] {
                 let Some(other) = other else { continue };
-                let same = other.execute(height, at(height), frames).unwrap();
+                let same = other.execute(height, at(height), batches).unwrap();
                 prop_assert_eq!((same.root(), same.state_root), (outbox.root(), outbox.state_root));
                 prop_assert_eq!((&same.notices, &same.intents), (&outbox.notices, &outbox.intents));
                 prop_assert!(!whole || other.store == one.store);
@@ -699,9 +699,9 @@ proptest! {
     #[test]
     fn the_set_s_hash_is_that_of_the_rows(script in script()) {
         let mut run = Broker::with_clients();
-        for frames in play(&mut run, &script) {
+        for batches in play(&mut run, &script) {
             let height = run.state.height() + 1;
-            run.state.execute(height, at(height), &frames).unwrap();
+            run.state.execute(height, at(height), &batches).unwrap();
         }
         let mut fresh = SetHash::new();
         let (mut rows, mut bytes) = (0, 0);
@@ -722,12 +722,12 @@ proptest! {
         let mut published: BTreeMap<u64, Entry> = BTreeMap::new();
         let mut next_ps: BTreeMap<Header, u64> = BTreeMap::new();
         let mut streams: BTreeMap<(Client, u64), (u64, Vec<u64>)> = BTreeMap::new();
-        for frames in play(&mut run, &script) {
-            let sent: BTreeSet<(Client, u64, OperationId)> = frames.iter()
-                .flat_map(|f| f.frame().operations().map(|(n, id, _)| (f.frame().client(), n, *id)).collect::<Vec<_>>())
+        for batches in play(&mut run, &script) {
+            let sent: BTreeSet<(Client, u64, OperationId)> = batches.iter()
+                .flat_map(|f| f.batch().operations().map(|(n, id, _)| (f.batch().client(), n, *id)).collect::<Vec<_>>())
                 .collect();
             let height = run.state.height() + 1;
-            let outbox = run.state.execute(height, at(height), &frames).unwrap();
+            let outbox = run.state.execute(height, at(height), &batches).unwrap();
             for entry in &outbox.publications {
                 prop_assert!(sent.contains(&(entry.client, entry.number, entry.id)), "no creation");
                 prop_assert!(published.values().all(|e| (e.client, e.number) != (entry.client, entry.number)));
@@ -773,9 +773,9 @@ proptest! {
         let mut run = Broker::with_clients();
         let twins = [11, 12].map(|seed| (seed, vec![run.world.claim(seed, &[("desk", "fx")]), subscribe("a or b/#")]));
         run.block(twins.to_vec());
-        for frames in play(&mut run, &script) {
+        for batches in play(&mut run, &script) {
             let height = run.state.height() + 1;
-            let outbox = run.state.execute(height, at(height), &frames).unwrap();
+            let outbox = run.state.execute(height, at(height), &batches).unwrap();
             prop_assert_eq!(got(&outbox, 11), got(&outbox, 12));
         }
     }

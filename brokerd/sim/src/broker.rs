@@ -18,14 +18,14 @@ use sealcast_brokerd::{Blocks, Outlet, Setup, ShareOn, admission, executor};
 use sealcast_crypto::group::Ristretto255;
 use sealcast_crypto::tdh2::{KeyShare, PublicKey};
 use sealcast_order::{
-    Ack, Application, Block, BlockSize, Delivered, Evidence, Frame, Hash, Order, Origin, Parent, Refused,
+    Ack, Application, Batch, Block, BlockSize, Delivered, Evidence, Hash, Order, Origin, Parent, Refused,
     StartCertificate,
 };
 
 use crate::fixture::{Fixture, key_of};
 
 /// How much one block holds here.
-pub const BLOCK: BlockSize = BlockSize { frames: 8, bytes: 64 << 10 };
+pub const BLOCK: BlockSize = BlockSize { batches: 8, bytes: 64 << 10 };
 
 /// One broker.
 pub struct Broker {
@@ -42,7 +42,7 @@ pub struct Broker {
     /// What the engine's archive holds.
     pub archive: Arc<Archive>,
     clock: Arc<AtomicU64>,
-    /// Frames that it refused for whose they were.
+    /// Batches that it refused for whose they were.
     censored: Arc<AtomicU64>,
     /// What its engine found, not looked at yet: who contradicted himself, and in which view.
     contradictions: Arc<Mutex<Vec<(usize, u64)>>>,
@@ -84,7 +84,7 @@ struct Channels {
     out: Vec<(Client, Reply)>,
 }
 
-/// What a broker's application is between it and the engine: it remembers blocks, and it may refuse a client's frames.
+/// What a broker's application is between it and the engine: it remembers blocks, and it may refuse a client's batches.
 struct Gate {
     admission: Arc<admission::Admission>,
     archive: Arc<Archive>,
@@ -160,7 +160,7 @@ impl Broker {
         let contradictions = self.contradictions.clone();
         let admission = admission::Stepped::new(admission::Setup {
             cluster: self.genesis.cluster(),
-            batch: 16,
+            together: 16,
             threads: 1,
             execution: Arc::new(executor.executor().clone()),
             outlet: client_outlet.clone(),
@@ -242,7 +242,7 @@ impl Broker {
         loop {
             let mut any = life.admission.step();
             if life.admission.admission().failed() {
-                return Err(format!("broker {} was given a final block with a false frame", self.number));
+                return Err(format!("broker {} was given a final block with a false batch", self.number));
             }
             while let Some(height) = life.executor.execute()? {
                 any = true;
@@ -284,9 +284,9 @@ impl Broker {
     #[must_use]
     pub fn hear(&mut self, client: &Client, bytes: &[u8]) -> bool {
         let Some(life) = &self.life else { return false };
-        if let Some(frame) = Request::submitted(bytes) {
-            let first = Head::of(frame).map_or(0, |head| head.first);
-            if let Err(why) = life.admission.admission().submit(client, Bytes::copy_from_slice(frame)) {
+        if let Some(batch) = Request::submitted(bytes) {
+            let first = Head::of(batch).map_or(0, |head| head.first);
+            if let Err(why) = life.admission.admission().submit(client, Bytes::copy_from_slice(batch)) {
                 life.client_outlet.push(client, Reply::Refused { first, why });
             }
             return true;
@@ -317,7 +317,7 @@ impl Broker {
         self.life.as_ref().map_or(0, |life| life.executor.executor().low_water_mark().sn)
     }
 
-    /// Frames that it refused for whose they were.
+    /// Batches that it refused for whose they were.
     pub fn censored(&self) -> u64 {
         self.censored.load(Ordering::Relaxed)
     }
@@ -333,12 +333,12 @@ impl Broker {
         Some((found.client, found.number))
     }
 
-    /// All that lies at this broker: rows, and frames of blocks.
+    /// All that lies at this broker: rows, and batches of blocks.
     pub fn holdings(&self) -> Vec<Arc<[u8]>> {
         let rows = self.rows.range(&[], &[0xff; 64], usize::MAX).unwrap_or_default();
         let mut all: Vec<Arc<[u8]>> = rows.into_iter().map(|(key, value)| [key, value].concat().into()).collect();
         for (_, block) in self.archive.kept().blocks.values() {
-            all.extend(block.frames.iter().map(|frame| Arc::from(&frame.bytes()[..])));
+            all.extend(block.batches.iter().map(|batch| Arc::from(&batch.bytes()[..])));
         }
         all
     }
@@ -373,8 +373,8 @@ impl Archive {
 }
 
 impl Blocks for Archive {
-    fn frame(&self, height: u64, frame: u32) -> Option<Bytes> {
-        Some(self.kept().blocks.get(&height)?.1.frames.get(frame as usize)?.bytes().clone())
+    fn batch(&self, height: u64, batch: u32) -> Option<Bytes> {
+        Some(self.kept().blocks.get(&height)?.1.batches.get(batch as usize)?.bytes().clone())
     }
 
     fn start_certificate(&self, height: u64) -> Option<StartCertificate> {
@@ -416,8 +416,8 @@ impl Outlet for ClientOutlet {
 }
 
 impl Gate {
-    fn refuses(&self, frame: &Frame) -> bool {
-        let is_it = |client| Head::of(frame.bytes()).is_ok_and(|head| head.client == client);
+    fn refuses(&self, batch: &Batch) -> bool {
+        let is_it = |client| Head::of(batch.bytes()).is_ok_and(|head| head.client == client);
         let refuses = self.refuses.is_some_and(is_it);
         self.refused.fetch_add(u64::from(refuses), Ordering::Relaxed);
         refuses
@@ -425,20 +425,20 @@ impl Gate {
 }
 
 impl Application for Gate {
-    fn receive(&self, origin: Origin, frame: Frame) -> Result<(), Refused> {
-        if self.refuses(&frame) { Err(Refused::Invalid) } else { self.admission.receive(origin, frame) }
+    fn receive(&self, origin: Origin, batch: Batch) -> Result<(), Refused> {
+        if self.refuses(&batch) { Err(Refused::Invalid) } else { self.admission.receive(origin, batch) }
     }
 
-    fn propose(&self, parent: &Parent<'_>, size: BlockSize) -> Vec<Frame> {
+    fn propose(&self, parent: &Parent<'_>, size: BlockSize) -> Vec<Batch> {
         self.admission.propose(parent, size)
     }
 
-    fn waiting(&self, size: BlockSize) -> Vec<Frame> {
+    fn waiting(&self, size: BlockSize) -> Vec<Batch> {
         Application::waiting(&*self.admission, size)
     }
 
     fn valid(&self, parent: &Parent<'_>, block: &Block) -> bool {
-        !block.frames.iter().any(|frame| self.refuses(frame)) && self.admission.valid(parent, block)
+        !block.batches.iter().any(|batch| self.refuses(batch)) && self.admission.valid(parent, block)
     }
 
     fn deliver(&self, block: Delivered, ack: Ack) {

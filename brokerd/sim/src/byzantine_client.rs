@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use sealcast_broker::operation::{Body, Client as Id, Frame, Operation, Publication};
+use sealcast_broker::operation::{Batch, Body, Client as Id, Operation, Publication};
 use sealcast_broker::protocol::{Query, Request};
 use sealcast_crypto::signature::OriginKey;
 
@@ -16,11 +16,11 @@ pub enum Deed {
     SameNumberTwice,
     /// Sends ciphertexts that are none, or that somebody changed.
     MalformedCiphertext,
-    /// Sends others' frames again, and others' ciphertexts as its own.
+    /// Sends others' batches again, and others' ciphertexts as its own.
     Replayer,
     /// Registers by the word of somebody who is no issuer, and publishes for attributes that nobody gives.
     ForeignIssuer,
-    /// Sends long frames to one broker faster than they are ordered.
+    /// Sends long batches to one broker faster than they are ordered.
     Flooder,
 }
 
@@ -52,9 +52,9 @@ pub struct ByzantineClient {
     seed: u8,
     number: u64,
     turn: u64,
-    /// What it overheard: frames of others.
+    /// What it overheard: batches of others.
     pub overheard: Vec<Vec<u8>>,
-    /// Frames in which it misbehaved.
+    /// Batches in which it misbehaved.
     pub misbehaviours: BTreeSet<Vec<u8>>,
 }
 
@@ -108,8 +108,8 @@ impl ByzantineClient {
             }
             turn => {
                 self.misbehave(&mut act, fixture, turn, at, dice >> 8);
-                let frames = act.messages.iter().filter_map(|(_, bytes)| Request::submitted(bytes));
-                self.misbehaviours.extend(frames.map(<[u8]>::to_vec));
+                let batches = act.messages.iter().filter_map(|(_, bytes)| Request::submitted(bytes));
+                self.misbehaviours.extend(batches.map(<[u8]>::to_vec));
                 // Whoever reads what he may not asks everybody for shares, with proofs.
                 for broker in 0..brokers {
                     let query = Query::Share { sn: (dice >> 16) % 40, proved: turn.is_multiple_of(2) };
@@ -136,7 +136,7 @@ impl ByzantineClient {
                 self.number += 1;
             }
             Deed::MalformedCiphertext => {
-                let changed = self.overheard.iter().rev().find_map(|frame| sealed_in(frame));
+                let changed = self.overheard.iter().rev().find_map(|batch| sealed_in(batch));
                 let body = match changed {
                     Some(it) if turn.is_multiple_of(2) => {
                         let Body::Sealed(mut bytes) = it.body else { return };
@@ -151,10 +151,10 @@ impl ByzantineClient {
                 self.send(act, fixture, self.number, at, Operation::Publish(Box::new(publication)));
             }
             Deed::Replayer => {
-                if let Some(frame) = self.overheard.get(usize::try_from(dice % 64).expect("it is small")) {
-                    act.messages.push((at, Request::Submit(frame.clone()).to_bytes()));
+                if let Some(batch) = self.overheard.get(usize::try_from(dice % 64).expect("it is small")) {
+                    act.messages.push((at, Request::Submit(batch.clone()).to_bytes()));
                 }
-                if let Some(it) = self.overheard.iter().rev().find_map(|frame| sealed_in(frame)) {
+                if let Some(it) = self.overheard.iter().rev().find_map(|batch| sealed_in(batch)) {
                     self.send(act, fixture, self.number, other, Operation::Publish(Box::new(it)));
                 }
             }
@@ -167,7 +167,7 @@ impl ByzantineClient {
                 self.number += 1;
             }
             Deed::Flooder => {
-                for n in 0..FLOOD_FRAMES {
+                for n in 0..FLOOD_BATCHES {
                     let plan = self.plan(format!("flood {turn} {n} {}", "~".repeat(FLOOD_BYTES)), None);
                     let operation = Operation::Publish(Box::new(plan.publication(policy)));
                     act.plans.push((plan, self.number));
@@ -184,21 +184,21 @@ impl ByzantineClient {
     }
 
     fn send(&self, act: &mut Act, fixture: &Fixture, number: u64, broker: usize, operation: Operation) {
-        let frame = Frame::sign(&fixture.cluster, &self.origin, number, vec![operation]);
-        act.messages.push((broker, Request::Submit(frame.to_bytes()).to_bytes()));
+        let batch = Batch::sign(&fixture.cluster, &self.origin, number, vec![operation]);
+        act.messages.push((broker, Request::Submit(batch.to_bytes()).to_bytes()));
     }
 }
 
-/// A sealed publication in a frame.
-fn sealed_in(frame: &[u8]) -> Option<Publication> {
-    let frame = Frame::from_bytes(frame).ok()?;
-    frame.operations().find_map(|(_, _, operation)| match operation {
+/// A sealed publication in a batch.
+fn sealed_in(batch: &[u8]) -> Option<Publication> {
+    let batch = Batch::from_bytes(batch).ok()?;
+    batch.operations().find_map(|(_, _, operation)| match operation {
         Operation::Publish(it) if matches!(it.body, Body::Sealed(_)) => Some((**it).clone()),
         _ => None,
     })
 }
 
-/// Frames that a flooder sends at one time.
-const FLOOD_FRAMES: usize = 16;
+/// Batches that a flooder sends at one time.
+const FLOOD_BATCHES: usize = 16;
 /// Bytes of each.
 const FLOOD_BYTES: usize = 4096;

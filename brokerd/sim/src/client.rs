@@ -81,7 +81,7 @@ impl Client {
         let origin = Arc::new(key(seed));
         let id = Id(origin.public_bytes());
         let registrations = vec![fixture.registration(seed, desk)];
-        let config = Config { genesis: fixture.genesis.clone(), key: origin, registrations, frame_operations: 8 };
+        let config = Config { genesis: fixture.genesis.clone(), key: origin, registrations, batch_operations: 8 };
         let now = Now { monotonic: Monotonic(0), utc: None };
         let payload_kind = PayloadKind::Messages { sealed: true };
         let (transport, handle) =

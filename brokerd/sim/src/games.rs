@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 
-use sealcast_broker::operation::{self, Body, Client as Id, Frame, Operation, Publication};
+use sealcast_broker::operation::{self, Batch, Body, Client as Id, Operation, Publication};
 use sealcast_broker::protocol::{Answer, Query, Reply, Request};
 use sealcast_brokerd::store::Memory;
 use sealcast_brokerd::sync::{Keep, Snapshots};
@@ -35,11 +35,11 @@ fn listened(seed: u64) -> (Simulation, Seen) {
 /// A message as the adversary may compare it with another: of a sealed body its length alone, and no signature, which goes
 /// over all of it.
 fn shape(bytes: &[u8]) -> Vec<u8> {
-    let Some(frame) = Request::submitted(bytes).and_then(|it| Frame::from_bytes(it).ok()) else {
+    let Some(batch) = Request::submitted(bytes).and_then(|it| Batch::from_bytes(it).ok()) else {
         return bytes.to_vec();
     };
-    let mut shape = [&frame.client().0[..], &frame.first().to_be_bytes()].concat();
-    for (number, _, it) in frame.operations() {
+    let mut shape = [&batch.client().0[..], &batch.first().to_be_bytes()].concat();
+    for (number, _, it) in batch.operations() {
         let mut it = it.clone();
         if let Operation::Publish(publication) = &mut it
             && let Body::Sealed(body) = &mut publication.body
@@ -95,10 +95,10 @@ fn fig_1(seed: u64, message: &str) -> Game {
         _ => None,
     };
     let sealed = early.iter().filter_map(held).find_map(|(_, bytes)| {
-        let frame = Frame::from_bytes(Request::submitted(&bytes)?).ok()?;
-        frame.operations().find_map(|(number, _, it)| match it {
+        let batch = Batch::from_bytes(Request::submitted(&bytes)?).ok()?;
+        batch.operations().find_map(|(number, _, it)| match it {
             Operation::Publish(it) if matches!(it.body, Body::Sealed(_)) => {
-                Some(((**it).clone(), number, frame.client()))
+                Some(((**it).clone(), number, batch.client()))
             }
             _ => None,
         })
@@ -228,7 +228,7 @@ impl Outlet for RecordingOutlet {
 }
 
 impl Blocks for RecordingOutlet {
-    fn frame(&self, _: u64, _: u32) -> Option<bytes::Bytes> {
+    fn batch(&self, _: u64, _: u32) -> Option<bytes::Bytes> {
         None
     }
 }
@@ -263,15 +263,15 @@ fn publishers_view(readers: [(u8, Desk, &str); 2]) -> Vec<Vec<u8>> {
         let plan = Plan { client: publisher, topic, only, sealed: false, payload };
         blocks.push(vec![(1, number, vec![Operation::Publish(Box::new(plan.publication(0)))])]);
     }
-    for (height, frames) in (1..).zip(blocks) {
-        let signed: Vec<Frame> = frames
+    for (height, batches) in (1..).zip(blocks) {
+        let signed: Vec<Batch> = batches
             .into_iter()
-            .map(|(seed, first, all)| Frame::sign(&fixture.cluster, &key(seed), first, all))
+            .map(|(seed, first, all)| Batch::sign(&fixture.cluster, &key(seed), first, all))
             .collect();
-        let frames = signed.iter().map(|it| sealcast_order::Frame::new(it.to_bytes())).collect();
-        let block = Arc::new(Block { parent: [0; 32], height, time: height * 1_000_000, frames });
+        let batches = signed.iter().map(|it| sealcast_order::Batch::new(it.to_bytes())).collect();
+        let block = Arc::new(Block { parent: [0; 32], height, time: height * 1_000_000, batches });
         let checked = operation::check(&fixture.cluster, signed, |sealed| vec![true; sealed.len()]);
-        let checked = checked.into_iter().map(|it| it.expect("a good frame")).collect();
+        let checked = checked.into_iter().map(|it| it.expect("a good batch")).collect();
         broker.executor().execute(block, Box::new(move || Some(checked)), Box::new(|| ()));
         assert_eq!(broker.execute(), Ok(Some(height)));
     }

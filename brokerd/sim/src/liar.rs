@@ -24,7 +24,7 @@ pub enum Lie {
     LiarInResults,
     /// ⊥ for what may be read, something for ⊥, and its own shares for everybody.
     LiarInBottom,
-    /// Takes frames of one client and orders none of them, and votes against blocks that do.
+    /// Takes batches of one client and orders none of them, and votes against blocks that do.
     Censor,
     /// Answers as it was at the beginning, and claims heights that are not.
     StaleState,

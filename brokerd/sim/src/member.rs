@@ -171,7 +171,7 @@ fn core(
     let (origin, incarnation) = (Arc::new(key(seed)), Incarnation(*chance.first_chunk().expect("32 bytes")));
     let id = Id(origin.public_bytes());
     let registrations = vec![fixture.registration(seed, None)];
-    let config = Config { genesis: fixture.genesis.clone(), key: origin, registrations, frame_operations: 8 };
+    let config = Config { genesis: fixture.genesis.clone(), key: origin, registrations, batch_operations: 8 };
     let (keys, payload_kind): (Box<dyn Keys>, PayloadKind) = match scheme {
         Scheme::Plain => (Box::new(Plain::new("member", incarnation)), PayloadKind::Messages { sealed: false }),
         Scheme::Threshold => (client::keys(fixture, id, chance), PayloadKind::Messages { sealed: true }),

@@ -8,7 +8,7 @@ use std::time::Duration;
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng as _, SeedableRng as _};
 use sealcast::url::Scheme;
-use sealcast_broker::operation::{Body, Client as Id, Frame, Operation};
+use sealcast_broker::operation::{Batch, Body, Client as Id, Operation};
 use sealcast_broker::protocol::{Answer, Query, Reply, Request};
 use sealcast_broker::state::Code;
 use sealcast_brokerd::sync::{self, Forgotten, Keep};
@@ -44,7 +44,7 @@ pub struct Simulation {
     brokers: Vec<Broker>,
     liars: BTreeMap<usize, Liar>,
     twin: Option<Broker>,
-    /// Whose frames a censor refuses.
+    /// Whose batches a censor refuses.
     refused: Option<Id>,
     /// The correct clients.
     pub clients: Vec<Client>,
@@ -94,14 +94,14 @@ pub struct Counts {
     pub receipts: u64,
     /// Accusations, all of liars.
     pub accused: u64,
-    /// Replies that liars changed, added or kept to themselves, frames that censors refused, and votes by which liars were
+    /// Replies that liars changed, added or kept to themselves, batches that censors refused, and votes by which liars were
     /// found to contradict themselves.
     pub lies: u64,
     /// Brokers that began with a snapshot, and snapshots that were not begun with.
     pub joined: u64,
     /// See `joined`.
     pub passed_over: u64,
-    /// Frames of Byzantine clients, in which they misbehave, that brokers got.
+    /// Batches of Byzantine clients, in which they misbehave, that brokers got.
     pub misbehaviours: u64,
     /// Simulated microseconds.
     pub micros: u64,
@@ -247,7 +247,7 @@ impl Simulation {
         }
     }
 
-    /// A censor refuses this client's frames.
+    /// A censor refuses this client's batches.
     pub fn refuse(&mut self, client: usize) {
         self.refused = Some(self.clients[client].id);
     }
@@ -584,9 +584,9 @@ impl Simulation {
     fn say(&mut self, client: usize, said: ClientEvent) -> Result<(), Violation> {
         match said {
             ClientEvent::Send(broker, bytes) => {
-                if let Some(frame) = Request::submitted(&bytes) {
+                if let Some(batch) = Request::submitted(&bytes) {
                     let overheard = self.byzantine_clients.iter_mut().map(|it| &mut it.overheard);
-                    overheard.for_each(|it| it.push(frame.to_vec()));
+                    overheard.for_each(|it| it.push(batch.to_vec()));
                 }
                 self.send_to(client, usize::from(broker), bytes);
                 Ok(())
@@ -682,14 +682,14 @@ impl Simulation {
 
     /// Notes whose ciphertexts a message brings.
     pub(crate) fn note_sealed(&mut self, bytes: &[u8]) {
-        let Some(Ok(frame)) = Request::submitted(bytes).map(Frame::from_bytes) else { return };
-        for (number, _, operation) in frame.operations() {
+        let Some(Ok(batch)) = Request::submitted(bytes).map(Batch::from_bytes) else { return };
+        for (number, _, operation) in batch.operations() {
             if let Operation::Publish(it) = operation
                 && let Body::Sealed(body) = &it.body
                 && let Ok(ciphertext) = Ciphertext::decode(body)
             {
-                let labelled = self.fixture.key.bind(ciphertext, &it.label(&frame.client(), number));
-                self.sealed.insert(*labelled.id(), (frame.client(), number));
+                let labelled = self.fixture.key.bind(ciphertext, &it.label(&batch.client(), number));
+                self.sealed.insert(*labelled.id(), (batch.client(), number));
             }
         }
     }
@@ -750,9 +750,9 @@ impl Simulation {
                 if let Some(byzantine_client) =
                     member.checked_sub(self.clients.len()).and_then(|it| self.byzantine_clients.get(it))
                 {
-                    let frame = Request::submitted(&bytes);
+                    let batch = Request::submitted(&bytes);
                     self.counts.misbehaviours +=
-                        u64::from(frame.is_some_and(|it| byzantine_client.misbehaviours.contains(it)));
+                        u64::from(batch.is_some_and(|it| byzantine_client.misbehaviours.contains(it)));
                 }
                 self.tell(Event::Stored { broker, bytes: bytes.clone() })?;
                 if let Ok(Request::Query { id, query: Query::Share { sn, .. } }) = Request::from_bytes(&bytes) {
@@ -833,7 +833,7 @@ fn micros_of(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).expect("a run is short")
 }
 
-/// A leader without frames proposes a block after this: as real ones do, and where many blocks are needed.
+/// A leader without batches proposes a block after this: as real ones do, and where many blocks are needed.
 const HEARTBEAT: Duration = Duration::from_millis(150);
 const FAST_HEARTBEAT: Duration = Duration::from_millis(25);
 /// How long brokers' work waits for nothing but time, at most.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng as _;
-use sealcast_broker::operation::{Body, Client as Id, Frame, Operation, Publication};
+use sealcast_broker::operation::{Batch, Body, Client as Id, Operation, Publication};
 use sealcast_broker::protocol::{Reply, Request};
 use sealcast_broker::state::Code;
 use sealcast_keys::threshold::sealed::{Attachment, What};
@@ -444,8 +444,8 @@ fn rule_e2_a_share_of_what_is_only_on_its_way_is_seen() {
 
     // The broker has executed nothing.
     let sealed = Publication { body: Body::Sealed(ciphertext.encode()), ..plan.publication(0) };
-    let frame = Frame::sign(&fixture.cluster, &key(1), 0, vec![Operation::Publish(Box::new(sealed))]);
-    simulation.note_sealed(&Request::Submit(frame.to_bytes()).to_bytes());
+    let batch = Batch::sign(&fixture.cluster, &key(1), 0, vec![Operation::Publish(Box::new(sealed))]);
+    simulation.note_sealed(&Request::Submit(batch.to_bytes()).to_bytes());
     simulation.enter(3, Some("fx"), Some(EVERYTHING)).expect("it holds");
     let reader = simulation.clients[0].id;
     let violation = simulation.reply(0, &reader, &Reply::Attach { sn: 0, attachment }).expect_err("it is too early");

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use sealcast_broker::operation::{Client, Frame, Operation};
+use sealcast_broker::operation::{Batch, Client, Operation};
 use sealcast_wire::limits;
 
 /// The last of them.
@@ -13,13 +13,13 @@ pub(super) struct Introduced {
 }
 
 impl Introduced {
-    /// The frame was found good, or stands in a block: if it registers its client, what comes behind it is taken.
-    pub(super) fn saw(&mut self, frame: &Frame) {
+    /// The batch was found good, or stands in a block: if it registers its client, what comes behind it is taken.
+    pub(super) fn saw(&mut self, batch: &Batch) {
         let registers = |(.., it): (u64, &_, &Operation)| matches!(it, Operation::Register(_));
-        if frame.proofs() == 0 || !frame.operations().any(registers) || !self.clients.insert(frame.client()) {
+        if batch.proofs() == 0 || !batch.operations().any(registers) || !self.clients.insert(batch.client()) {
             return;
         }
-        self.by_age.push_back(frame.client());
+        self.by_age.push_back(batch.client());
         if self.by_age.len() > limits::INTRODUCED_CLIENTS
             && let Some(oldest) = self.by_age.pop_front()
         {

@@ -1,21 +1,21 @@
-//! Frames that wait to be ordered, and all that were checked. Pure.
+//! Batches that wait to be ordered, and all that were checked. Pure.
 //!
 //! ```text
 //! reserve ─▶ being checked ─▶ settle ─▶ ready ─▶ enter ─▶ waiting ─▶ deliver ─▶ on its way ─▶ executed
 //!                                                remember (stood in a block) ─▶ stray ─▶ deliver
 //! ```
-//! A frame is checked once, whichever way it came. **Fairness**: whoever is behind a client, with all its clients, may
-//! have waiting at most half as many bytes and frames as are still free. So one alone gets a third of the mempool, n of them
+//! A batch is checked once, whichever way it came. **Fairness**: whoever is behind a client, with all its clients, may
+//! have waiting at most half as many bytes and batches as are still free. So one alone gets a third of the mempool, n of them
 //! 1/(n+2) each, and a new account finds room; clients for whom nobody vouches share a small part of it. Accounts take
 //! turns by bytes ([`Fair`]), in blocks and in what is forwarded: nobody waits longer because another has much waiting.
-//! **Turns**: a frame whose predecessors are missing is held back for a while, so that the state need not refuse it.
+//! **Turns**: a batch whose predecessors are missing is held back for a while, so that the state need not refuse it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use sealcast_broker::operation::{Checked, Client, Head};
 use sealcast_broker::state::Holder;
-use sealcast_order::{Block, BlockSize, Frame, Hash};
+use sealcast_order::{Batch, Block, BlockSize, Hash};
 use sealcast_wire::limits;
 
 use super::fair::{Fair, Turn};
@@ -27,12 +27,12 @@ pub(super) struct Mempool {
     waiting: Fair<Hash>,
     /// Whose they are, and how many of each.
     authors: BTreeMap<Client, usize>,
-    /// Of frames that are being checked, ready or waiting.
+    /// Of batches that are being checked, ready or waiting.
     shares: BTreeMap<Account, Share>,
     all: Share,
     /// Those of clients that are not registered.
     unregistered: Share,
-    /// Frames of delivered blocks that are not executed yet, by height.
+    /// Batches of delivered blocks that are not executed yet, by height.
     on_their_way: BTreeMap<u64, Vec<Hash>>,
     on_its_way: BTreeSet<Hash>,
     /// Bytes of their blocks, by height.
@@ -43,13 +43,13 @@ pub(super) struct Mempool {
     stray_bytes: usize,
     /// The last block delivered.
     height: u64,
-    /// Whose frame came last, and at which height.
+    /// Whose batch came last, and at which height.
     newest: Option<(Account, u64)>,
-    /// The height at which another account's frame came soon after it.
+    /// The height at which another account's batch came soon after it.
     shared_at: Option<u64>,
 }
 
-/// Whose share of the mempool a frame takes: clients are as many as somebody likes, credentials are not.
+/// Whose share of the mempool a batch takes: clients are as many as somebody likes, credentials are not.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Account {
     /// Of all clients for whom it vouches.
@@ -72,13 +72,13 @@ impl Account {
 /// How much of the mempool is taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Share {
-    frames: usize,
+    batches: usize,
     bytes: usize,
 }
 
 #[derive(Debug)]
 struct PendingBatch {
-    frame: Frame,
+    batch: Batch,
     head: Head,
     account: Account,
     progress: Progress,
@@ -92,7 +92,7 @@ enum Progress {
     Stray { checked: Checked, arrival: u64 },
 }
 
-/// A frame of a proposed block, and the height at which it came.
+/// A batch of a proposed block, and the height at which it came.
 #[derive(Debug)]
 struct Stray {
     hash: Hash,
@@ -110,7 +110,7 @@ impl Progress {
     }
 }
 
-/// Why a frame finds no room.
+/// Why a batch finds no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AdmissionError {
     /// It waits, or is on its way.
@@ -122,9 +122,9 @@ pub(super) enum AdmissionError {
 }
 
 impl Mempool {
-    /// Room for a frame that is about to be checked.
-    pub(super) fn reserve(&mut self, frame: &Frame, head: Head, account: Account) -> Result<(), AdmissionError> {
-        let hash = frame.hash();
+    /// Room for a batch that is about to be checked.
+    pub(super) fn reserve(&mut self, batch: &Batch, head: Head, account: Account) -> Result<(), AdmissionError> {
+        let hash = batch.hash();
         let stray = match self.held.get(&hash) {
             Some(PendingBatch { progress: Progress::Stray { arrival, .. }, .. }) => Some(*arrival),
             Some(_) => return Err(AdmissionError::Known),
@@ -132,27 +132,27 @@ impl Mempool {
             None => None,
         };
         let free = Share {
-            frames: limits::ORDER_POOL_FRAMES_MAX.saturating_sub(self.all.frames),
+            batches: limits::ORDER_POOL_BATCHES_MAX.saturating_sub(self.all.batches),
             bytes: limits::ORDER_POOL_BYTES_MAX.saturating_sub(self.all.bytes),
         };
-        let length = frame.bytes().len();
-        if free.frames == 0 || free.bytes < length {
+        let length = batch.bytes().len();
+        if free.batches == 0 || free.bytes < length {
             return Err(AdmissionError::Full);
         }
         let share = self.shares.get(&account).copied().unwrap_or_default();
         let others = self.unregistered;
         if account.is_unregistered()
-            && (others.frames >= limits::UNREGISTERED_BATCHES_TOTAL_MAX
+            && (others.batches >= limits::UNREGISTERED_BATCHES_TOTAL_MAX
                 || others.bytes + length > limits::UNREGISTERED_BYTES_TOTAL_MAX)
         {
             return Err(AdmissionError::Full);
         }
-        let (frames, bytes) = match account {
-            Account::Holder(_) => (free.frames / 2, free.bytes / 2),
+        let (batches, bytes) = match account {
+            Account::Holder(_) => (free.batches / 2, free.bytes / 2),
             Account::Unregistered(_) => (limits::UNREGISTERED_BATCHES_MAX, limits::UNREGISTERED_BYTES_MAX),
         };
-        // One frame always has room, so that the largest is not shut out by what many others have.
-        if share.frames > 0 && (share.frames >= frames || share.bytes + length > bytes) {
+        // One batch always has room, so that the largest is not shut out by what many others have.
+        if share.batches > 0 && (share.batches >= batches || share.bytes + length > bytes) {
             return Err(AdmissionError::Quota);
         }
         self.take(&account, length);
@@ -164,16 +164,16 @@ impl Mempool {
                 progress = Progress::Ready(checked);
             }
         }
-        self.held.insert(hash, PendingBatch { frame: frame.clone(), head, account, progress });
+        self.held.insert(hash, PendingBatch { batch: batch.clone(), head, account, progress });
         Ok(())
     }
 
-    /// The frame, if it was found good.
+    /// The batch, if it was found good.
     pub(super) fn checked(&self, hash: &Hash) -> Option<&Checked> {
         self.held.get(hash)?.progress.checked()
     }
 
-    /// A reserved frame is good, or goes.
+    /// A reserved batch is good, or goes.
     pub(super) fn settle(&mut self, hash: &Hash, checked: Option<Checked>) {
         let Some(held) = self.held.get_mut(hash) else { return };
         match (&held.progress, checked) {
@@ -184,7 +184,7 @@ impl Mempool {
         }
     }
 
-    /// A good frame begins to wait; `false` if it was not settled.
+    /// A good batch begins to wait; `false` if it was not settled.
     pub(super) fn enter(&mut self, hash: &Hash) -> bool {
         let since = self.height;
         let Some(held) = self.held.get_mut(hash) else { return false };
@@ -194,7 +194,7 @@ impl Mempool {
                 if before.is_some_and(|(account, at)| account != held.account && since <= at + limits::ALONE_BLOCKS) {
                     self.shared_at = Some(since);
                 }
-                let turn = self.waiting.push(&held.account, held.frame.bytes().len(), *hash);
+                let turn = self.waiting.push(&held.account, held.batch.bytes().len(), *hash);
                 held.progress = Progress::Waiting { checked, turn, since };
                 *self.authors.entry(held.head.client).or_default() += 1;
                 true
@@ -206,9 +206,9 @@ impl Mempool {
         }
     }
 
-    /// A frame of a proposed block was found good. It may be in the mempool already.
-    pub(super) fn remember(&mut self, frame: &Frame, head: Head, checked: Checked) {
-        let hash = frame.hash();
+    /// A batch of a proposed block was found good. It may be in the mempool already.
+    pub(super) fn remember(&mut self, batch: &Batch, head: Head, checked: Checked) {
+        let hash = batch.hash();
         if let Some(held) = self.held.get_mut(&hash) {
             if matches!(held.progress, Progress::Checking) {
                 held.progress = Progress::Ready(checked);
@@ -220,17 +220,17 @@ impl Mempool {
         let progress = Progress::Stray { checked, arrival };
         // Strays take nobody's share.
         let account = Account::Unregistered(head.client);
-        self.held.insert(hash, PendingBatch { frame: frame.clone(), head, account, progress });
+        self.held.insert(hash, PendingBatch { batch: batch.clone(), head, account, progress });
         self.strays.insert(arrival, Stray { hash, since: self.height });
-        self.stray_bytes += frame.bytes().len();
-        while self.stray_bytes > limits::STRAY_FRAMES_BYTES_MAX && self.forget_oldest_stray() {}
+        self.stray_bytes += batch.bytes().len();
+        while self.stray_bytes > limits::STRAY_BATCHES_BYTES_MAX && self.forget_oldest_stray() {}
     }
 
     /// Whether there was one.
     fn forget_oldest_stray(&mut self) -> bool {
         let Some((_, oldest)) = self.strays.pop_first() else { return false };
         if let Some(held) = self.held.remove(&oldest.hash) {
-            self.stray_bytes -= held.frame.bytes().len();
+            self.stray_bytes -= held.batch.bytes().len();
         }
         true
     }
@@ -240,27 +240,27 @@ impl Mempool {
         self.shared_at.is_some_and(|height| self.height <= height + limits::ALONE_BLOCKS)
     }
 
-    /// Whose frames wait.
+    /// Whose batches wait.
     pub(super) fn authors(&self) -> Vec<Client> {
         self.authors.keys().copied().collect()
     }
 
-    /// Frames that are in none of `ancestors` (the newest first), account by account, as many as a block holds and as
-    /// can be executed soon. `turns` says which number a client's next operation has, if the state knows the client; frames of clients
+    /// Batches that are in none of `ancestors` (the newest first), account by account, as many as a block holds and as
+    /// can be executed soon. `turns` says which number a client's next operation has, if the state knows the client; batches of clients
     /// that are not in it came meanwhile and are for the next block.
     pub(super) fn propose(
         &self,
         ancestors: &[Arc<Block>],
         size: BlockSize,
         mut turns: BTreeMap<Client, Option<u64>>,
-    ) -> Vec<Frame> {
+    ) -> Vec<Batch> {
         let mut taken = BTreeSet::new();
         if self.waiting.is_empty() {
             return Vec::new();
         }
-        for frame in ancestors.iter().rev().flat_map(|block| &block.frames) {
-            taken.insert(frame.hash());
-            let Ok(head) = Head::of(frame.bytes()) else { continue };
+        for batch in ancestors.iter().rev().flat_map(|block| &block.batches) {
+            taken.insert(batch.hash());
+            let Ok(head) = Head::of(batch.bytes()) else { continue };
             if let Some(Some(turn)) = turns.get(&head.client).copied()
                 && (head.first..head.end).contains(&turn)
             {
@@ -270,15 +270,15 @@ impl Mempool {
         let mut room = size.bytes.min(self.executed_soon(ancestors));
         let (mut accusations, mut proofs) = (limits::BLOCK_ACCUSATIONS_MAX, limits::BLOCK_PROOFS_MAX);
         let mut ciphertexts = limits::BLOCK_CIPHERTEXTS_PROPOSED_MAX;
-        let mut proposed: Vec<Frame> = Vec::new();
+        let mut proposed: Vec<Batch> = Vec::new();
         for hash in self.waiting.iter().filter(|hash| !taken.contains(*hash)) {
-            let Some(PendingBatch { frame, head, progress: Progress::Waiting { checked, since, .. }, .. }) =
+            let Some(PendingBatch { batch, head, progress: Progress::Waiting { checked, since, .. }, .. }) =
                 self.held.get(hash)
             else {
                 continue;
             };
-            let (accuses, proves) = (checked.frame().accusations(), checked.frame().proofs());
-            let sealed = checked.frame().ciphertexts();
+            let (accuses, proves) = (checked.batch().accusations(), checked.batch().proofs());
+            let sealed = checked.batch().ciphertexts();
             let Some(turn) = turns.get(&head.client).copied() else { continue };
             let too_early = turn.is_some_and(|turn| head.first > turn);
             if too_early && self.height < since + limits::TURN_TIMEOUT_BLOCKS {
@@ -287,10 +287,10 @@ impl Mempool {
             if accuses > accusations || proves > proofs {
                 continue;
             }
-            let length = frame.bytes().len();
+            let length = batch.bytes().len();
             let alone = proposed.is_empty() && length > room;
             let checked_soon = sealed <= ciphertexts || proposed.is_empty();
-            if proposed.len() == size.frames || (length > room && !alone) || !checked_soon {
+            if proposed.len() == size.batches || (length > room && !alone) || !checked_soon {
                 break;
             }
             if turn.is_some_and(|turn| (head.first..head.end).contains(&turn)) {
@@ -300,7 +300,7 @@ impl Mempool {
             ciphertexts = ciphertexts.saturating_sub(sealed);
             accusations -= accuses;
             proofs -= proves;
-            proposed.push(frame.clone());
+            proposed.push(batch.clone());
             if alone {
                 break;
             }
@@ -308,29 +308,29 @@ impl Mempool {
         proposed
     }
 
-    /// Bytes that a block on `ancestors` may hold and be executed soon: a frame that is drawn later waits for all of it.
+    /// Bytes that a block on `ancestors` may hold and be executed soon: a batch that is drawn later waits for all of it.
     fn executed_soon(&self, ancestors: &[Arc<Block>]) -> usize {
         let delivered: usize = self.on_their_way_bytes.values().sum();
         let proposed: usize = ancestors.iter().filter(|it| it.height > self.height).map(|it| it.bytes()).sum();
         limits::UNEXECUTED_BYTES_MAX.saturating_sub(delivered + proposed).max(limits::BLOCK_BYTES_ALWAYS)
     }
 
-    /// Frames that wait, account by account, within `size`.
-    pub(super) fn oldest(&self, size: BlockSize) -> Vec<Frame> {
+    /// Batches that wait, account by account, within `size`.
+    pub(super) fn oldest(&self, size: BlockSize) -> Vec<Batch> {
         let mut room = size.bytes;
-        let fits = |frame: &&Frame| {
-            let fits = frame.bytes().len() <= room || room == size.bytes;
-            room = room.saturating_sub(frame.bytes().len());
+        let fits = |batch: &&Batch| {
+            let fits = batch.bytes().len() <= room || room == size.bytes;
+            room = room.saturating_sub(batch.bytes().len());
             fits
         };
         let held = self.waiting.iter().filter_map(|hash| self.held.get(hash));
-        held.map(|held| &held.frame).take(size.frames).take_while(fits).cloned().collect()
+        held.map(|held| &held.batch).take(size.batches).take_while(fits).cloned().collect()
     }
 
-    /// A block is final: its frames wait no more. Gives what is known of each.
+    /// A block is final: its batches wait no more. Gives what is known of each.
     pub(super) fn deliver(&mut self, block: &Block) -> Vec<Option<Checked>> {
         self.height = block.height;
-        let hashes: Vec<Hash> = block.frames.iter().map(Frame::hash).collect();
+        let hashes: Vec<Hash> = block.batches.iter().map(Batch::hash).collect();
         let known = hashes.iter().map(|hash| self.take_out(hash)).collect();
         self.on_its_way.extend(&hashes);
         self.on_their_way.insert(block.height, hashes);
@@ -344,8 +344,8 @@ impl Mempool {
         known
     }
 
-    /// This block and all below it are executed: their frames may come again, and it is their numbers that then tell. Gives
-    /// those frames.
+    /// This block and all below it are executed: their batches may come again, and it is their numbers that then tell. Gives
+    /// those batches.
     pub(super) fn executed(&mut self, height: u64) -> Vec<Hash> {
         self.on_their_way_bytes = self.on_their_way_bytes.split_off(&(height + 1));
         let later = self.on_their_way.split_off(&(height + 1));
@@ -356,19 +356,19 @@ impl Mempool {
         done
     }
 
-    /// A good frame that could not begin to wait goes.
+    /// A good batch that could not begin to wait goes.
     pub(super) fn give_up(&mut self, hash: &Hash) {
         if matches!(self.held.get(hash), Some(PendingBatch { progress: Progress::Ready(_), .. })) {
             self.forget(hash);
         }
     }
 
-    /// Frames that wait to be ordered.
+    /// Batches that wait to be ordered.
     pub(super) fn len(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Bytes of frames that are being checked or wait.
+    /// Bytes of batches that are being checked or wait.
     pub(super) fn bytes(&self) -> usize {
         self.all.bytes
     }
@@ -376,7 +376,7 @@ impl Mempool {
     fn take_out(&mut self, hash: &Hash) -> Option<Checked> {
         // Who is being checked is settled by then, or has been; the verdict finds nothing and is dropped.
         let held = self.held.remove(hash)?;
-        let length = held.frame.bytes().len();
+        let length = held.batch.bytes().len();
         let checked = match held.progress {
             Progress::Stray { checked, arrival } => {
                 self.strays.remove(&arrival);
@@ -402,7 +402,7 @@ impl Mempool {
 
     fn forget(&mut self, hash: &Hash) {
         if let Some(held) = self.held.remove(hash) {
-            self.give_back(&held.account, held.frame.bytes().len());
+            self.give_back(&held.account, held.batch.bytes().len());
         }
     }
 
@@ -410,7 +410,7 @@ impl Mempool {
         let share = self.shares.entry(account.clone()).or_default();
         let unregistered = account.is_unregistered().then_some(&mut self.unregistered);
         for share in [share, &mut self.all].into_iter().chain(unregistered) {
-            share.frames += 1;
+            share.batches += 1;
             share.bytes += bytes;
         }
     }
@@ -419,10 +419,10 @@ impl Mempool {
         let share = self.shares.get_mut(account).expect("what is given back was taken");
         let unregistered = account.is_unregistered().then_some(&mut self.unregistered);
         for share in [&mut *share, &mut self.all].into_iter().chain(unregistered) {
-            share.frames -= 1;
+            share.batches -= 1;
             share.bytes -= bytes;
         }
-        if share.frames == 0 {
+        if share.batches == 0 {
             self.shares.remove(account);
         }
     }

@@ -1,6 +1,6 @@
 //! How much a broker proposes at once while several accounts publish. Pure.
 //!
-//! A frame that comes waits for all blocks that are proposed and not executed yet, whosever frames they hold. How long
+//! A batch that comes waits for all blocks that are proposed and not executed yet, whosever batches they hold. How long
 //! that is depends on the machine, the disk and the links, so it is measured: a block that took longer than is wanted
 //! from its proposal on makes the next ones smaller, one that took half of it makes them larger. What even a short block
 //! takes nobody can save, so some blocks are kept short, and one and a half times the shortest of the last times is
@@ -101,7 +101,7 @@ mod tests {
 
     use super::*;
 
-    const FULL: BlockSize = BlockSize { frames: limits::BLOCK_FRAMES, bytes: limits::BLOCK_BYTES };
+    const FULL: BlockSize = BlockSize { batches: limits::BLOCK_BATCHES, bytes: limits::BLOCK_BYTES };
 
     /// Proposes full blocks, one after the other, over links that take so long, on a machine that executes so many bytes
     /// in a second.

@@ -1,20 +1,20 @@
-//! Frames on their way to one checker: accounts take turns, and each account's frames keep their order.
+//! Batches on their way to one checker: accounts take turns, and each account's batches keep their order.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use sealcast_broker::operation::Head;
-use sealcast_order::{Frame, Origin};
+use sealcast_order::{Batch, Origin};
 use sealcast_wire::limits;
 
 use super::fair::Fair;
 use super::mempool::Account;
 
-/// A frame that has room and is not checked yet. How many there may be is the mempool's affair.
+/// A batch that has room and is not checked yet. How many there may be is the mempool's affair.
 #[derive(Debug)]
 pub(super) struct Arrived {
-    pub(super) frame: Frame,
+    pub(super) batch: Batch,
     pub(super) head: Head,
     pub(super) origin: Origin,
 }
@@ -53,28 +53,28 @@ impl VerificationShard {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let taken = !state.end;
         if taken {
-            state.queue.push(account, arrived.frame.bytes().len(), arrived);
+            state.queue.push(account, arrived.batch.bytes().len(), arrived);
         }
         drop(state);
         self.news.notify_one();
         taken
     }
 
-    /// Up to `most` frames, and no more bytes than are checked soon, once there are some; `None` after the end.
+    /// Up to `most` batches, and no more bytes than are checked soon, once there are some; `None` after the end.
     pub(super) fn next(&self, most: usize) -> Option<Vec<Arrived>> {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let idle = |state: &mut State| !state.end && (!state.open || state.queue.is_empty());
         let mut state = self.news.wait_while(state, idle).unwrap_or_else(PoisonError::into_inner);
-        if state.end { None } else { Some(state.batch(most)) }
+        if state.end { None } else { Some(state.take(most)) }
     }
 
     /// The same, which may be nothing.
     pub(super) fn try_next(&self, most: usize) -> Vec<Arrived> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if state.open { state.batch(most) } else { Vec::new() }
+        if state.open { state.take(most) } else { Vec::new() }
     }
 
-    /// A batch of so many bytes took so long to check.
+    /// A together of so many bytes took so long to check.
     pub(super) fn took(&self, bytes: usize, time: Duration) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.costs.len() >= COSTS {
@@ -90,29 +90,29 @@ impl VerificationShard {
 }
 
 impl State {
-    /// The next batch. A frame that comes now waits for all of it.
-    fn batch(&mut self, most: usize) -> Vec<Arrived> {
-        let (mut batch, mut room) = (Vec::new(), self.bytes());
-        while batch.len() < most
+    /// The next together. A batch that comes now waits for all of it.
+    fn take(&mut self, most: usize) -> Vec<Arrived> {
+        let (mut together, mut room) = (Vec::new(), self.bytes());
+        while together.len() < most
             && let Some((turn, bytes)) = self.queue.first()
-            && (batch.is_empty() || bytes <= room)
+            && (together.is_empty() || bytes <= room)
         {
             room = room.saturating_sub(bytes);
-            batch.extend(self.queue.remove(turn));
+            together.extend(self.queue.remove(turn));
         }
-        batch
+        together
     }
 
     /// Bytes that are checked soon, by what the last batches took.
     fn bytes(&self) -> usize {
         let dearest = self.costs.iter().copied().fold(f64::NAN, f64::max);
-        let bytes = limits::CHECK_BATCH_WITHIN.as_nanos() as f64 / dearest;
+        let bytes = limits::CHECKED_TOGETHER_WITHIN.as_nanos() as f64 / dearest;
         // Nothing is known at the beginning: then it is no number, and becomes 0.
-        (bytes as usize).clamp(limits::CHECK_BATCH_BYTES, limits::CHECK_BATCH_BYTES_MAX)
+        (bytes as usize).clamp(limits::CHECKED_TOGETHER_BYTES, limits::CHECKED_TOGETHER_BYTES_MAX)
     }
 }
 
-/// Batches whose cost is remembered: the dearest of them counts, so that who mixes dear frames with cheap ones gains one.
+/// Batches whose cost is remembered: the dearest of them counts, so that who mixes dear batches with cheap ones gains one.
 const COSTS: usize = 16;
 
 #[cfg(test)]
@@ -124,7 +124,7 @@ mod tests {
 
     fn arrived(seed: u8, n: u64, bytes: usize) -> Arrived {
         let head = Head { client: Client([seed; 32]), first: n, end: n + 1 };
-        Arrived { frame: Frame::new(vec![seed; bytes]), head, origin: Origin::Here }
+        Arrived { batch: Batch::new(vec![seed; bytes]), head, origin: Origin::Here }
     }
 
     fn account(seed: u8) -> Account {
@@ -136,12 +136,12 @@ mod tests {
         let shard = VerificationShard::default();
         shard.open();
         (0..500).for_each(|n| assert!(shard.push(&account(2), arrived(2, n, 32 << 10))));
-        let first = shard.next(limits::CHECK_BATCH_FRAMES).expect("there is something");
+        let first = shard.next(limits::CHECKED_TOGETHER_MAX).expect("there is something");
         assert_eq!(first.len(), 2, "as many bytes as are checked soon");
         shard.push(&account(1), arrived(1, 0, 1000));
-        let next = shard.next(limits::CHECK_BATCH_FRAMES).expect("there is something");
+        let next = shard.next(limits::CHECKED_TOGETHER_MAX).expect("there is something");
         assert!(next.iter().any(|it| it.head.client == Client([1; 32])), "it does not wait for the others' 500");
-        // One client's frames keep their order.
+        // One client's batches keep their order.
         let all: Vec<u64> = std::iter::from_fn(|| Some(shard.try_next(7)).filter(|it| !it.is_empty()))
             .flatten()
             .map(|it| it.head.first)
@@ -152,24 +152,24 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_is_longer_where_frames_are_cheap_and_short_after_one_dear_batch() {
+    fn more_are_checked_together_where_batches_are_cheap_and_fewer_after_one_dear_batch() {
         let shard = VerificationShard::default();
         shard.open();
         (0..500).for_each(|n| assert!(shard.push(&account(2), arrived(2, n, 32 << 10))));
         let cheap = || (0..COSTS).for_each(|_| shard.took(1 << 20, Duration::from_millis(1)));
         cheap();
-        assert_eq!(shard.try_next(limits::CHECK_BATCH_FRAMES).len(), limits::CHECK_BATCH_BYTES_MAX / (32 << 10));
+        assert_eq!(shard.try_next(limits::CHECKED_TOGETHER_MAX).len(), limits::CHECKED_TOGETHER_BYTES_MAX / (32 << 10));
         shard.took(1 << 20, Duration::from_millis(150));
-        assert_eq!(shard.try_next(limits::CHECK_BATCH_FRAMES).len(), 2);
+        assert_eq!(shard.try_next(limits::CHECKED_TOGETHER_MAX).len(), 2);
         cheap();
-        assert_eq!(shard.try_next(limits::CHECK_BATCH_FRAMES).len(), 32);
+        assert_eq!(shard.try_next(limits::CHECKED_TOGETHER_MAX).len(), 32);
     }
 
     #[test]
-    fn a_frame_that_is_longer_than_a_batch_goes_alone() {
+    fn a_batch_longer_than_what_is_checked_together_goes_alone() {
         let shard = VerificationShard::default();
         shard.open();
-        shard.push(&account(1), arrived(1, 0, 2 * limits::CHECK_BATCH_BYTES));
+        shard.push(&account(1), arrived(1, 0, 2 * limits::CHECKED_TOGETHER_BYTES));
         shard.push(&account(1), arrived(1, 1, 9));
         assert_eq!([shard.try_next(9).len(), shard.try_next(9).len()], [1, 1]);
     }

@@ -24,10 +24,10 @@ impl Stepped {
         let shared = &self.0.shared;
         let mut any = false;
         for shard in &shared.shards {
-            let batch = shard.try_next(shared.batch.load(Ordering::Relaxed));
-            if !batch.is_empty() {
+            let together = shard.try_next(shared.together.load(Ordering::Relaxed));
+            if !together.is_empty() {
                 any = true;
-                shared.attend(batch);
+                shared.attend(together);
             }
         }
         any

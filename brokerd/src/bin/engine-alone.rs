@@ -1,7 +1,7 @@
-//! The ordering engine alone: four brokers on loopback (or one, `--solo`), the brokers' own frames of publications whose
+//! The ordering engine alone: four brokers on loopback (or one, `--solo`), the brokers' own batches of publications whose
 //! signatures every broker checks, nothing executed. What the brokers' throughput is compared with.
 //!
-//! A client in the same process hands in frames of K publications of 1 KB, signed beforehand, with W publications under
+//! A client in the same process hands in batches of K publications of 1 KB, signed beforehand, with W publications under
 //! way; each goes to one broker in turn, or to all (`--to-all`). A publication counts when f + 1 brokers delivered it.
 //! `--paced` hands in one at a time, 20 a second, and measures latency without load.
 
@@ -19,12 +19,12 @@ use sealcast_crypto::signature::OriginKey;
 use sealcast_order::engine::{Broker, Engine, Settings, SigningSeed};
 use sealcast_order::pool::Pool;
 use sealcast_order::solo::{self, Solo};
-use sealcast_order::{Ack, Application, Block, BlockSize, Delivered, Frame, Hash, Order, Origin, Parent, Refused};
+use sealcast_order::{Ack, Application, Batch, Block, BlockSize, Delivered, Hash, Order, Origin, Parent, Refused};
 
 const CLUSTER: Cluster = Cluster([7; 32]);
 const BODY_BYTES: usize = 1024;
 
-/// Measure the ordering engine alone, with the brokers' frames and nothing executed
+/// Measure the ordering engine alone, with the brokers' batches and nothing executed
 #[derive(Debug, Parser)]
 struct Args {
     /// Where brokers keep their logs; removed first
@@ -33,9 +33,9 @@ struct Args {
     /// Publications of 1 KB
     #[arg(long, default_value_t = 200_000)]
     ops: usize,
-    /// Publications of one frame, which has one signature
+    /// Publications of one batch, which has one signature
     #[arg(long, default_value_t = 32)]
-    frame: usize,
+    batch: usize,
     /// Publications under way
     #[arg(long, default_value_t = 20_000)]
     window: usize,
@@ -45,7 +45,7 @@ struct Args {
     /// Threads of each broker
     #[arg(long, default_value_t = 2)]
     threads: usize,
-    /// Hand each frame to all brokers
+    /// Hand each batch to all brokers
     #[arg(long)]
     to_all: bool,
     /// One at a time, 20 a second: latency without load
@@ -62,19 +62,19 @@ struct Args {
 fn main() {
     let args = Args::parse();
     let _ = std::fs::remove_dir_all(&args.folder);
-    let frames = sign(&args);
-    let client = Arc::new(Client::new(frames.len(), args.frame, if args.solo { 1 } else { 2 }));
+    let batches = sign(&args);
+    let client = Arc::new(Client::new(batches.len(), args.batch, if args.solo { 1 } else { 2 }));
     let orders = start(&args, &client);
-    warm_up(&orders, &client, &frames[0]);
+    warm_up(&orders, &client, &batches[0]);
 
     let cpu = cpu_seconds();
     let begun = Instant::now();
-    for (n, frame) in frames.iter().enumerate().skip(1) {
-        client.wait(n, args.window / args.frame);
+    for (n, batch) in batches.iter().enumerate().skip(1) {
+        client.wait(n, args.window / args.batch);
         client.sent(n);
         let at = if args.to_all { 0..orders.len() } else { n % orders.len()..n % orders.len() + 1 };
         for order in &orders[at] {
-            while order.submit(frame.clone()) == Err(Refused::Full) {
+            while order.submit(batch.clone()) == Err(Refused::Full) {
                 std::thread::sleep(Duration::from_millis(1));
             }
         }
@@ -83,9 +83,9 @@ fn main() {
             std::thread::sleep(Duration::from_millis(50));
         }
     }
-    client.wait(frames.len(), 1);
+    client.wait(batches.len(), 1);
     let seconds = begun.elapsed().as_secs_f64();
-    let operations = ((frames.len() - 1) * args.frame) as f64;
+    let operations = ((batches.len() - 1) * args.batch) as f64;
     let cpu = cpu_seconds() - cpu;
     let mut latencies = client.latencies();
     latencies.sort_unstable();
@@ -96,9 +96,9 @@ fn main() {
         println!("{{\"ops_s\":{rate:.1},\"p50_ms\":{p50:.3},\"p99_ms\":{p99:.3},\"cpu_us_op\":{cpu:.2}}}");
     } else {
         println!(
-            "{} brokers, {} per frame, term {}: {rate:.0} ops/s, p50 {p50:.1} ms, p99 {p99:.1} ms, {cpu:.1} CPU us/op, {:.0} blocks/s",
+            "{} brokers, {} per batch, term {}: {rate:.0} ops/s, p50 {p50:.1} ms, p99 {p99:.1} ms, {cpu:.1} CPU us/op, {:.0} blocks/s",
             orders.len(),
-            args.frame,
+            args.batch,
             args.term,
             orders[0].status().tip as f64 / seconds,
         );
@@ -107,8 +107,8 @@ fn main() {
     let _ = std::fs::remove_dir_all(&args.folder);
 }
 
-/// Frames of `frame` publications, by one client.
-fn sign(args: &Args) -> Vec<Frame> {
+/// Batches of `batch` publications, by one client.
+fn sign(args: &Args) -> Vec<Batch> {
     let key = OriginKey::from_seed(&Secret::from_bytes([1; 32]));
     let publication = |n: usize| {
         let mut body = vec![0; BODY_BYTES];
@@ -124,11 +124,11 @@ fn sign(args: &Args) -> Vec<Frame> {
         }))
     };
     let of = |n: usize| {
-        let first = n * args.frame;
-        let operations = (first..first + args.frame).map(publication).collect();
-        Frame::new(operation::Frame::sign(&CLUSTER, &key, first as u64, operations).to_bytes())
+        let first = n * args.batch;
+        let operations = (first..first + args.batch).map(publication).collect();
+        Batch::new(operation::Batch::sign(&CLUSTER, &key, first as u64, operations).to_bytes())
     };
-    (0..=args.count() / args.frame).map(of).collect()
+    (0..=args.count() / args.batch).map(of).collect()
 }
 
 impl Args {
@@ -171,11 +171,11 @@ fn start(args: &Args, client: &Arc<Client>) -> Vec<Box<dyn Order>> {
     seeds.into_iter().enumerate().map(start).collect()
 }
 
-/// The first frame shows that links and leader work.
-fn warm_up(orders: &[Box<dyn Order>], client: &Client, frame: &Frame) {
+/// The first batch shows that links and leader work.
+fn warm_up(orders: &[Box<dyn Order>], client: &Client, batch: &Batch) {
     client.sent(0);
     orders.iter().for_each(|o| {
-        let _ = o.submit(frame.clone());
+        let _ = o.submit(batch.clone());
     });
     client.wait(1, 1);
 }
@@ -184,8 +184,8 @@ fn warm_up(orders: &[Box<dyn Order>], client: &Client, frame: &Frame) {
 struct Client {
     /// f + 1.
     quorum: usize,
-    /// Publications of one frame.
-    frame: usize,
+    /// Publications of one batch.
+    batch: usize,
     state: Mutex<Progress>,
     changed: Condvar,
 }
@@ -198,25 +198,25 @@ struct Progress {
 }
 
 impl Client {
-    fn new(frames: usize, frame: usize, quorum: usize) -> Client {
-        let progress = Progress { sent: vec![None; frames], copies: vec![0; frames], latencies: Vec::new(), done: 0 };
-        Client { quorum, frame, state: Mutex::new(progress), changed: Condvar::new() }
+    fn new(batches: usize, batch: usize, quorum: usize) -> Client {
+        let progress = Progress { sent: vec![None; batches], copies: vec![0; batches], latencies: Vec::new(), done: 0 };
+        Client { quorum, batch, state: Mutex::new(progress), changed: Condvar::new() }
     }
 
     fn sent(&self, n: usize) {
         self.state.lock().expect("no panic").sent[n] = Some(Instant::now());
     }
 
-    /// Until fewer than `window` of the first `n` frames are under way.
+    /// Until fewer than `window` of the first `n` batches are under way.
     fn wait(&self, n: usize, window: usize) {
         let state = self.state.lock().expect("no panic");
         drop(self.changed.wait_while(state, |s| s.done + window.max(1) <= n).expect("no panic"));
     }
 
-    /// Frames that begin with these publications were delivered by one broker.
+    /// Batches that begin with these publications were delivered by one broker.
     fn delivered(&self, firsts: &[u64]) {
         let mut state = self.state.lock().expect("no panic");
-        for n in firsts.iter().map(|first| usize::try_from(*first).expect("it is small") / self.frame) {
+        for n in firsts.iter().map(|first| usize::try_from(*first).expect("it is small") / self.batch) {
             state.copies[n] += 1;
             if state.copies[n] == self.quorum {
                 state.done += 1;
@@ -242,7 +242,7 @@ struct Checker {
 
 struct State {
     pool: Pool,
-    /// By hash, the number of each frame's first publication.
+    /// By hash, the number of each batch's first publication.
     checked: BTreeMap<Hash, u64>,
     ordered: BTreeSet<Hash>,
 }
@@ -254,15 +254,15 @@ impl Checker {
     }
 
     /// Parses and checks what was not checked before, as brokers do.
-    fn check(&self, frames: &[Frame]) -> bool {
-        let new: Vec<&Frame> = {
+    fn check(&self, batches: &[Batch]) -> bool {
+        let new: Vec<&Batch> = {
             let state = self.state.lock().expect("no panic");
-            frames.iter().filter(|f| !state.checked.contains_key(&f.hash())).collect()
+            batches.iter().filter(|f| !state.checked.contains_key(&f.hash())).collect()
         };
-        let parsed: Result<Vec<operation::Frame>, _> =
-            new.iter().map(|f| operation::Frame::from_bytes(f.bytes())).collect();
+        let parsed: Result<Vec<operation::Batch>, _> =
+            new.iter().map(|f| operation::Batch::from_bytes(f.bytes())).collect();
         let Ok(parsed) = parsed else { return false };
-        let firsts: Vec<u64> = parsed.iter().map(operation::Frame::first).collect();
+        let firsts: Vec<u64> = parsed.iter().map(operation::Batch::first).collect();
         let good = operation::check(&CLUSTER, parsed, |_| Vec::new()).iter().all(Result::is_ok);
         if good {
             let hashes = new.iter().map(|f| f.hash());
@@ -273,41 +273,41 @@ impl Checker {
 }
 
 impl Application for Checker {
-    fn receive(&self, _: Origin, frame: Frame) -> Result<(), Refused> {
-        let hash = frame.hash();
+    fn receive(&self, _: Origin, batch: Batch) -> Result<(), Refused> {
+        let hash = batch.hash();
         let mut state = self.state.lock().expect("no panic");
         if state.ordered.contains(&hash) {
             return Err(Refused::Known);
         }
-        state.pool.receive(frame)
+        state.pool.receive(batch)
     }
 
-    fn propose(&self, parent: &Parent<'_>, size: BlockSize) -> Vec<Frame> {
-        let frames = self.state.lock().expect("no panic").pool.propose(parent.ancestors, size);
-        assert!(self.check(&frames), "the client signs well");
-        frames
+    fn propose(&self, parent: &Parent<'_>, size: BlockSize) -> Vec<Batch> {
+        let batches = self.state.lock().expect("no panic").pool.propose(parent.ancestors, size);
+        assert!(self.check(&batches), "the client signs well");
+        batches
     }
 
-    fn waiting(&self, size: BlockSize) -> Vec<Frame> {
+    fn waiting(&self, size: BlockSize) -> Vec<Batch> {
         self.state.lock().expect("no panic").pool.propose(&[], size)
     }
 
     fn valid(&self, parent: &Parent<'_>, block: &Block) -> bool {
-        let flying: BTreeSet<Hash> = parent.ancestors.iter().flat_map(|b| b.frames.iter().map(Frame::hash)).collect();
+        let flying: BTreeSet<Hash> = parent.ancestors.iter().flat_map(|b| b.batches.iter().map(Batch::hash)).collect();
         let new = {
             let state = self.state.lock().expect("no panic");
-            block.frames.iter().all(|f| !flying.contains(&f.hash()) && !state.ordered.contains(&f.hash()))
+            block.batches.iter().all(|f| !flying.contains(&f.hash()) && !state.ordered.contains(&f.hash()))
         };
-        new && self.check(&block.frames)
+        new && self.check(&block.batches)
     }
 
     fn deliver(&self, delivered: Delivered, ack: Ack) {
-        // After a restart frames come that this run did not check; a measurement never restarts.
-        assert!(self.check(&delivered.block.frames), "the client signs well");
+        // After a restart batches come that this run did not check; a measurement never restarts.
+        assert!(self.check(&delivered.block.batches), "the client signs well");
         let mut state = self.state.lock().expect("no panic");
         state.pool.delivered(&delivered.block);
-        let mut firsts = Vec::with_capacity(delivered.block.frames.len());
-        for hash in delivered.block.frames.iter().map(Frame::hash) {
+        let mut firsts = Vec::with_capacity(delivered.block.batches.len());
+        for hash in delivered.block.batches.iter().map(Batch::hash) {
             firsts.extend(state.checked.remove(&hash));
             state.ordered.insert(hash);
         }

@@ -93,8 +93,8 @@ impl Handler for Liar {
         self.honest.welcome(client)
     }
 
-    fn submit(&self, client: &Client, frame: Bytes) -> Result<(), Refusal> {
-        self.honest.submit(client, frame)
+    fn submit(&self, client: &Client, batch: Bytes) -> Result<(), Refusal> {
+        self.honest.submit(client, batch)
     }
 
     fn answer(&self, client: &Client, query: Query) -> Answer {

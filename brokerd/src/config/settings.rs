@@ -18,6 +18,7 @@ use sealcast_order::BlockSize;
 use sealcast_wire::limits;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
+use tracing::warn;
 
 use super::{CHECK, ConfigError, read_text, wrong};
 use crate::sync::Keep;
@@ -33,10 +34,10 @@ pub struct Settings {
     pub metrics: Option<SocketAddr>,
     /// When shares are computed: `read` (default) or `write`.
     pub share_on: ShareOn,
-    /// How much a block holds that this broker proposes: `block-size` frames, of `block-bytes` together.
+    /// How much a block holds that this broker proposes: `block-size` batches, of `block-bytes` together.
     pub block: BlockSize,
     /// Signatures checked at once, at most.
-    pub batch_size: usize,
+    pub checked_together: usize,
     /// Threads of each stage.
     pub threads: Threads,
     /// How far back publications are kept: `everything` (default), a time as `2d`, `36h`, `90m`, `30s`, or `100000 blocks`.
@@ -51,10 +52,10 @@ pub struct Given {
     pub metrics: Option<SocketAddr>,
     /// [`Settings::share_on`].
     pub share_on: Option<ShareOn>,
-    /// The frames of [`Settings::block`].
+    /// The batches of [`Settings::block`].
     pub block_size: Option<usize>,
-    /// [`Settings::batch_size`].
-    pub batch_size: Option<usize>,
+    /// [`Settings::checked_together`].
+    pub checked_together: Option<usize>,
     /// [`Settings::threads`], of each stage.
     pub threads: Option<usize>,
     /// [`Settings::keep`].
@@ -78,7 +79,7 @@ pub struct Threads {
     pub engine: usize,
     /// That serve clients' channels.
     pub gateway: usize,
-    /// That check signatures of frames.
+    /// That check signatures of batches.
     pub checks: usize,
     /// That compute shares.
     pub shares: usize,
@@ -105,7 +106,7 @@ impl Default for Settings {
             metrics: None,
             share_on: ShareOn::default(),
             block: BlockSize::default(),
-            batch_size: limits::CHECK_BATCH_FRAMES,
+            checked_together: limits::CHECKED_TOGETHER_MAX,
             threads: Threads::default(),
             keep: Keep::default(),
         }
@@ -138,8 +139,8 @@ impl Settings {
         Settings {
             metrics: given.metrics.or(self.metrics),
             share_on: given.share_on.unwrap_or(self.share_on),
-            block: BlockSize { frames: given.block_size.unwrap_or(self.block.frames), ..self.block },
-            batch_size: given.batch_size.unwrap_or(self.batch_size),
+            block: BlockSize { batches: given.block_size.unwrap_or(self.block.batches), ..self.block },
+            checked_together: given.checked_together.unwrap_or(self.checked_together),
             threads: given.threads.map_or(self.threads, Threads::each),
             keep: given.keep.unwrap_or(self.keep),
             ..self
@@ -186,9 +187,14 @@ impl Reading {
                 "listen-order" => to.listen_order = self.text(name, value, ADDRESS),
                 "metrics" => to.metrics = self.text(name, value, ADDRESS),
                 "share-on" => set(&mut to.share_on, self.text(name, value, "\"read\" or \"write\"")),
-                "block-size" => set(&mut to.block.frames, self.number(name, value, BLOCK_SIZE)),
+                "block-size" => set(&mut to.block.batches, self.number(name, value, BLOCK_SIZE)),
                 "block-bytes" => set(&mut to.block.bytes, self.number(name, value, BLOCK_BYTES)),
-                "batch-size" => set(&mut to.batch_size, self.number(name, value, BATCH_SIZE)),
+                "checked-together" | "batch-size" => {
+                    if name == "batch-size" {
+                        warn!("broker.toml: batch-size is called checked-together now");
+                    }
+                    set(&mut to.checked_together, self.number(name, value, CHECKED_TOGETHER));
+                }
                 "threads" => self.threads(value, &mut to.threads),
                 "keep" => self.keep(value, &mut to.keep),
                 _ => self.mistake(key.span().start, format!("there is no setting '{name}'")),
@@ -279,10 +285,10 @@ impl FromStr for ShareOn {
     }
 }
 
-/// Frames of one block.
-pub const BLOCK_SIZE: RangeInclusive<usize> = 1..=limits::BLOCK_FRAMES_MAX;
+/// Batches of one block.
+pub const BLOCK_SIZE: RangeInclusive<usize> = 1..=limits::BLOCK_BATCHES_MAX;
 /// Signatures checked at once.
-pub const BATCH_SIZE: RangeInclusive<usize> = 1..=limits::CHECK_BATCH_FRAMES;
+pub const CHECKED_TOGETHER: RangeInclusive<usize> = 1..=limits::CHECKED_TOGETHER_MAX;
 /// Threads of one stage.
 pub const THREADS: RangeInclusive<usize> = 1..=256;
 /// Bytes of one block.

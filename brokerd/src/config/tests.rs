@@ -75,10 +75,10 @@ fn settings_of_its_own_stand_in_a_file() {
     let config = Config::read(&home.0).unwrap();
     assert_eq!(config.gateway.to_string(), "0.0.0.0:1");
     let settings = config.settings.clone();
-    assert_eq!((settings.share_on, settings.block.frames, settings.threads), (ShareOn::Write, 16, Threads::each(4)));
+    assert_eq!((settings.share_on, settings.block.batches, settings.threads), (ShareOn::Write, 16, Threads::each(4)));
     let given = Given { threads: Some(3), block_size: Some(8), ..Given::default() };
     let config = config.given(given);
-    assert_eq!((config.settings.threads, config.settings.block.frames), (Threads::each(3), 8));
+    assert_eq!((config.settings.threads, config.settings.block.batches), (Threads::each(3), 8));
     drop(config);
 
     home.write(SETTINGS, "[threads]\ngateway = 5\nchecks = 3\n");
@@ -97,7 +97,7 @@ fn all_mistakes_of_the_settings_are_said_at_once_with_their_places() {
         ("blocksize = 16", "there is no setting 'blocksize'"),
         ("block-size = 0", "block-size is a whole number from 1 to 65536"),
         ("block-bytes = 99_999_999", "block-bytes is a whole number from 1 to 8388608"),
-        ("batch-size = 129", "batch-size is a whole number from 1 to 128"),
+        ("checked-together = 129", "checked-together is a whole number from 1 to 128"),
         ("threads = 257", "threads is a whole number from 1 to 256"),
         ("share-on = \"sometimes\"", "share-on is \"read\" or \"write\", not 'sometimes'"),
         ("metrics = 9600", "metrics is an address like \"127.0.0.1:9600\""),

@@ -226,8 +226,8 @@ impl Shared {
     /// A publication's operation, from a recent block or from the order's archive.
     pub(crate) fn operation(&self, entry: &Entry) -> Result<Vec<u8>, Why> {
         let kept = self.recent().get(entry.height);
-        let here = kept.and_then(|kept| kept.frame(entry.frame)).and_then(|frame| operation_of(entry, &frame));
-        let found = here.or_else(|| operation_of(entry, &self.blocks.frame(entry.height, entry.frame)?));
+        let here = kept.and_then(|kept| kept.batch(entry.batch)).and_then(|batch| operation_of(entry, &batch));
+        let found = here.or_else(|| operation_of(entry, &self.blocks.batch(entry.height, entry.batch)?));
         found.ok_or(Why::Pruned)
     }
 

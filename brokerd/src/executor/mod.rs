@@ -1,7 +1,7 @@
 //! Executes the order's blocks, one thread in their order, and answers clients from any thread.
 //!
 //! ```text
-//! order ─ execute(block, frames, done) ─▶ queue ─▶ thread: State::execute ─▶ updates ─▶ outlet
+//! order ─ execute(block, batches, done) ─▶ queue ─▶ thread: State::execute ─▶ updates ─▶ outlet
 //!                                                     │                └─▶ release: shares ─▶ outlet
 //!                                                     └─▶ syncer: store durable ─▶ done
 //! gateway ─ welcome, answer ─▶ the state, between two blocks; outboxes of recent blocks
@@ -14,7 +14,7 @@
 //! | `run` | the thread |
 //! | `sync` | the thread that makes blocks durable |
 //! | `numbers` | clients' next numbers and who is behind them, as admission asks for it |
-//! | `recent` | outboxes and frames of the last blocks |
+//! | `recent` | outboxes and batches of the last blocks |
 //! | `answers` | answers to clients |
 //! | `stepped` | all of it without threads, for simulations |
 
@@ -33,7 +33,7 @@ use std::sync::mpsc::{Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 
 use sealcast_broker::genesis::{Cluster, Genesis};
-use sealcast_broker::operation::{Checked, Client, Frame, Moment, Sealed, UnregisteredError};
+use sealcast_broker::operation::{Batch, Checked, Client, Moment, Sealed, UnregisteredError};
 use sealcast_broker::protocol::{Answer, Query, Welcome};
 use sealcast_broker::state::{LowWaterMark, State, StoreError, may_vouch};
 use sealcast_crypto::ed25519;
@@ -141,13 +141,13 @@ pub(crate) struct Shared {
 /// What the executing thread is told.
 enum Job {
     /// The next block.
-    Block(Arc<Block>, Frames, Done),
+    Block(Arc<Block>, Batches, Done),
     /// To make all durable and to end, which the sender waits for.
     Stop(SyncSender<()>),
 }
 
-/// Finds a block's frames, checked, when its turn has come; none if the block cannot be executed, nor any after it.
-pub type Frames = Box<dyn FnOnce() -> Option<Vec<Checked>> + Send>;
+/// Finds a block's batches, checked, when its turn has come; none if the block cannot be executed, nor any after it.
+pub type Batches = Box<dyn FnOnce() -> Option<Vec<Checked>> + Send>;
 
 /// What is called when a block is durable.
 type Done = Box<dyn FnOnce() + Send>;
@@ -180,11 +180,11 @@ impl Executor {
     }
 
     /// Executes a block, later. Blocks come without gaps; of those that were executed before (and are not durable yet) `done`
-    /// is called when they are. `done` is dropped without a call if the storage failed or there are no frames. How many
+    /// is called when they are. `done` is dropped without a call if the storage failed or there are no batches. How many
     /// blocks wait is bounded by whoever waits for `done`: the order has a limit of what is not acknowledged.
-    pub fn execute(&self, block: Arc<Block>, frames: Frames, done: Done) {
+    pub fn execute(&self, block: Arc<Block>, batches: Batches, done: Done) {
         // An ended executor drops the block and what was to be called.
-        let _ = self.queue.send(Job::Block(block, frames, done));
+        let _ = self.queue.send(Job::Block(block, batches, done));
     }
 
     /// What a client is told first.
@@ -254,14 +254,14 @@ impl Executor {
         })
     }
 
-    /// Whether a frame of a client that never registered may be ordered (G8). Waits for no block.
+    /// Whether a batch of a client that never registered may be ordered (G8). Waits for no block.
     ///
     /// # Errors
     /// [`UnregisteredError`].
-    pub fn introduces(&self, frame: &Frame) -> Result<(), UnregisteredError> {
+    pub fn introduces(&self, batch: &Batch) -> Result<(), UnregisteredError> {
         let Shared { genesis, cluster, rows, .. } = &*self.shared;
         let now = *self.shared.moment();
-        frame.introduces(genesis, cluster, now, |credential, client| {
+        batch.introduces(genesis, cluster, now, |credential, client| {
             may_vouch(rows, credential, client).unwrap_or(false)
         })
     }

@@ -1,4 +1,4 @@
-//! What admission asks of a client with every frame, in memory: its next number, and who is behind it.
+//! What admission asks of a client with every batch, in memory: its next number, and who is behind it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -72,7 +72,7 @@ mod tests {
         let outcomes =
             |codes: &[Code]| codes.iter().map(|code| OperationResult { code: *code, detail: Vec::new() }).collect();
         let results =
-            |client, first, codes: &[Code]| Results { client, first, frame: [0; 32], outcomes: outcomes(codes) };
+            |client, first, codes: &[Code]| Results { client, first, batch: [0; 32], outcomes: outcomes(codes) };
         let mut numbers = Numbers::default();
         let cy = Client([3; 32]);
         numbers.put(ann, Some(Known { next: 5, holder: None }));

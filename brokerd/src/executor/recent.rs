@@ -1,10 +1,10 @@
-//! What the last blocks yielded, with their frames: for clients whose speaker was silent, and for receipts.
+//! What the last blocks yielded, with their batches: for clients whose speaker was silent, and for receipts.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use bytes::Bytes;
-use sealcast_broker::operation::{Frame, Head};
+use sealcast_broker::operation::{Batch, Head};
 use sealcast_broker::protocol::Contents;
 use sealcast_broker::state::{Entry, Outbox};
 use sealcast_crypto::signature::Signature;
@@ -19,9 +19,9 @@ pub(super) struct Recent {
     kept: BTreeMap<u64, Arc<Kept>>,
     /// Publications, results and notices in them.
     things: usize,
-    /// Blocks below this height have given up their frames.
-    framed_from: u64,
-    /// Bytes of the frames of the others.
+    /// Blocks below this height have given up their batches.
+    batched_from: u64,
+    /// Bytes of the batches of the others.
     bytes: usize,
 }
 
@@ -46,13 +46,13 @@ impl Recent {
         {
             let Some((height, oldest)) = self.kept.pop_first() else { break };
             self.things -= oldest.things();
-            if height >= self.framed_from {
+            if height >= self.batched_from {
                 self.bytes -= oldest.bytes;
             }
         }
-        while self.bytes > limits::OUTBOXES_FRAMES_BYTES_KEPT {
-            let Some((height, oldest)) = self.kept.range(self.framed_from..).next() else { break };
-            self.framed_from = height + 1;
+        while self.bytes > limits::OUTBOXES_BATCHES_BYTES_KEPT {
+            let Some((height, oldest)) = self.kept.range(self.batched_from..).next() else { break };
+            self.batched_from = height + 1;
             self.bytes -= oldest.bytes;
             oldest.block.lock().unwrap_or_else(PoisonError::into_inner).take();
         }
@@ -70,7 +70,7 @@ impl Kept {
         Kept { outbox, block: Mutex::new(Some(block)), bytes, signature: OnceLock::new() }
     }
 
-    /// Bytes of the block's frames.
+    /// Bytes of the block's batches.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -79,19 +79,19 @@ impl Kept {
         self.outbox.publications.len() + self.outbox.results.len() + self.outbox.notices.len()
     }
 
-    /// The frame's bytes, as long as the block has them here.
-    pub(super) fn frame(&self, frame: u32) -> Option<Bytes> {
+    /// The batch's bytes, as long as the block has them here.
+    pub(super) fn batch(&self, batch: u32) -> Option<Bytes> {
         let block = self.block.lock().unwrap_or_else(PoisonError::into_inner);
-        Some(block.as_ref()?.frames.get(frame as usize)?.bytes().clone())
+        Some(block.as_ref()?.batches.get(batch as usize)?.bytes().clone())
     }
 
-    /// The operation with a client's number in a frame of this block, from here or from the order's archive.
-    fn operation(&self, frame: u32, number: u64, blocks: &dyn Blocks) -> Option<Vec<u8>> {
-        let first = self.outbox.results.get(frame as usize)?.first;
+    /// The operation with a client's number in a batch of this block, from here or from the order's archive.
+    fn operation(&self, batch: u32, number: u64, blocks: &dyn Blocks) -> Option<Vec<u8>> {
+        let first = self.outbox.results.get(batch as usize)?.first;
         let place = usize::try_from(number.checked_sub(first)?).ok()?;
-        match self.frame(frame) {
-            Some(bytes) => Frame::operation_in(&bytes, place).map(<[u8]>::to_vec),
-            None => Frame::operation_in(&blocks.frame(self.outbox.height, frame)?, place).map(<[u8]>::to_vec),
+        match self.batch(batch) {
+            Some(bytes) => Batch::operation_in(&bytes, place).map(<[u8]>::to_vec),
+            None => Batch::operation_in(&blocks.batch(self.outbox.height, batch)?, place).map(<[u8]>::to_vec),
         }
     }
 
@@ -102,12 +102,12 @@ impl Kept {
         blocks: &dyn Blocks,
         may_read: impl Fn(u64) -> bool,
     ) -> Contents {
-        let published = contents.publications.iter().map(|it| (it.sn, it.frame, it.number));
-        let advertised = contents.advertisements.iter().map(|it| (it.sn, it.frame, it.number));
+        let published = contents.publications.iter().map(|it| (it.sn, it.batch, it.number));
+        let advertised = contents.advertisements.iter().map(|it| (it.sn, it.batch, it.number));
         let mut room = limits::UPDATE_BODIES_BYTES_MAX;
         let mut bodies = Vec::with_capacity(contents.publications.len());
-        for (sn, frame, number) in published.chain(advertised).filter(|(sn, ..)| may_read(*sn)) {
-            let Some(operation) = self.operation(frame, number, blocks) else { continue };
+        for (sn, batch, number) in published.chain(advertised).filter(|(sn, ..)| may_read(*sn)) {
+            let Some(operation) = self.operation(batch, number, blocks) else { continue };
             match room.checked_sub(operation.len()) {
                 Some(left) => room = left,
                 None => break,
@@ -120,9 +120,9 @@ impl Kept {
     }
 }
 
-/// The operation of a publication in its frame's bytes.
-pub(super) fn operation_of(entry: &Entry, frame: &[u8]) -> Option<Vec<u8>> {
-    let first = Head::of(frame).ok()?.first;
+/// The operation of a publication in its batch's bytes.
+pub(super) fn operation_of(entry: &Entry, batch: &[u8]) -> Option<Vec<u8>> {
+    let first = Head::of(batch).ok()?.first;
     let place = usize::try_from(entry.number.checked_sub(first)?).ok()?;
-    Frame::operation_in(frame, place).map(<[u8]>::to_vec)
+    Batch::operation_in(batch, place).map(<[u8]>::to_vec)
 }

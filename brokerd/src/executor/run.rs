@@ -24,13 +24,13 @@ fn run(shared: &Arc<Shared>, jobs: &Receiver<Job>, synced: &Sender<Executed>) {
     let mut goes_on = true;
     while let Ok(job) = jobs.recv() {
         let executed = match job {
-            Job::Block(block, frames, done) => {
+            Job::Block(block, batches, done) => {
                 // Behind a block that cannot be executed there is none that can.
-                let Some(frames) = goes_on.then(frames).flatten() else {
+                let Some(batches) = goes_on.then(batches).flatten() else {
                     goes_on = false;
                     continue;
                 };
-                match shared.take(block, &frames, done) {
+                match shared.take(block, &batches, done) {
                     Ok(executed) => executed,
                     Err(why) => return shared.fail(why),
                 }
@@ -51,25 +51,25 @@ impl Shared {
     pub(super) fn take(
         self: &Arc<Self>,
         block: Arc<Block>,
-        frames: &[Checked],
+        batches: &[Checked],
         done: Done,
     ) -> Result<Executed, String> {
         let height = block.height;
         if height > self.height.load(Ordering::Acquire) {
-            self.execute(block, frames)?;
+            self.execute(block, batches)?;
         }
         Ok(Executed::Block(height, done))
     }
 
     /// Executes the next block and sends what it yields.
-    fn execute(self: &Arc<Self>, block: Arc<Block>, frames: &[Checked]) -> Result<(), String> {
-        assert_eq!(block.frames.len(), frames.len(), "the frames are the block's");
+    fn execute(self: &Arc<Self>, block: Arc<Block>, batches: &[Checked]) -> Result<(), String> {
+        assert_eq!(block.batches.len(), batches.len(), "the batches are the block's");
         let height = block.height;
         // The order counts microseconds, the state seconds.
         let at = Utc(i64::try_from(block.time / 1_000_000).expect("a time of 64 bits in microseconds"));
         let outbox = {
             let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
-            let outbox = state.execute(height, at, frames).map_err(|error| error.to_string())?;
+            let outbox = state.execute(height, at, batches).map_err(|error| error.to_string())?;
             self.numbers().executed(&outbox.results, state.vouching());
             *self.moment() = Moment { at: state.time(), next_act: state.next_act() };
             if height.is_multiple_of(FORGET_EVERY) {
@@ -83,7 +83,7 @@ impl Shared {
         self.recent().keep(kept.clone());
         self.height.store(height, Ordering::Release);
         self.tell(&kept);
-        self.release.executed(&kept, frames);
+        self.release.executed(&kept, batches);
         self.outlet.executed(height);
         Ok(())
     }

@@ -53,9 +53,9 @@ impl Stepped {
     /// The storage failed.
     pub fn execute(&self) -> Result<Option<u64>, String> {
         match self.jobs.try_recv() {
-            Ok(Job::Block(block, frames, done)) => {
-                let Some(frames) = frames() else { return Ok(None) };
-                let Executed::Block(height, done) = self.shared().take(block, &frames, done)? else { return Ok(None) };
+            Ok(Job::Block(block, batches, done)) => {
+                let Some(batches) = batches() else { return Ok(None) };
+                let Executed::Block(height, done) = self.shared().take(block, &batches, done)? else { return Ok(None) };
                 self.executed.borrow_mut().push((height, done));
                 Ok(Some(height))
             }

@@ -309,11 +309,11 @@ fn an_executor_that_fails_says_so_and_acknowledges_nothing_more() {
     let (sender, done) = std::sync::mpsc::channel();
     // A block is missing: as with a full disk, going on would be wrong.
     for height in [1, 3, 4] {
-        let (block, frames) = world.ordered[height - 1].clone();
+        let (block, batches) = world.ordered[height - 1].clone();
         let sender = sender.clone();
         broker.executor.execute(
             block,
-            Box::new(move || Some(frames)),
+            Box::new(move || Some(batches)),
             Box::new(move || sender.send(height).expect("the test waits")),
         );
     }

@@ -213,9 +213,9 @@ impl Listener {
         Ok(())
     }
 
-    fn submit(&self, frame: Bytes) {
-        let first = Head::of(&frame).map_or(0, |head| head.first);
-        if let Err(why) = self.service.submit(&self.client, frame) {
+    fn submit(&self, batch: Bytes) {
+        let first = Head::of(&batch).map_or(0, |head| head.first);
+        if let Err(why) = self.service.submit(&self.client, batch) {
             self.reply(&Reply::Refused { first, why });
         }
     }

@@ -69,11 +69,11 @@ pub trait Handler: Send + Sync + 'static {
     /// What a client that comes in is told; may read the disk.
     fn welcome(&self, client: &Client) -> Welcome;
 
-    /// Takes a frame that this client sent. A later refusal comes by [`Gateway::send`].
+    /// Takes a batch that this client sent. A later refusal comes by [`Gateway::send`].
     ///
     /// # Errors
     /// [`Refusal`], which the client is told.
-    fn submit(&self, client: &Client, frame: Bytes) -> Result<(), Refusal>;
+    fn submit(&self, client: &Client, batch: Bytes) -> Result<(), Refusal>;
 
     /// Answers a query; may read the disk.
     fn answer(&self, client: &Client, query: Query) -> Answer;

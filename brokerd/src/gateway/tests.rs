@@ -23,10 +23,10 @@ fn client(seed: u8) -> Client {
     Client(key(seed).public_bytes())
 }
 
-/// Remembers frames, refuses those that begin with 0, and knows no answer: unregistered clients wait for it while it thinks.
+/// Remembers batches, refuses those that begin with 0, and knows no answer: unregistered clients wait for it while it thinks.
 #[derive(Default)]
 struct Counter {
-    frames: Mutex<Vec<(Client, Bytes)>>,
+    batches: Mutex<Vec<(Client, Bytes)>>,
     known: Mutex<BTreeMap<Client, ClientStatus>>,
     thinks: AtomicBool,
 }
@@ -51,11 +51,11 @@ impl Handler for Counter {
         }
     }
 
-    fn submit(&self, client: &Client, frame: Bytes) -> Result<(), Refusal> {
-        if frame.first() == Some(&0) {
+    fn submit(&self, client: &Client, batch: Bytes) -> Result<(), Refusal> {
+        if batch.first() == Some(&0) {
             return Err(Refusal::Quota);
         }
-        lock(&self.frames).push((*client, frame));
+        lock(&self.batches).push((*client, batch));
         Ok(())
     }
 
@@ -136,14 +136,14 @@ fn a_client_submits_asks_and_hears() {
     channel.say(&Request::Submit(vec![1; 100_000])).expect("it is sent");
     channel.say(&Request::Submit(vec![0; 100])).expect("it is sent");
     assert_eq!(channel.hear().expect("a refusal"), Reply::Refused { first: 0, why: Refusal::Quota });
-    assert_eq!(*lock(&world.counter.frames), [(client(1), Bytes::from(vec![1; 100_000]))]);
+    assert_eq!(*lock(&world.counter.batches), [(client(1), Bytes::from(vec![1; 100_000]))]);
     world.gateway.send(&client(1), &update(6));
     world.gateway.send(&client(2), &update(6));
     assert_eq!(channel.hear().expect("an update"), update(6));
-    // A hello, a query and two frames; a welcome, an answer, a refusal and an update.
-    let frames = [100_000, 100].map(|n| 4 + Request::Submit(vec![1; n]).to_bytes().len());
+    // A hello, a query and two batches; a welcome, an answer, a refusal and an update.
+    let batches = [100_000, 100].map(|n| 4 + Request::Submit(vec![1; n]).to_bytes().len());
     let (messages, bytes) = world.gateway.heard();
-    assert!(messages == 4 && bytes > frames.iter().sum::<usize>() as u64, "{messages} messages, {bytes} bytes");
+    assert!(messages == 4 && bytes > batches.iter().sum::<usize>() as u64, "{messages} messages, {bytes} bytes");
     until("four have left", || world.gateway.said().0 == 4 && world.gateway.said().1 > 16);
     drop(channel);
     until("it has left", || world.gateway.clients() == 0);
@@ -218,9 +218,9 @@ fn who_is_turned_out_learns_why() {
     let mut channel = world.open(1);
     let refused = Reply::Refused { first: 1, why: Refusal::Signature };
     world.gateway.send(&client(1), &refused);
-    world.gateway.turn_out(&client(1), Reason::FrameSignature);
+    world.gateway.turn_out(&client(1), Reason::BatchSignature);
     world.gateway.send(&client(1), &update(6));
     assert_eq!(channel.hear().expect("a refusal"), refused);
     assert!(channel.hear().is_err());
-    world.dropped(Reason::FrameSignature);
+    world.dropped(Reason::BatchSignature);
 }

@@ -145,12 +145,12 @@ impl Release {
 
     /// Lets the threads send shares of an executed block's publications to whom they interest and who is here. Waits
     /// while too many shares are to be computed.
-    pub(crate) fn executed(&self, kept: &Arc<Kept>, frames: &[Checked]) {
+    pub(crate) fn executed(&self, kept: &Arc<Kept>, batches: &[Checked]) {
         // Without a share nothing is computed; ⊥ is answered to who asks.
         let Some(installed) = self.installed().filter(|it| it.key_with_share.has_share()) else { return };
         let Some(shared) = self.shared.upgrade() else { return };
         let publications = &kept.outbox.publications;
-        let sealed = |place: usize| is_sealed(&frames[publications[place].frame as usize], publications[place].number);
+        let sealed = |place: usize| is_sealed(&batches[publications[place].batch as usize], publications[place].number);
         let sealed: Vec<usize> = (0..publications.len()).filter(|place| sealed(*place)).collect();
         if sealed.is_empty() {
             return;
@@ -245,8 +245,8 @@ pub(crate) fn now() -> Utc {
     Utc(i64::try_from(since.as_secs()).unwrap_or(i64::MAX))
 }
 
-fn is_sealed(frame: &Checked, number: u64) -> bool {
-    match frame.frame().operation(number) {
+fn is_sealed(batch: &Checked, number: u64) -> bool {
+    match batch.batch().operation(number) {
         Some(Operation::Publish(publication)) => matches!(publication.body, Body::Sealed(_)),
         _ => false,
     }

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
 use sealcast_broker::operation::{
-    Accusation, Action, Body, Client, Frame, FrameError, Operation, Publication, Sealed, check,
+    Accusation, Action, Batch, BatchError, Body, Client, Operation, Publication, Sealed, check,
 };
 use sealcast_broker::protocol::{Answer, Query, SignedKey, Why};
 use sealcast_crypto::group::{P256, PrimeGroup, Ristretto255};
@@ -215,15 +215,15 @@ where
         Operation::Accuse(Box::new(Accusation { sn, client, number, envelope, ciphertext, sharing, shares }))
     };
     let verdict = |broker: usize, operation: &Operation| {
-        let frame = Frame::sign(&cluster.world.cluster, &key_of(1), cluster.world.number(1), vec![operation.clone()]);
+        let batch = Batch::sign(&cluster.world.cluster, &key_of(1), cluster.world.number(1), vec![operation.clone()]);
         let executor = &cluster.brokers[broker].executor;
-        let judged = check(&cluster.world.cluster, vec![frame], |sealed| executor.ciphertexts_valid(sealed));
-        judged.into_iter().next().expect("one frame").map(drop)
+        let judged = check(&cluster.world.cluster, vec![batch], |sealed| executor.ciphertexts_valid(sealed));
+        judged.into_iter().next().expect("one batch").map(drop)
     };
     let good = accuse(&[&proofs[0], &proofs[1], &proofs[3]]);
     assert!((0..4).all(|broker| verdict(broker, &good) == Ok(())));
     for few in [vec![&proofs[0], &proofs[1]], vec![&proofs[0], &proofs[1], &proofs[1]], proofs.iter().collect()] {
-        assert!((0..4).all(|broker| verdict(broker, &accuse(&few)) == Err(FrameError::Accusation)));
+        assert!((0..4).all(|broker| verdict(broker, &accuse(&few)) == Err(BatchError::Accusation)));
     }
     let height = cluster.world.order(vec![(1, vec![good])]);
     for broker in &mut cluster.brokers {
@@ -268,15 +268,15 @@ fn a_broker_without_a_share_checks_by_the_key_and_helps_nobody_to_read() {
     let key = PublicKey::<Ristretto255>::decode(&cluster.combiner.key().encode()).expect("its own bytes");
     lost.executor.set_key((key, None));
     let operation = cluster.seal(b"x");
-    let frame = Frame::sign(&cluster.world.cluster, &key_of(3), cluster.world.number(3), vec![operation.clone()]);
-    let verdict = |frame: Frame| {
+    let batch = Batch::sign(&cluster.world.cluster, &key_of(3), cluster.world.number(3), vec![operation.clone()]);
+    let verdict = |batch: Batch| {
         let executor = &cluster.brokers[3].executor;
-        let judged = check(&cluster.world.cluster, vec![frame], |sealed| executor.ciphertexts_valid(sealed));
-        judged.into_iter().next().expect("one frame").map(drop)
+        let judged = check(&cluster.world.cluster, vec![batch], |sealed| executor.ciphertexts_valid(sealed));
+        judged.into_iter().next().expect("one batch").map(drop)
     };
-    assert_eq!(verdict(frame), Ok(()), "it votes for what is well-formed");
-    let moved = Frame::sign(&cluster.world.cluster, &key_of(1), 7, vec![operation]);
-    assert_eq!(verdict(moved), Err(FrameError::Ciphertext), "and for nothing else");
+    assert_eq!(verdict(batch), Ok(()), "it votes for what is well-formed");
+    let moved = Batch::sign(&cluster.world.cluster, &key_of(1), 7, vec![operation]);
+    assert_eq!(verdict(moved), Err(BatchError::Ciphertext), "and for nothing else");
     let sn = cluster.publish(b"y");
     assert_eq!(cluster.ask(3, 1, sn, false), Err(Why::Nothing));
     assert_eq!(cluster.ask(3, 1, sn, true), Err(Why::Nothing));

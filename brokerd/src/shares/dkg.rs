@@ -132,7 +132,7 @@ impl<G: PrimeGroup> Dkg<G> {
     }
 
     /// A broker's word has its place in the order. Words come in their order, those of a block before its
-    /// [`Dkg::at`]; whose they are, the frames' signatures say.
+    /// [`Dkg::at`]; whose they are, the batches' signatures say.
     pub fn word(&mut self, height: u64, broker: u16, bytes: &[u8]) {
         self.at(height.saturating_sub(1));
         let Ok((head, body)) = Head::decode(bytes) else { return };

@@ -6,7 +6,7 @@
 //! deal     = u16 t ‖ φ_0 … φ_{t−1} ‖ knowledge of a_0 ‖ sender's key X ‖ knowledge of x ‖ u16 count ‖ sealed share, 48 …
 //! judge    = u16 count ‖ (u16 dealer ‖ disclosure) …                               dealers strictly ascending
 //! ```
-//! Who speaks is known from the signature on the frame; the broker in the word is what proofs are bound to, and must
+//! Who speaks is known from the signature on the batch; the broker in the word is what proofs are bound to, and must
 //! be the same. Elements and scalars are canonical (TDH2's suites), so every word has one encoding.
 
 use sealcast_crypto::aead;

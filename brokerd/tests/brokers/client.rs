@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use sealcast_broker::operation::{Client, Frame, Operation};
+use sealcast_broker::operation::{Batch, Client, Operation};
 use sealcast_broker::protocol::{Answer, Contents, Query, Refusal, Reply, Update};
 use sealcast_broker::state::Code;
 use sealcast_brokerd::channel::Channel;
@@ -19,7 +19,7 @@ pub(crate) struct Reader {
     /// The number of the next operation.
     pub(crate) next: u64,
     /// What was ordered last, through which broker, and when it was sent.
-    last: Option<(usize, Frame, Instant)>,
+    last: Option<(usize, Batch, Instant)>,
     /// Updates of blocks, by height and broker.
     heard: BTreeMap<u64, BTreeMap<usize, Update>>,
 }
@@ -48,9 +48,9 @@ impl Reader {
     pub(crate) fn order_for(&mut self, through: usize, operations: Vec<Operation>) -> Vec<Code> {
         let (first, count) = (self.next, operations.len());
         self.next += count as u64;
-        let frame = Frame::sign(&self.cluster, &key(self.seed), first, operations);
-        self.channels[through].submit(&frame).expect("it is sent");
-        self.last = Some((through, frame, Instant::now()));
+        let batch = Batch::sign(&self.cluster, &key(self.seed), first, operations);
+        self.channels[through].submit(&batch).expect("it is sent");
+        self.last = Some((through, batch, Instant::now()));
         let enough = if self.channels.len() == 1 { 1 } else { 2 };
         let ours = |contents: &Contents| contents.results.iter().any(|results| results.first == first);
         let (_, contents) = self.updates(enough, ours);
@@ -101,12 +101,12 @@ impl Reader {
     /// Hears something from some broker.
     fn listen(&mut self) {
         // A broker that had not executed our registration yet refused it.
-        if let Some((through, frame, sent)) = &mut self.last
+        if let Some((through, batch, sent)) = &mut self.last
             && sent.elapsed() > AGAIN
         {
             *sent = Instant::now();
             // A broker that is gone takes nothing.
-            let _ = self.channels[*through].submit(frame);
+            let _ = self.channels[*through].submit(batch);
         }
         for broker in 0..self.channels.len() {
             // A broker that is gone says nothing.
@@ -134,6 +134,6 @@ impl Reader {
 }
 
 const TIMEOUT: Duration = Duration::from_secs(120);
-/// How long what became of a frame is waited for before it is sent again.
+/// How long what became of a batch is waited for before it is sent again.
 const AGAIN: Duration = Duration::from_millis(500);
 const LOOK: Duration = Duration::from_millis(5);

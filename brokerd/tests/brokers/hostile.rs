@@ -101,7 +101,7 @@ fn rule_g7_what_is_larger_than_it_may_be_is_refused_and_nobody_else_waits() {
     let mut publisher = Reader::open(&home, &brokers, 1);
     publisher.order(0, vec![home.claim(1)]);
 
-    // The largest body has its place; one byte more fits no operation, and its frame is refused where it comes in.
+    // The largest body has its place; one byte more fits no operation, and its batch is refused where it comes in.
     publisher.order(0, vec![publish("a", &vec![1; limits::BODY_BYTES_MAX])]);
     let number = publisher.next;
     let large = publish("a", &vec![1; limits::BODY_BYTES_MAX + 1]).to_bytes();
@@ -109,7 +109,7 @@ fn rule_g7_what_is_larger_than_it_may_be_is_refused_and_nobody_else_waits() {
     let (_, large) = sign_encoded(&home.cluster, &key(1), number, 0, operations.into_iter());
     publisher.channels[2].say(&Request::Submit(large)).expect("it is sent");
     publisher.refused(2, Refusal::Malformed);
-    let longest = Request::Submit(vec![1; limits::FRAME_BYTES_MAX]);
+    let longest = Request::Submit(vec![1; limits::BATCH_BYTES_MAX]);
     publisher.channels[2].say(&longest).expect("it is sent");
     let mut heard = std::iter::repeat_with(|| publisher.channels[2].hear());
     let answered = heard.find(|it| !matches!(it, Ok(Reply::Update(_))));

@@ -17,7 +17,7 @@ use std::time::Duration;
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng as _;
 use sealcast_broker::cluster_file::{Suite, VouchedKey};
-use sealcast_broker::operation::{Accusation, Body, Client, Frame, Operation, Publication};
+use sealcast_broker::operation::{Accusation, Batch, Body, Client, Operation, Publication};
 use sealcast_broker::protocol::{Answer, Query, Refusal, Reply, Why};
 use sealcast_broker::receipt::{Fact, Receipt, ReceiptError};
 use sealcast_broker::state::{Code, Reading};
@@ -115,13 +115,13 @@ fn rule_g7_hostile_bytes_and_hostile_clients_harm_nobody_else() {
     }
     until("noise is counted", || brokers[0].drops().of(Reason::Handshake) == 8);
 
-    // Another client's frame, one that is none, and one whose signature is false.
+    // Another client's batch, one that is none, and one whose signature is false.
     let mut hostile = Reader::open(&home, &brokers, 9);
-    let theirs = Frame::sign(&home.cluster, &key(1), 1, vec![publish("a", b"forged")]);
+    let theirs = Batch::sign(&home.cluster, &key(1), 1, vec![publish("a", b"forged")]);
     let channel = &mut hostile.channels[0];
     channel.submit(&theirs).expect("it is sent");
     assert_eq!(channel.hear().expect("a refusal"), Reply::Refused { first: 1, why: Refusal::NotYours });
-    let mut bytes = Frame::sign(&home.cluster, &key(9), 5, vec![home.claim(9)]).to_bytes();
+    let mut bytes = Batch::sign(&home.cluster, &key(9), 5, vec![home.claim(9)]).to_bytes();
     *bytes.last_mut().expect("it has a signature") ^= 1;
     channel.say(&sealcast_broker::protocol::Request::Submit(bytes)).expect("it is sent");
     assert_eq!(channel.hear().expect("a refusal"), Reply::Refused { first: 5, why: Refusal::Signature });
@@ -129,13 +129,13 @@ fn rule_g7_hostile_bytes_and_hostile_clients_harm_nobody_else() {
 
     // Nothing of an unregistered client is ordered, and what it says of itself costs it the channel if it is false.
     for n in 0..100 {
-        let frame = Frame::sign(&home.cluster, &key(9), 1000 + n, vec![publish("a", b"nobody vouches for me")]);
-        hostile.channels[2].submit(&frame).expect("it is sent");
+        let batch = Batch::sign(&home.cluster, &key(9), 1000 + n, vec![publish("a", b"nobody vouches for me")]);
+        hostile.channels[2].submit(&batch).expect("it is sent");
     }
     hostile.refused(2, Refusal::Unregistered);
     assert!(brokers[2].drops().of(Reason::UnregisteredBatch) > 0);
-    let frame = Frame::sign(&home.cluster, &key(9), 0, vec![home.claim(1)]);
-    hostile.channels[1].submit(&frame).expect("it is sent");
+    let batch = Batch::sign(&home.cluster, &key(9), 0, vec![home.claim(1)]);
+    hostile.channels[1].submit(&batch).expect("it is sent");
     assert_eq!(hostile.channels[1].hear().expect("a refusal"), Reply::Refused { first: 0, why: Refusal::Proof });
     assert!(hostile.channels[1].hear().is_err(), "and the channel ends");
 
@@ -251,7 +251,7 @@ fn rule_e4_who_seals_what_opens_to_nothing_is_suspended_and_who_says_so_falsely_
         let sharing = Sharing::First;
         Operation::Accuse(Box::new(Accusation { sn, client, number, envelope, ciphertext, sharing, shares }))
     };
-    let few = Frame::sign(&home.cluster, &cluster::key(2), reader.next, vec![accuse(&proofs[..2])]);
+    let few = Batch::sign(&home.cluster, &cluster::key(2), reader.next, vec![accuse(&proofs[..2])]);
     reader.channels[3].submit(&few).expect("it is sent");
     reader.refused(3, Refusal::Accusation);
     assert!(brokers.iter().all(|broker| broker.status().suspended.is_empty()));

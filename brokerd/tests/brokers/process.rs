@@ -60,7 +60,7 @@ fn the_program_ends_on_a_signal_and_shows_figures_until_then() {
         "bytes_in_total 0",
     ];
     assert!(wanted.iter().all(|line| text.contains(&format!("sealcast_broker_{line}\n"))), "{text}");
-    assert!(text.contains("drops_total{reason=\"frame_quota\"} 0\n"), "{text}");
+    assert!(text.contains("drops_total{reason=\"batch_quota\"} 0\n"), "{text}");
     // A figure that has not happened is 0, not missing: whoever watches it would not know that it exists.
     let zeros = [
         "peer_messages_total{broker=\"0\"} 0",
@@ -319,7 +319,7 @@ fn what_is_wrong_is_one_line_and_an_exit_code() {
     let said = last.contains("\"code\":\"E0301\"") && last.contains("\"hint\":\"'sealcast brokers init' makes");
     assert_eq!((code, said), (Some(3), true), "{last}");
     assert_eq!(run(&["--no-such-option"]).0, Some(2));
-    assert_eq!(run(&["--batch-size", "129"]).0, Some(2));
+    assert_eq!(run(&["--checked-together", "129"]).0, Some(2));
 }
 
 #[test]

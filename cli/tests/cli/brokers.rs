@@ -306,9 +306,9 @@ fn client(home: &Home, who: &str) -> Brokers {
     let cluster = load(&folders.state().join("clusters/market/cluster.toml")).unwrap();
     let key = ClientKey::of(&folders, &cluster.cluster(), &identity.certificate().hash, Purpose::Call).unwrap();
     let registrations = registration(&cluster, &identity, &key.client(), false).into_iter().collect();
-    let (keys, timeout, frame_operations, accuse) = (Scheme::Threshold, TIMEOUT, 1, false);
+    let (keys, timeout, batch_operations, accuse) = (Scheme::Threshold, TIMEOUT, 1, false);
     let cluster = std::sync::Arc::new(cluster);
-    Brokers::open(Opening { cluster, key, registrations, keys, timeout, frame_operations, accuse }).unwrap()
+    Brokers::open(Opening { cluster, key, registrations, keys, timeout, batch_operations, accuse }).unwrap()
 }
 
 /// Publishes at file/a that a thousand bytes lie elsewhere.

@@ -31,7 +31,7 @@ fn a_broker_is_run_with_what_the_command_line_says() {
     brokers_program();
     let home = Home::new("broker-run");
     let run = |options: &[&str]| home.run(&[&["brokers", "run", "nowhere"], options].concat());
-    let all = ["--metrics", "127.0.0.1:9600", "--share-on", "write", "--block-size", "16", "--batch-size", "128"];
+    let all = ["--metrics", "127.0.0.1:9600", "--share-on", "write", "--block-size", "16", "--checked-together", "128"];
     let came = run(&[&all[..], &["--threads", "2", "--keep", "2d", "--solo", "-q"]].concat());
     let said = "error[E0301]: nowhere/cluster.toml: there is no such file; hint: 'sealcast brokers init' makes one";
     assert!(came.exit == 3 && came.stderr.trim_end().ends_with(said), "{}", came.stderr);
@@ -45,7 +45,7 @@ fn a_broker_is_run_with_what_the_command_line_says() {
     assert_eq!((came.exit, line["code"].as_str()), (3, Some("E0301")), "{line}");
     // What it does not take, its own program says.
     assert!(run(&["--keep", "7 blocks"]).stderr.contains("at least '128 blocks'"));
-    let came = run(&["--batch-size", "129"]);
+    let came = run(&["--checked-together", "129"]);
     assert!(came.exit == 2 && came.stderr.contains("1..=128"), "{}", came.stderr);
 }
 
@@ -268,9 +268,9 @@ fn administrators_rule_running_brokers_two_of_three() {
 
     // Settings are read again: what may change does, what may not says so, and a wrong file changes nothing.
     let settings = home.path().join("market/broker-1/broker.toml");
-    std::fs::write(&settings, "share-on = \"write\"\nbatch-size = 16\nthreads = 2\n").unwrap();
+    std::fs::write(&settings, "share-on = \"write\"\nchecked-together = 16\nthreads = 2\n").unwrap();
     let said = home.good(&["brokers", "reload", "market/broker-1"]);
-    assert!(said.contains("in force: share-on, batch-size   after a restart: threads"), "{said}");
+    assert!(said.contains("in force: share-on, checked-together   after a restart: threads"), "{said}");
     std::fs::write(&settings, "share-on = \"sometimes\"\n").unwrap();
     let wrong = home.run(&["brokers", "reload", "market/broker-1"]);
     assert!(

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sealcast_broker::operation::{Checked, Client, Frame, Moment, Operation, OperationId, Policy, UnregisteredError};
+use sealcast_broker::operation::{Batch, Checked, Client, Moment, Operation, OperationId, Policy, UnregisteredError};
 use sealcast_broker::protocol::{
     ActiveSubscription, Answer, Contents, Misbehaviour, Query, Refusal, Reply, Report, Request, Status, Update,
     Welcome, Why, designated_responder,
@@ -27,7 +27,7 @@ pub(super) enum Behaviour {
     LiarInEmpty,
     /// Sends attachments that are none.
     Forger,
-    /// Takes frames and orders none of them.
+    /// Takes batches and orders none of them.
     Censor,
     /// Answers as it was at height 1, or when it froze, whatever floor it is asked for; and claims heights that are not.
     StaleState,
@@ -54,7 +54,7 @@ pub(super) struct Broker {
     outboxes: BTreeMap<u64, Outbox>,
     /// Operations by sn.
     bodies: BTreeMap<u64, Vec<u8>>,
-    /// The frame that used a number.
+    /// The batch that used a number.
     results: BTreeMap<(Client, u64), (u64, Results)>,
     active: BTreeMap<(Client, u64), ActiveSubscription>,
     pub(super) here: BTreeSet<Client>,
@@ -74,13 +74,13 @@ impl Broker {
     }
 
     /// Executes a block, and says so to those whom it concerns.
-    pub(super) fn execute(&mut self, height: u64, at: Utc, frames: &[Checked]) -> Vec<(Client, Reply)> {
-        let outbox = self.state.execute(height, at, frames).expect("blocks come in order");
+    pub(super) fn execute(&mut self, height: u64, at: Utc, batches: &[Checked]) -> Vec<(Client, Reply)> {
+        let outbox = self.state.execute(height, at, batches).expect("blocks come in order");
         if height == 1 {
             self.early = Some(Box::new(self.state.clone()));
         }
-        for (frame, results) in frames.iter().zip(&outbox.results) {
-            for ((number, _, operation), outcome) in frame.frame().operations().zip(&results.outcomes) {
+        for (batch, results) in batches.iter().zip(&outbox.results) {
+            for ((number, _, operation), outcome) in batch.batch().operations().zip(&results.outcomes) {
                 use sealcast_broker::state::Code;
                 if matches!(outcome.code, Code::Duplicate | Code::Gap) {
                     continue;
@@ -170,19 +170,19 @@ impl Broker {
         Some(Update { height, digest, contents: whole.then_some(contents) })
     }
 
-    /// What it says to a request; frames to be ordered come back too.
-    pub(super) fn handle(&mut self, client: Client, request: &[u8]) -> (Vec<Reply>, Option<Frame>) {
+    /// What it says to a request; batches to be ordered come back too.
+    pub(super) fn handle(&mut self, client: Client, request: &[u8]) -> (Vec<Reply>, Option<Batch>) {
         match Request::from_bytes(request).expect("the client speaks well") {
             Request::Hello { cluster } => {
                 assert_eq!(cluster, *self.state.cluster());
                 self.here.insert(client);
                 (vec![Reply::Welcome(self.welcome(&client))], None)
             }
-            Request::Submit(frame) => {
-                let frame = Frame::from_bytes(&frame).expect("the client's frames are frames");
+            Request::Submit(batch) => {
+                let batch = Batch::from_bytes(&batch).expect("the client's batches are batches");
                 let taken = !matches!(self.behaviour, Behaviour::Censor | Behaviour::Withholder);
                 let is_known = self.state.client(&client).expect("memory does not fail").is_some();
-                if let Err(why) = self.introduces(&frame)
+                if let Err(why) = self.introduces(&batch)
                     && !is_known
                     && taken
                 {
@@ -190,9 +190,9 @@ impl Broker {
                         UnregisteredError::Unknown => Refusal::Unregistered,
                         UnregisteredError::False => Refusal::Proof,
                     };
-                    return (vec![Reply::Refused { first: frame.first(), why }], None);
+                    return (vec![Reply::Refused { first: batch.first(), why }], None);
                 }
-                (Vec::new(), taken.then_some(frame))
+                (Vec::new(), taken.then_some(batch))
             }
             Request::Query { id, query } => {
                 if self.behaviour == Behaviour::Withholder {
@@ -205,9 +205,9 @@ impl Broker {
     }
 
     /// Honest brokers take of whom they do not know only what shows who it is.
-    fn introduces(&self, frame: &Frame) -> Result<(), UnregisteredError> {
+    fn introduces(&self, batch: &Batch) -> Result<(), UnregisteredError> {
         let now = Moment { at: self.state.time(), next_act: self.state.next_act() };
-        frame.introduces(self.state.genesis(), self.state.cluster(), now, |_, _| true)
+        batch.introduces(self.state.genesis(), self.state.cluster(), now, |_, _| true)
     }
 
     fn welcome(&self, client: &Client) -> Welcome {

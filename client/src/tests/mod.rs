@@ -155,8 +155,8 @@ fn rule_e3_several_may_vouch_for_a_client_and_one_that_is_false_keeps_out_no_oth
     let refused = |it: &Output| matches!(it, Output::Notice(Notice::NotRegistered(_, it)) if it.code == Code::Proof);
     for seed in 0..20 {
         let mut world = World::new(seed, 1, LIARS[seed as usize % LIARS.len()]);
-        // More than a frame has room for, the first one another client's.
-        let desks: Vec<String> = (0..2 * limits::FRAME_PROOFS_MAX).map(|n| format!("desk{n}")).collect();
+        // More than a batch has room for, the first one another client's.
+        let desks: Vec<String> = (0..2 * limits::BATCH_PROOFS_MAX).map(|n| format!("desk{n}")).collect();
         let statements = desks.iter().zip(11..).map(|(desk, serial)| world.word(1, serial, &[(desk, "fx")]));
         let statements = [world.registration(9, &[])].into_iter().chain(statements).collect();
         let (reader, publisher) = (world.join_by(1, statements), world.join(2, &[]));
@@ -248,7 +248,7 @@ fn rule_e1_two_of_seven_liars_change_nothing_either() {
 }
 
 #[test]
-fn frames_ordered_in_any_order_are_executed_in_theirs() {
+fn batches_ordered_in_any_order_are_executed_in_theirs() {
     for seed in 0..60 {
         story(seed, 1, Behaviour::Honest, |world| world.shuffles = true);
     }
@@ -597,7 +597,7 @@ fn a_publisher_that_restarts_takes_no_outcome_of_its_former_run_for_its_own() {
         publish(&mut world, first, 12, &mut BTreeMap::new());
         let wait = world.random(15_000);
         world.run(wait);
-        // Frames of the former run are still under way.
+        // Batches of the former run are still under way.
         world.restart(first);
         world.members[first].told.outcomes.clear();
         let before = ordered(&world).len();

@@ -1,8 +1,8 @@
-//! When frames are cut and when they are sent again.
+//! When batches are cut and when they are sent again.
 
 use std::time::Duration;
 
-use sealcast_broker::operation::{Frame, Keys};
+use sealcast_broker::operation::{Batch, Keys};
 use sealcast_broker::state::{OperationResult as Came, Results};
 use sealcast_crypto::secret::Secret;
 
@@ -28,19 +28,19 @@ fn cut(sending: &mut Sending, now: Monotonic, operations: usize) -> Vec<Arc<[u8]
     sending.cut(now, (&CLUSTER, &key()), operations, HOME, true)
 }
 
-/// What brokers say of a frame that they executed.
+/// What brokers say of a batch that they executed.
 fn executed(request: &[u8]) -> Results {
-    let frame = Frame::read(Request::submitted(request).expect("a frame"), &mut Keys::default()).expect("a frame");
+    let batch = Batch::read(Request::submitted(request).expect("a batch"), &mut Keys::default()).expect("a batch");
     let done = Came { code: Code::Done, detail: Vec::new() };
-    let outcomes = vec![done; frame.operations().count()];
-    Results { client: frame.client(), first: frame.first(), frame: frame.digest(&CLUSTER), outcomes }
+    let outcomes = vec![done; batch.operations().count()];
+    Results { client: batch.client(), first: batch.first(), batch: batch.digest(&CLUSTER), outcomes }
 }
 
 fn late(sending: &mut Sending, now: Monotonic) -> bool {
     sending.late(now, (&CLUSTER, &key()), &[0, 1, 2, 3], 1).is_some()
 }
 
-/// Ten frames of one operation each, all sent at once.
+/// Ten batches of one operation each, all sent at once.
 fn ten() -> (Sending, Vec<Arc<[u8]>>) {
     let mut sending = Sending::default();
     sending.begin(1);
@@ -51,11 +51,11 @@ fn ten() -> (Sending, Vec<Arc<[u8]>>) {
 }
 
 #[test]
-fn who_is_behind_frames_that_come_back_is_not_sent_again() {
+fn who_is_behind_batches_that_come_back_is_not_sent_again() {
     let (mut sending, requests) = ten();
-    // Busy brokers: one frame every 300 ms, the last after three seconds.
+    // Busy brokers: one batch every 300 ms, the last after three seconds.
     for (n, request) in (1..).zip(&requests) {
-        assert!(!late(&mut sending, at(300 * n)), "frame {n}");
+        assert!(!late(&mut sending, at(300 * n)), "batch {n}");
         sending.executed(at(300 * n), &executed(request));
     }
     assert!(sending.is_empty());
@@ -68,28 +68,28 @@ fn when_nothing_comes_back_any_more_it_is_sent_to_others() {
     let due = |sending: &mut Sending| {
         let mut now = at(400);
         while !late(sending, now) {
-            now = sending.timeout().expect("frames are under way");
+            now = sending.timeout().expect("batches are under way");
         }
         now
     };
-    // A frame took 400 ms, so the others wait for four times as long after it.
+    // A batch took 400 ms, so the others wait for four times as long after it.
     assert_eq!(due(&mut sending), at(2000));
     let (mut silent, _) = ten();
     assert!(!late(&mut silent, at(499)) && late(&mut silent, at(500)), "nothing came at all");
 }
 
 #[test]
-fn who_lets_a_frame_pass_now_and_then_holds_up_none_for_longer_than_that() {
+fn who_lets_a_batch_pass_now_and_then_holds_up_none_for_longer_than_that() {
     let (mut sending, requests) = ten();
     for (n, request) in (1..=8).zip(&requests) {
-        assert!(!late(&mut sending, at(490 * n)), "frame {n}");
+        assert!(!late(&mut sending, at(490 * n)), "batch {n}");
         sending.executed(at(490 * n), &executed(request));
     }
     assert!(!late(&mut sending, at(3999)) && late(&mut sending, at(4000)));
 }
 
 #[test]
-fn operations_gather_for_as_long_as_is_little_beside_what_frames_take() {
+fn operations_gather_for_as_long_as_is_little_beside_what_batches_take() {
     let gathers = |took: u64| {
         let mut sending = Sending::default();
         sending.begin(1);

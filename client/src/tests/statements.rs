@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sealcast_broker::operation::Frame;
+use sealcast_broker::operation::Batch;
 use sealcast_broker::protocol::{ActiveSubscription as Confirmed, Answer, Status, Update, Welcome, Why};
 use sealcast_broker::receipt::{Fact, Receipt, Testimony};
 use sealcast_broker::state::{Code, Notice as Places, OperationResult as Came, Part, Proof, Results, Run};
@@ -12,7 +12,7 @@ use sealcast_crypto::secret::Secret;
 use sealcast_wire::Utc;
 
 use super::*;
-use sealcast_delivery::{Batch, Input};
+use sealcast_delivery::{self as delivery, Input};
 use sealcast_wire::Address;
 
 struct Statements {
@@ -40,7 +40,7 @@ fn config() -> Config {
         administrators: vec![Key::new(&key(5).public_bytes()).expect("a key")],
         issuers: BTreeMap::new(),
     };
-    Config { genesis, key: Arc::new(key(6)), registrations: Vec::new(), frame_operations: 8 }
+    Config { genesis, key: Arc::new(key(6)), registrations: Vec::new(), batch_operations: 8 }
 }
 
 /// After so many blocks, with so many places for the client's one subscription.
@@ -122,7 +122,7 @@ fn rule_e2_a_revocation_returns_only_after_2f_plus_1_signed_answers() {
     keys.sort_by_key(OriginKey::public_bytes);
     let word = |broker: u16, height: u64, first: u64, state_root: [u8; 32]| {
         let outcomes = vec![Came { code: Code::Done, detail: Vec::new() }];
-        let results = Results { client: Client(key(6).public_bytes()), first, frame: [0; 32], outcomes };
+        let results = Results { client: Client(key(6).public_bytes()), first, batch: [0; 32], outcomes };
         let list = root_of(&results.leaf(), 0, 1, &[]).expect("a list of one");
         let roots = [[0; 32], list, [0; 32], [0; 32]];
         let proof = Proof { part: Part::Result, index: 0, count: 1, path: Vec::new(), roots };
@@ -220,7 +220,7 @@ fn rule_g7_numbers_at_the_end_of_all_numbers_are_malformed_and_harm_nobody() {
     (0..4).for_each(|broker| words.welcome(broker, 20, 5));
     let client = *words.quorum.client();
     let outcomes = vec![Came { code: Code::Done, detail: Vec::new() }; 2];
-    let fact = Fact::Executed(Results { client, first: u64::MAX, frame: [0; 32], outcomes });
+    let fact = Fact::Executed(Results { client, first: u64::MAX, batch: [0; 32], outcomes });
     let proof = Proof { part: Part::Result, index: 0, count: 1, path: Vec::new(), roots: [[0; 32]; 4] };
     words.run(Duration::from_secs(1), |broker, query| match query {
         Query::Receipt { height, .. } if broker == 0 => {
@@ -254,12 +254,12 @@ fn what_nobody_reads_any_more_before_it_stands_ends_when_it_does() {
         transport.handle(now, Input::Connected(peer));
         transport.handle(now, Input::Message { peer, bytes: &welcome(broker, 10, 3) });
     }
-    let (mut ended, mut batch) = (Vec::new(), Batch::default());
+    let (mut ended, mut batch) = (Vec::new(), delivery::Batch::default());
     while transport.poll(&mut batch).is_some() {
         for request in batch.iter() {
-            if let Ok(Request::Submit(frame)) = Request::from_bytes(request) {
-                let frame = Frame::from_bytes(&frame).expect("it is a frame");
-                ended.extend(frame.operations().filter_map(|(_, _, it)| match it {
+            if let Ok(Request::Submit(batch)) = Request::from_bytes(request) {
+                let batch = Batch::from_bytes(&batch).expect("it is a batch");
+                ended.extend(batch.operations().filter_map(|(_, _, it)| match it {
                     Operation::Unsubscribe(id) => Some(*id),
                     _ => None,
                 }));

@@ -51,7 +51,7 @@ fn config() -> Config {
     let (not_before, not_after, attributes) = (Utc(0), Utc(1000), Vec::new());
     let claim = Claim { issuer, serial: vec![1], not_before, not_after, attributes, holder, signature: [0; 64] };
     let registrations = vec![Registration { intent: false, proof: claim.into() }];
-    Config { genesis, key: Arc::new(key(9)), registrations, frame_operations: 8 }
+    Config { genesis, key: Arc::new(key(9)), registrations, batch_operations: 8 }
 }
 
 fn everything() -> Interest {
@@ -135,7 +135,7 @@ impl Fixture {
             sn,
             height: self.height,
             at: Utc(0),
-            frame: 0,
+            batch: 0,
             client: Client([9; 32]),
             number: sn,
             id: OperationId::of(&Operation::Publish(Box::new(publication.clone())).to_bytes()),

@@ -8,7 +8,7 @@ use rand_core::{Rng, SeedableRng};
 use sealcast_broker::access::Access;
 use sealcast_broker::genesis::{Genesis, Issuer};
 use sealcast_broker::operation::{
-    Action, Admin, Body, Checked, Claim, Client, Execute, Frame, Header, Operation, Publication, Registration, check,
+    Action, Admin, Batch, Body, Checked, Claim, Client, Execute, Header, Operation, Publication, Registration, check,
 };
 use sealcast_broker::protocol::Reply;
 use sealcast_broker::state::{Memory, State};
@@ -64,12 +64,12 @@ pub(super) struct World {
     queue: Agenda<Event>,
     /// Of members, to brokers.
     channels: Channels,
-    pool: Vec<Frame>,
+    pool: Vec<Batch>,
     known: BTreeSet<Vec<u8>>,
     /// Blocks that are ordered.
     chain: Vec<(Utc, Arc<Vec<Checked>>)>,
     pub(super) delay_max: u64,
-    /// Whether blocks hold frames in any order.
+    /// Whether blocks hold batches in any order.
     pub(super) shuffles: bool,
     /// Of 1,000 messages, at so many the channel breaks.
     pub(super) breaks: u32,
@@ -177,7 +177,7 @@ impl World {
     /// A client with these words.
     pub(super) fn join_by(&mut self, seed: u8, registrations: Vec<Registration>) -> usize {
         let key = Arc::new(key(seed));
-        let config = Config { genesis: self.genesis.clone(), key, registrations, frame_operations: 8 };
+        let config = Config { genesis: self.genesis.clone(), key, registrations, batch_operations: 8 };
         self.enter(config, None)
     }
 
@@ -244,7 +244,7 @@ impl World {
         let mut admin = Admin::new(number, Action::Policy(text.parse().expect("a policy")));
         let cluster = self.genesis.cluster();
         assert!(admin.sign(&self.genesis, &cluster, &self.administrator));
-        self.pool.push(Frame::sign(&cluster, &key(249), number, vec![Operation::Administer(admin)]));
+        self.pool.push(Batch::sign(&cluster, &key(249), number, vec![Operation::Administer(admin)]));
     }
 
     /// Cuts all channels of a member for a while.
@@ -343,8 +343,8 @@ impl World {
                     return;
                 }
                 let id = self.members[member].id;
-                let (replies, frame) = self.brokers[usize::from(broker)].handle(id, &request);
-                self.pool.extend(frame);
+                let (replies, batch) = self.brokers[usize::from(broker)].handle(id, &request);
+                self.pool.extend(batch);
                 replies.into_iter().for_each(|reply| self.reply(member, broker, &reply));
             }
             Event::ToMember { member, broker, reply, channel } => {
@@ -353,22 +353,22 @@ impl World {
                 }
             }
             Event::Block => {
-                let mut frames = std::mem::take(&mut self.pool);
-                frames.retain(|frame| self.known.insert(frame.to_bytes()));
+                let mut batches = std::mem::take(&mut self.pool);
+                batches.retain(|batch| self.known.insert(batch.to_bytes()));
                 if self.shuffles {
-                    for i in (1..frames.len()).rev() {
+                    for i in (1..batches.len()).rev() {
                         let j = self.random(i as u64 + 1) as usize;
-                        frames.swap(i, j);
+                        batches.swap(i, j);
                     }
-                    let later = self.random(frames.len() as u64 + 1) as usize;
-                    for frame in frames.drain(frames.len() - later / 2..).collect::<Vec<_>>() {
-                        self.known.remove(&frame.to_bytes());
-                        self.pool.push(frame);
+                    let later = self.random(batches.len() as u64 + 1) as usize;
+                    for batch in batches.drain(batches.len() - later / 2..).collect::<Vec<_>>() {
+                        self.known.remove(&batch.to_bytes());
+                        self.pool.push(batch);
                     }
                 }
                 let cluster = self.genesis.cluster();
-                let checked = check(&cluster, frames, |sealed| vec![true; sealed.len()]);
-                let checked: Vec<Checked> = checked.into_iter().map(|it| it.expect("frames are good")).collect();
+                let checked = check(&cluster, batches, |sealed| vec![true; sealed.len()]);
+                let checked: Vec<Checked> = checked.into_iter().map(|it| it.expect("batches are good")).collect();
                 let utc = Utc(START.0 + (self.now / 1_000_000) as i64);
                 self.chain.push((utc, Arc::new(checked)));
                 for broker in 0..self.brokers.len() as u16 {
@@ -382,8 +382,8 @@ impl World {
                 // One event for each block, in order.
                 let it = &mut self.brokers[usize::from(broker)];
                 let height = it.state.height() + 1;
-                let (at, frames) = self.chain[height as usize - 1].clone();
-                let replies: VecDeque<(Client, Reply)> = it.execute(height, at, &frames).into();
+                let (at, batches) = self.chain[height as usize - 1].clone();
+                let replies: VecDeque<(Client, Reply)> = it.execute(height, at, &batches).into();
                 for (client, reply) in replies {
                     let member = self.members.iter().position(|it| it.id == client);
                     if let Some(member) = member.filter(|it| self.channels.is_open((*it, usize::from(broker)))) {

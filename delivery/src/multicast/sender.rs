@@ -454,7 +454,7 @@ impl Lane {
     fn full(&self) -> bool {
         // Nothing shares a segmented send with a record of more than half of one: it goes first, and its
         // receivers open it while the next one is sealed.
-        let alone = self.batch.lengths.last().is_some_and(|length| 2 * length > limits::BATCH_BYTES_MAX);
+        let alone = self.batch.lengths.last().is_some_and(|length| 2 * length > limits::TRAIN_BYTES_MAX);
         let target = if self.signed { SIGNED_BATCH_TARGET } else { BATCH_TARGET };
         alone && !self.signed || self.batch.bytes.len() >= target || self.unsigned.len() == limits::ORIGIN_BATCH_MAX
     }
@@ -468,9 +468,9 @@ impl Lane {
 /// The greatest segment: a UDP datagram over IPv4.
 pub const SEGMENT_MAX: usize = 65_507;
 /// A batch of this size goes out while the next one fills: two segmented sends.
-const BATCH_TARGET: usize = 2 * limits::BATCH_BYTES_MAX;
+const BATCH_TARGET: usize = 2 * limits::TRAIN_BYTES_MAX;
 /// As much for one signature: its verification is then less work than the hash of what it proves.
-const SIGNED_BATCH_TARGET: usize = 4 * limits::BATCH_BYTES_MAX;
+const SIGNED_BATCH_TARGET: usize = 4 * limits::TRAIN_BYTES_MAX;
 /// A record is padded if that lengthens it by no more than this part of its predecessor.
 const PADDING_SHARE: usize = 8;
 const HEARTBEAT_BYTES: usize = 9;

@@ -107,23 +107,23 @@ impl Cluster {
     }
 
     /// A new client in clear, of which nothing is kept on disk; it is registered when it is asked to be.
-    pub(crate) fn client(&self, frame_operations: usize) -> Result<Brokers, Failure> {
-        self.open(&self.identity, frame_operations)
+    pub(crate) fn client(&self, batch_operations: usize) -> Result<Brokers, Failure> {
+        self.open(&self.identity, batch_operations)
     }
 
     /// The same with a new certificate of this name.
-    pub(crate) fn client_of(&self, name: &str, frame_operations: usize) -> Result<Brokers, Failure> {
+    pub(crate) fn client_of(&self, name: &str, batch_operations: usize) -> Result<Brokers, Failure> {
         let home = self.folder.join("home");
         sealcast(&home, &["ca", "issue", name])?;
         let identity = KeptIdentity::load(&Home::at(&home), name)?.identity()?;
-        self.open(&identity.ok_or_else(|| format!("{name} has no certificate"))?, frame_operations)
+        self.open(&identity.ok_or_else(|| format!("{name} has no certificate"))?, batch_operations)
     }
 
-    fn open(&self, identity: &Identity, frame_operations: usize) -> Result<Brokers, Failure> {
+    fn open(&self, identity: &Identity, batch_operations: usize) -> Result<Brokers, Failure> {
         let (cluster, key) = (self.file.clone(), ClientKey::fresh()?);
         let registrations = registration(&cluster, identity, &key.client(), false).into_iter().collect();
         let (keys, timeout) = (Scheme::Plain, CALL_TIMEOUT);
-        Ok(Brokers::open(Opening { cluster, key, registrations, keys, timeout, frame_operations, accuse: false })?)
+        Ok(Brokers::open(Opening { cluster, key, registrations, keys, timeout, batch_operations, accuse: false })?)
     }
 
     /// Kills brokers with SIGKILL, all in one instant, as a crash of their machines does.

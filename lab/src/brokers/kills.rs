@@ -122,7 +122,7 @@ impl Kills {
     fn kill(&self, cluster: &mut Cluster, seen: &mut Seen, end: &AtomicBool) -> Result<Outcomes, Failure> {
         let mut rng = ChaCha8Rng::seed_from_u64(self.seed);
         cluster.caught_up(TIMEOUT)?;
-        let load = Load::start(cluster, Rate { per_second: self.rate, bytes: 256, frame: 32 })?;
+        let load = Load::start(cluster, Rate { per_second: self.rate, bytes: 256, batch: 32 })?;
         let bar = progress(u64::from(self.kills), self.no_progress || self.json);
         while seen.kills < self.kills {
             one_more(&load, end)?;

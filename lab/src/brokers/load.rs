@@ -23,8 +23,8 @@ pub(crate) struct Rate {
     pub(crate) per_second: f64,
     /// Bytes of each.
     pub(crate) bytes: usize,
-    /// Publications of one frame, at most.
-    pub(crate) frame: usize,
+    /// Publications of one batch, at most.
+    pub(crate) batch: usize,
 }
 
 /// A running load.
@@ -83,7 +83,7 @@ impl Load {
             let subscription = client.subscribe("load/#".parse()?).wait()?;
             subscriptions.push((client, subscription));
         }
-        let clients = (0..PUBLISHERS).map(|_| cluster.client(rate.frame)).collect::<Result<Vec<_>, _>>()?;
+        let clients = (0..PUBLISHERS).map(|_| cluster.client(rate.batch)).collect::<Result<Vec<_>, _>>()?;
         clients.iter().try_for_each(|it| it.registered().wait().map(drop))?;
         for (number, (client, subscription)) in subscriptions.into_iter().enumerate() {
             let shared = shared.clone();

@@ -89,7 +89,7 @@ impl Soak {
         let mut cluster = Cluster::start_with(4, &within, Some(self.files))?;
         cluster.caught_up(TIMEOUT)?;
         let start = starting.elapsed();
-        let load = Load::start(&cluster, Rate { per_second: 20.0, bytes: 256, frame: 1 })?;
+        let load = Load::start(&cluster, Rate { per_second: 20.0, bytes: 256, batch: 1 })?;
         let bar = progress(time.as_secs(), self.no_progress || self.json);
         let (begun, mut looks) = (Instant::now(), Vec::new());
         while begun.elapsed() < time && !end.load(Ordering::Acquire) {

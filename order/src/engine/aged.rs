@@ -59,7 +59,7 @@ impl Aged {
             let mut last = None;
             for height in 1..=self.blocks {
                 let time = self.until.saturating_sub((self.blocks - height) * BLOCK_MICROS);
-                let block = Block { parent, height, time, frames: Vec::new() };
+                let block = Block { parent, height, time, batches: Vec::new() };
                 parent = block.hash();
                 let round = Round::new(Epoch::zero(), View::new(height));
                 let proposal = Proposal::new(round, View::new(height - 1), Digest(parent));
@@ -88,7 +88,7 @@ impl Aged {
 /// If the disk does not do its work.
 #[cfg(any(test, feature = "simulation"))]
 pub fn write_older(folder: &std::path::Path, blocks: u64) {
-    let at = |height| Block { parent: [0; 32], height, time: height, frames: Vec::new() };
+    let at = |height| Block { parent: [0; 32], height, time: height, batches: Vec::new() };
     let all: Vec<Block> = (0..blocks).map(|i| at(1 + i * super::stack::ITEMS_PER_SECTION.get())).collect();
     let config = tokio::Config::new().with_storage_directory(folder).with_worker_threads(1);
     tokio::Runner::new(config).start(|context| async move {

@@ -42,7 +42,7 @@ pub(super) struct Hooks {
     pub(super) shared: Arc<Shared>,
     /// How much a block of ours holds.
     pub(super) size: BlockSize,
-    /// How long a leader without frames waits before it proposes an empty block.
+    /// How long a leader without batches waits before it proposes an empty block.
     pub(super) heartbeat: Duration,
     /// How far ahead of our clock a block's time may be before we wait for our clock.
     pub(super) drift: Duration,
@@ -63,11 +63,11 @@ impl<E: Spawner + Clock + Metrics> commonware_consensus::Application<E> for Hook
         let ancestors = self.in_flight(ancestry).await?;
         let last = ancestors.parent();
         let deadline = context.current() + self.heartbeat;
-        let frames = loop {
-            let woken = self.shared.frames.notified();
-            let frames = self.shared.application.propose(&ancestors.as_parent(), self.size);
-            if !frames.is_empty() {
-                break frames;
+        let batches = loop {
+            let woken = self.shared.batches.notified();
+            let batches = self.shared.application.propose(&ancestors.as_parent(), self.size);
+            if !batches.is_empty() {
+                break batches;
             }
             match select(Box::pin(woken), Box::pin(context.sleep_until(deadline))).await {
                 Either::Left(_) => {}
@@ -75,7 +75,7 @@ impl<E: Spawner + Clock + Metrics> commonware_consensus::Application<E> for Hook
             }
         };
         let time = last.time.max(micros(context.current()));
-        let block = Block { parent: ancestors.hash, height: last.height + 1, time, frames };
+        let block = Block { parent: ancestors.hash, height: last.height + 1, time, batches };
         if !block.fits(self.size) {
             // The application drew more than it was asked for.
             return None;
@@ -154,10 +154,10 @@ mod tests {
 
     use super::*;
     use crate::application::{Application as _, Origin};
-    use crate::block::Frame;
+    use crate::block::Batch;
     use crate::testing::Ledger;
 
-    const SIZE: BlockSize = BlockSize { frames: 8, bytes: 4096 };
+    const SIZE: BlockSize = BlockSize { batches: 8, bytes: 4096 };
 
     fn hooks(ledger: &Arc<Ledger>) -> Hooks {
         let shared = Arc::new(Shared::new(ledger.clone(), 4));
@@ -179,8 +179,8 @@ mod tests {
         Block { time, ..Block::genesis(b"test") }
     }
 
-    fn child(time: u64, frames: Vec<Frame>) -> Block {
-        Block { parent: parent(5_000_000).hash(), height: 1, time, frames }
+    fn child(time: u64, batches: Vec<Batch>) -> Block {
+        Block { parent: parent(5_000_000).hash(), height: 1, time, batches }
     }
 
     #[test]
@@ -197,23 +197,23 @@ mod tests {
     }
 
     #[test]
-    fn rule_e14_an_idle_leader_is_woken_by_a_frame_and_else_proposes_nothing_in_it() {
+    fn rule_e14_an_idle_leader_is_woken_by_a_batch_and_else_proposes_nothing_in_it() {
         Runner::default().start(|context| async move {
             let ledger = Arc::new(Ledger::new());
             let mut hooks = hooks(&ledger);
             let chain = || from_iter([digested(parent(0))]);
             let idle = hooks.propose(round(&context), chain(), ()).await.expect("it proposes");
-            assert!(idle.inner().frames.is_empty() && micros(context.current()) >= 150_000);
+            assert!(idle.inner().batches.is_empty() && micros(context.current()) >= 150_000);
 
             let (shared, pool) = (hooks.shared.clone(), ledger.clone());
             let begun = context.current();
             context.child("client").spawn(move |context| async move {
                 context.sleep(Duration::from_millis(20)).await;
-                pool.receive(Origin::Here, Frame::new(&b"frame"[..])).expect("there is room");
-                shared.frames.notify_waiters();
+                pool.receive(Origin::Here, Batch::new(&b"batch"[..])).expect("there is room");
+                shared.batches.notify_waiters();
             });
             let woken = hooks.propose(round(&context), chain(), ()).await.expect("it proposes");
-            assert_eq!(woken.inner().frames, [Frame::new(&b"frame"[..])]);
+            assert_eq!(woken.inner().batches, [Batch::new(&b"batch"[..])]);
             assert!(context.current() < begun + Duration::from_millis(100), "it did not wait for the heartbeat");
             assert!(woken.inner().time >= idle.inner().time);
         });
@@ -224,7 +224,7 @@ mod tests {
         Runner::default().start(|context| async move {
             let mut hooks = hooks(&Arc::new(Ledger::new()));
             let chain = |text: &'static str| {
-                let block = child(5_000_000, vec![Frame::new(text.as_bytes())]);
+                let block = child(5_000_000, vec![Batch::new(text.as_bytes())]);
                 from_iter([digested(block), digested(parent(5_000_000))])
             };
             assert!(hooks.verify(round(&context), chain("good")).await);

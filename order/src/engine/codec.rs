@@ -9,7 +9,7 @@ use commonware_consensus::{BoundedBlock, Heightable};
 use commonware_cryptography::{Digestible, sha256};
 use sealcast_wire::limits;
 
-use crate::block::{Block, BlockSize, Frame, HEADER_BYTES, LENGTH_BYTES, VERSION};
+use crate::block::{Batch, Block, BlockSize, HEADER_BYTES, LENGTH_BYTES, VERSION};
 
 fn length(n: usize) -> u32 {
     u32::try_from(n).expect("a block is bounded far below 2^32")
@@ -20,23 +20,23 @@ fn write_header(block: &Block, buf: &mut impl BufMut) {
     buf.put_slice(&block.parent);
     buf.put_u64(block.height);
     buf.put_u64(block.time);
-    buf.put_u32(length(block.frames.len()));
+    buf.put_u32(length(block.batches.len()));
 }
 
 impl Write for Block {
     fn write(&self, buf: &mut impl BufMut) {
         write_header(self, buf);
-        for frame in &self.frames {
-            buf.put_u32(length(frame.bytes().len()));
-            buf.put_slice(frame.bytes());
+        for batch in &self.batches {
+            buf.put_u32(length(batch.bytes().len()));
+            buf.put_slice(batch.bytes());
         }
     }
 
     fn write_bufs(&self, buf: &mut impl BufsMut) {
         write_header(self, buf);
-        for frame in &self.frames {
-            buf.put_u32(length(frame.bytes().len()));
-            buf.push(frame.bytes().clone());
+        for batch in &self.batches {
+            buf.put_u32(length(batch.bytes().len()));
+            buf.push(batch.bytes().clone());
         }
     }
 }
@@ -47,7 +47,7 @@ impl EncodeSize for Block {
     }
 
     fn encode_inline_size(&self) -> usize {
-        HEADER_BYTES + self.frames.len() * LENGTH_BYTES
+        HEADER_BYTES + self.batches.len() * LENGTH_BYTES
     }
 }
 
@@ -65,20 +65,20 @@ impl Read for Block {
         let time = buf.try_get_u64().map_err(short)?;
         let count = buf.try_get_u32().map_err(short)? as usize;
         // Nothing is allocated for a count that the bytes at hand cannot hold (G2).
-        if count > size.frames || count.saturating_mul(LENGTH_BYTES) > buf.remaining() {
+        if count > size.batches || count.saturating_mul(LENGTH_BYTES) > buf.remaining() {
             return Err(Error::InvalidLength(count));
         }
         let mut room = size.room(count);
-        let mut frames = Vec::with_capacity(count);
+        let mut batches = Vec::with_capacity(count);
         for _ in 0..count {
             let n = buf.try_get_u32().map_err(short)? as usize;
-            if n > limits::FRAME_BYTES_MAX {
+            if n > limits::BATCH_BYTES_MAX {
                 return Err(Error::InvalidLength(n));
             }
             room = room.checked_sub(n).ok_or(Error::InvalidLength(n))?;
-            frames.push(Frame::new(buf.try_take_owned::<bytes::Bytes>(n).map_err(short)?));
+            batches.push(Batch::new(buf.try_take_owned::<bytes::Bytes>(n).map_err(short)?));
         }
-        Ok(Block { parent, height, time, frames })
+        Ok(Block { parent, height, time, batches })
     }
 }
 
@@ -104,36 +104,36 @@ impl commonware_consensus::Block for Block {
 
 impl BoundedBlock for Block {
     fn max_encode_size(size: &BlockSize) -> usize {
-        HEADER_BYTES + frames_bytes_max(*size)
+        HEADER_BYTES + batches_bytes_max(*size)
     }
 }
 
-/// Frames on their way to the leader: as in a block, without a header.
-pub(super) fn encode_frames(frames: &[Frame]) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(frames.iter().map(|f| LENGTH_BYTES + f.bytes().len()).sum());
-    for frame in frames {
-        bytes.put_u32(length(frame.bytes().len()));
-        bytes.put_slice(frame.bytes());
+/// Batches on their way to the leader: as in a block, without a header.
+pub(super) fn encode_batches(batches: &[Batch]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(batches.iter().map(|f| LENGTH_BYTES + f.bytes().len()).sum());
+    for batch in batches {
+        bytes.put_u32(length(batch.bytes().len()));
+        bytes.put_slice(batch.bytes());
     }
     bytes
 }
 
-/// The frames in such a message; nothing if one of them breaks a bound.
-pub(super) fn decode_frames(mut buf: impl Buf, size: BlockSize) -> Option<Vec<Frame>> {
-    let mut frames = Vec::new();
+/// The batches in such a message; nothing if one of them breaks a bound.
+pub(super) fn decode_batches(mut buf: impl Buf, size: BlockSize) -> Option<Vec<Batch>> {
+    let mut batches = Vec::new();
     while buf.has_remaining() {
         let n = buf.try_get_u32().ok()? as usize;
-        if n > limits::FRAME_BYTES_MAX || frames.len() == size.frames {
+        if n > limits::BATCH_BYTES_MAX || batches.len() == size.batches {
             return None;
         }
-        frames.push(Frame::new(buf.try_take_owned::<bytes::Bytes>(n).ok()?));
+        batches.push(Batch::new(buf.try_take_owned::<bytes::Bytes>(n).ok()?));
     }
-    Some(frames)
+    Some(batches)
 }
 
 /// The longest such message.
-pub(super) fn frames_bytes_max(size: BlockSize) -> usize {
-    size.frames * LENGTH_BYTES + size.bytes.max(limits::FRAME_BYTES_MAX)
+pub(super) fn batches_bytes_max(size: BlockSize) -> usize {
+    size.batches * LENGTH_BYTES + size.bytes.max(limits::BATCH_BYTES_MAX)
 }
 
 /// A shared block without a copy, where nobody else holds it.
@@ -147,11 +147,11 @@ mod tests {
 
     use super::*;
 
-    const SIZE: BlockSize = BlockSize { frames: 3, bytes: 16 };
+    const SIZE: BlockSize = BlockSize { batches: 3, bytes: 16 };
 
     fn block() -> Block {
-        let frames = vec![Frame::new(&b"hello"[..]), Frame::new(&b""[..]), Frame::new(&b"you"[..])];
-        Block { parent: [1; 32], height: 0x0102, time: 3, frames }
+        let batches = vec![Batch::new(&b"hello"[..]), Batch::new(&b""[..]), Batch::new(&b"you"[..])];
+        Block { parent: [1; 32], height: 0x0102, time: 3, batches }
     }
 
     #[test]
@@ -170,7 +170,7 @@ mod tests {
     #[test]
     fn rule_g2_a_block_beyond_its_bounds_is_not_decoded() {
         let bytes = block().encode();
-        for size in [BlockSize { frames: 2, bytes: 16 }, BlockSize { frames: 3, bytes: 7 }] {
+        for size in [BlockSize { batches: 2, bytes: 16 }, BlockSize { batches: 3, bytes: 7 }] {
             assert!(Block::decode_cfg(bytes.clone(), &size).is_err(), "{size:?}");
         }
         for cut in 0..bytes.len() {
@@ -178,22 +178,22 @@ mod tests {
         }
         let mut huge = bytes[..HEADER_BYTES - 4].to_vec();
         huge.extend([0xff; 4]);
-        assert!(Block::decode_cfg(bytes::Bytes::from(huge), &BlockSize { frames: usize::MAX, bytes: 16 }).is_err());
+        assert!(Block::decode_cfg(bytes::Bytes::from(huge), &BlockSize { batches: usize::MAX, bytes: 16 }).is_err());
 
-        let long = Frame::new(vec![0; limits::FRAME_BYTES_MAX]);
-        let two = |frame: Frame| Block { frames: vec![frame, Frame::new(&b"it"[..])], ..block() }.encode();
+        let long = Batch::new(vec![0; limits::BATCH_BYTES_MAX]);
+        let two = |batch: Batch| Block { batches: vec![batch, Batch::new(&b"it"[..])], ..block() }.encode();
         assert!(Block::decode_cfg(two(long.clone()), &BlockSize::MAX).is_ok());
-        let longer = Frame::new([long.bytes(), &b"!"[..]].concat());
-        assert!(Block::decode_cfg(two(longer), &BlockSize::MAX).is_err(), "a frame beyond its own bound");
+        let longer = Batch::new([long.bytes(), &b"!"[..]].concat());
+        assert!(Block::decode_cfg(two(longer), &BlockSize::MAX).is_err(), "a batch beyond its own bound");
     }
 
     #[test]
-    fn forwarded_frames_come_back_and_garbage_does_not() {
-        let frames = block().frames;
-        let bytes = bytes::Bytes::from(encode_frames(&frames));
-        assert!(bytes.len() <= frames_bytes_max(SIZE));
-        assert_eq!(decode_frames(bytes.clone(), SIZE), Some(frames));
-        assert_eq!(decode_frames(bytes.slice(..bytes.len() - 1), SIZE), None);
-        assert_eq!(decode_frames(bytes, BlockSize { frames: 2, bytes: 16 }), None);
+    fn forwarded_batches_come_back_and_garbage_does_not() {
+        let batches = block().batches;
+        let bytes = bytes::Bytes::from(encode_batches(&batches));
+        assert!(bytes.len() <= batches_bytes_max(SIZE));
+        assert_eq!(decode_batches(bytes.clone(), SIZE), Some(batches));
+        assert_eq!(decode_batches(bytes.slice(..bytes.len() - 1), SIZE), None);
+        assert_eq!(decode_batches(bytes, BlockSize { batches: 2, bytes: 16 }), None);
     }
 }

@@ -1,7 +1,7 @@
-//! Brings frames to the broker that leads, and takes those that others bring (E14).
+//! Brings batches to the broker that leads, and takes those that others bring (E14).
 //!
-//! Simplex asks only the leader for a block, so a frame that waits elsewhere would wait for its own broker's turn.
-//! Each frame is therefore sent to the leader when it is submitted. When the leader changes, or a link had no room,
+//! Simplex asks only the leader for a block, so a batch that waits elsewhere would wait for its own broker's turn.
+//! Each batch is therefore sent to the leader when it is submitted. When the leader changes, or a link had no room,
 //! what waits is sent from the pool, a few blocks ahead of what is delivered. And what still waits after a while is
 //! sent once more: a message may have been lost on the way.
 
@@ -20,7 +20,7 @@ use sealcast_wire::limits;
 use super::codec;
 use super::shared::Shared;
 use crate::application::Origin;
-use crate::block::{BlockSize, Frame, Hash};
+use crate::block::{Batch, BlockSize, Hash};
 
 pub(super) struct Forward {
     pub(super) shared: Arc<Shared>,
@@ -29,7 +29,7 @@ pub(super) struct Forward {
     /// The brokers in the caller's order.
     pub(super) brokers: Vec<PublicKey>,
     pub(super) me: usize,
-    /// How long a frame waits before it is sent once more.
+    /// How long a batch waits before it is sent once more.
     pub(super) again: Duration,
 }
 
@@ -38,8 +38,8 @@ pub(super) struct Forward {
 struct Sent {
     leader: usize,
     /// By leader: one who leads again has them in its pool, and is not sent them again.
-    frames: BTreeMap<usize, BTreeSet<Hash>>,
-    /// Frames wait that this leader was not sent.
+    batches: BTreeMap<usize, BTreeSet<Hash>>,
+    /// Batches wait that this leader was not sent.
     behind: bool,
     /// What waited when we looked last.
     waited: BTreeSet<Hash>,
@@ -49,7 +49,7 @@ impl Forward {
     pub(super) async fn run<E, S, R>(
         self,
         context: E,
-        mut submitted: mpsc::Receiver<Frame>,
+        mut submitted: mpsc::Receiver<Batch>,
         (mut sender, mut receiver): (S, R),
     ) where
         E: Clock + Spawner,
@@ -61,17 +61,17 @@ impl Forward {
         loop {
             let look = self.shared.look.notified();
             futures::select_biased! {
-                frame = submitted.recv().fuse() => {
-                    let Some(frame) = frame else { return };
-                    let mut frames = vec![frame];
-                    while frames.len() < self.size.frames
-                        && let Ok(frame) = submitted.try_recv()
+                batch = submitted.recv().fuse() => {
+                    let Some(batch) = batch else { return };
+                    let mut batches = vec![batch];
+                    while batches.len() < self.size.batches
+                        && let Ok(batch) = submitted.try_recv()
                     {
-                        frames.push(frame);
+                        batches.push(batch);
                     }
                     // When behind, they are sent in their turn, from the pool.
                     if !sent.behind {
-                        self.send(&mut sender, &mut sent, frames);
+                        self.send(&mut sender, &mut sent, batches);
                     }
                 }
                 message = receiver.recv().fuse() => {
@@ -99,12 +99,12 @@ impl Forward {
         if !sent.behind || leader == self.me {
             return;
         }
-        let ahead = BlockSize { frames: self.size.frames * BLOCKS_AHEAD, bytes: self.size.bytes * BLOCKS_AHEAD };
+        let ahead = BlockSize { batches: self.size.batches * BLOCKS_AHEAD, bytes: self.size.bytes * BLOCKS_AHEAD };
         let waiting = self.shared.application.waiting(ahead);
         let bytes: usize = waiting.iter().map(|f| f.bytes().len()).sum();
-        // Full up to one more frame: there may be more behind it.
-        let all = waiting.len() < ahead.frames && bytes + limits::FRAME_BYTES_MAX <= ahead.bytes;
-        let known = sent.frames.entry(leader).or_default();
+        // Full up to one more batch: there may be more behind it.
+        let all = waiting.len() < ahead.batches && bytes + limits::BATCH_BYTES_MAX <= ahead.bytes;
+        let known = sent.batches.entry(leader).or_default();
         let unsent = waiting.into_iter().filter(|f| !known.contains(&f.hash())).collect();
         sent.behind = !all;
         self.send(sender, sent, unsent);
@@ -113,9 +113,9 @@ impl Forward {
     /// Sends what waited already when we looked last time; if all of that still waits, everything.
     fn send_again(&self, sender: &mut impl Sender<PublicKey = PublicKey>, sent: &mut Sent) {
         let waiting = self.shared.application.waiting(self.size);
-        let now: BTreeSet<Hash> = waiting.iter().map(Frame::hash).collect();
+        let now: BTreeSet<Hash> = waiting.iter().map(Batch::hash).collect();
         if !sent.waited.is_empty() && sent.waited.is_subset(&now) {
-            sent.frames.remove(&sent.leader);
+            sent.batches.remove(&sent.leader);
             sent.behind = true;
         } else {
             let still = waiting.into_iter().filter(|f| sent.waited.contains(&f.hash())).collect();
@@ -124,16 +124,16 @@ impl Forward {
         sent.waited = now;
     }
 
-    /// Sends frames to the leader, in as many messages as it takes.
-    fn send(&self, sender: &mut impl Sender<PublicKey = PublicKey>, sent: &mut Sent, frames: Vec<Frame>) {
+    /// Sends batches to the leader, in as many messages as it takes.
+    fn send(&self, sender: &mut impl Sender<PublicKey = PublicKey>, sent: &mut Sent, batches: Vec<Batch>) {
         if sent.leader == self.me {
             return;
         }
-        let known = sent.frames.entry(sent.leader).or_default();
-        if known.len() > limits::ORDER_POOL_FRAMES_MAX {
+        let known = sent.batches.entry(sent.leader).or_default();
+        if known.len() > limits::ORDER_POOL_BATCHES_MAX {
             known.clear();
         }
-        let mut rest = &frames[..];
+        let mut rest = &batches[..];
         while !rest.is_empty() {
             let mut room = self.size.bytes;
             let fits = rest.iter().take_while(|f| {
@@ -141,15 +141,15 @@ impl Forward {
                 room = room.saturating_sub(f.bytes().len());
                 fits
             });
-            // A frame too long for company goes alone.
-            let (now, later) = rest.split_at(fits.count().clamp(1, self.size.frames));
+            // A batch too long for company goes alone.
+            let (now, later) = rest.split_at(fits.count().clamp(1, self.size.batches));
             let to = Recipients::One(self.brokers[sent.leader].clone());
-            if sender.send(to, codec::encode_frames(now), false).is_empty() {
+            if sender.send(to, codec::encode_batches(now), false).is_empty() {
                 // The link is full; they go later, from the pool.
                 sent.behind = true;
                 return;
             }
-            known.extend(now.iter().map(Frame::hash));
+            known.extend(now.iter().map(Batch::hash));
             rest = later;
         }
     }
@@ -157,11 +157,11 @@ impl Forward {
     fn take(&self, from: &PublicKey, message: impl commonware_codec::Buf) {
         let Some(broker) = self.brokers.iter().position(|b| b == from) else { return };
         let mut taken = false;
-        for frame in codec::decode_frames(message, BlockSize::MAX).unwrap_or_default() {
-            taken |= self.shared.application.receive(Origin::Broker(broker), frame).is_ok();
+        for batch in codec::decode_batches(message, BlockSize::MAX).unwrap_or_default() {
+            taken |= self.shared.application.receive(Origin::Broker(broker), batch).is_ok();
         }
         if taken {
-            self.shared.frames.notify_waiters();
+            self.shared.batches.notify_waiters();
         }
     }
 }

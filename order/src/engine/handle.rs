@@ -12,32 +12,32 @@ use commonware_utils::channel::mpsc;
 use super::shared::Shared;
 use super::{codec, stack};
 use crate::application::Origin;
-use crate::block::{Block, Frame};
+use crate::block::{Batch, Block};
 use crate::order::{Evidence, Fault, Later, Peer, Refused, StartCertificate, Status};
 
 #[derive(Clone)]
 pub(super) struct Handle {
     shared: Arc<Shared>,
     mailbox: Mailbox<Scheme, Standard<Block>>,
-    submit: mpsc::Sender<Frame>,
+    submit: mpsc::Sender<Batch>,
 }
 
 impl Handle {
     pub(super) fn new(
         shared: Arc<Shared>,
         mailbox: Mailbox<Scheme, Standard<Block>>,
-        submit: mpsc::Sender<Frame>,
+        submit: mpsc::Sender<Batch>,
     ) -> Handle {
         Handle { shared, mailbox, submit }
     }
 
-    pub(super) fn submit(&self, frame: Frame) -> Result<(), Refused> {
+    pub(super) fn submit(&self, batch: Batch) -> Result<(), Refused> {
         if !self.status().running {
             return Err(Refused::Ended);
         }
-        self.shared.application.receive(Origin::Here, frame.clone())?;
-        self.shared.frames.notify_waiters();
-        if self.submit.try_send(frame).is_err() {
+        self.shared.application.receive(Origin::Here, batch.clone())?;
+        self.shared.batches.notify_waiters();
+        if self.submit.try_send(batch).is_err() {
             self.shared.overflowed.store(true, Ordering::Release);
         }
         Ok(())

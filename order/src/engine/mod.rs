@@ -28,7 +28,7 @@ use commonware_utils::ordered::Map;
 use sealcast_wire::limits;
 
 use crate::application::Application;
-use crate::block::{Block, Frame};
+use crate::block::{Batch, Block};
 use crate::order::{Evidence, Fault, Later, Order, Peer, Refused, StartCertificate, Status};
 
 mod aged;
@@ -114,8 +114,8 @@ impl Engine {
 }
 
 impl Order for Engine {
-    fn submit(&self, frame: Frame) -> Result<(), Refused> {
-        self.handle.submit(frame)
+    fn submit(&self, batch: Batch) -> Result<(), Refused> {
+        self.handle.submit(batch)
     }
 
     fn status(&self) -> Status {

@@ -29,12 +29,12 @@ pub struct Settings {
     pub start: Start,
     /// How much a block holds that this broker proposes.
     pub block: BlockSize,
-    /// Views in a row that one broker leads. Short terms bound what a leader who ignores forwarded frames can
+    /// Views in a row that one broker leads. Short terms bound what a leader who ignores forwarded batches can
     /// delay; long terms spare the change of leader. 1 changes the leader with each block.
     pub term: u32,
     /// Silence of a leader after which its term is given up (E14: ≤ 300 ms).
     pub leader_timeout: Duration,
-    /// A leader without frames proposes an empty block after this; must be well below `leader_timeout`.
+    /// A leader without batches proposes an empty block after this; must be well below `leader_timeout`.
     pub heartbeat: Duration,
     /// How far a block's time may be ahead of this broker's clock; beyond it the broker waits (E10).
     pub drift: Duration,

@@ -12,11 +12,11 @@ use crate::order::{Evidence, Fault, Peer, Status};
 
 pub(super) struct Shared {
     pub(super) application: Arc<dyn Application>,
-    /// A frame came in: a leader that holds back an empty block looks again.
-    pub(super) frames: Notify,
-    /// The leader changed, or a block was delivered: waiting frames may be sent to the leader.
+    /// A batch came in: a leader that holds back an empty block looks again.
+    pub(super) batches: Notify,
+    /// The leader changed, or a block was delivered: waiting batches may be sent to the leader.
     pub(super) look: Notify,
-    /// A submitted frame found no room on its way to the leader; it is in the pool.
+    /// A submitted batch found no room on its way to the leader; it is in the pool.
     pub(super) overflowed: AtomicBool,
     /// A fault came up.
     faulty: Notify,
@@ -43,7 +43,7 @@ impl Shared {
         Shared {
             application,
             peers: (0..brokers).map(|_| Counters::default()).collect(),
-            frames: Notify::new(),
+            batches: Notify::new(),
             look: Notify::new(),
             overflowed: AtomicBool::new(false),
             faulty: Notify::new(),

@@ -25,7 +25,7 @@ use super::handle::Handle;
 use super::settings::{Settings, Start};
 use super::stack::{self, Cluster, Links, Network};
 use crate::application::Application;
-use crate::block::{Block, BlockSize, Frame};
+use crate::block::{Batch, Block, BlockSize};
 use crate::order::{Evidence, Fault, Later, Order, Peer, Refused, StartCertificate, Status};
 
 /// Every sender is split, so that the engine is instantiated once for honest brokers and twins.
@@ -286,8 +286,8 @@ impl Brokers {
 struct Running(Handle);
 
 impl Order for Running {
-    fn submit(&self, frame: Frame) -> Result<(), Refused> {
-        self.0.submit(frame)
+    fn submit(&self, batch: Batch) -> Result<(), Refused> {
+        self.0.submit(batch)
     }
 
     fn status(&self) -> Status {

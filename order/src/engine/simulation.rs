@@ -1,15 +1,15 @@
-//! What stories of four brokers have in common: ledgers above the engine, and frames handed in.
+//! What stories of four brokers have in common: ledgers above the engine, and batches handed in.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::settings::{Broker, Settings, SigningSeed, Start};
 use super::simulated::{Brokers, Root};
-use crate::block::{BlockSize, Frame};
+use crate::block::{Batch, BlockSize};
 use crate::order::Order;
 use crate::testing::Ledger;
 
-pub(super) const SIZE: BlockSize = BlockSize { frames: 8, bytes: 4096 };
+pub(super) const SIZE: BlockSize = BlockSize { batches: 8, bytes: 4096 };
 
 pub(super) struct World {
     pub(super) brokers: Brokers,
@@ -84,23 +84,23 @@ impl World {
         self.brokers.may_start(i)
     }
 
-    /// Hands in a frame at broker `i`.
-    pub(super) fn submit(&self, i: usize, text: &str) -> Frame {
-        let frame = Frame::new(text.as_bytes().to_vec());
-        self.broker(i).submit(frame.clone()).expect("an honest broker takes a good frame");
-        frame
+    /// Hands in a batch at broker `i`.
+    pub(super) fn submit(&self, i: usize, text: &str) -> Batch {
+        let batch = Batch::new(text.as_bytes().to_vec());
+        self.broker(i).submit(batch.clone()).expect("an honest broker takes a good batch");
+        batch
     }
 
-    /// Hands in `count` frames at random brokers among `at`, over some time.
-    pub(super) async fn submit_many(&mut self, at: &[usize], what: &str, count: usize) -> Vec<Frame> {
-        let mut frames = Vec::new();
+    /// Hands in `count` batches at random brokers among `at`, over some time.
+    pub(super) async fn submit_many(&mut self, at: &[usize], what: &str, count: usize) -> Vec<Batch> {
+        let mut batches = Vec::new();
         for n in 0..count {
             let i = at[self.below(at.len())];
-            frames.push(self.submit(i, &format!("{what} {n}")));
+            batches.push(self.submit(i, &format!("{what} {n}")));
             let pause = self.below(40) as u64;
             self.sleep(pause).await;
         }
-        frames
+        batches
     }
 
     pub(super) fn below(&mut self, n: usize) -> usize {
@@ -111,10 +111,10 @@ impl World {
         self.brokers.sleep(Duration::from_millis(millis)).await;
     }
 
-    /// Waits until the ledgers of these brokers hold the frames.
-    pub(super) async fn until_ordered(&self, at: &[usize], frames: &[Frame], story: &str) {
-        let all = || at.iter().all(|i| self.ledgers[*i].has(frames));
-        self.until(all, &format!("{story}: all frames ordered at {at:?}")).await;
+    /// Waits until the ledgers of these brokers hold the batches.
+    pub(super) async fn until_ordered(&self, at: &[usize], batches: &[Batch], story: &str) {
+        let all = || at.iter().all(|i| self.ledgers[*i].has(batches));
+        self.until(all, &format!("{story}: all batches ordered at {at:?}")).await;
     }
 
     /// Waits for something, for two simulated minutes at most.

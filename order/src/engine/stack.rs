@@ -55,7 +55,7 @@ pub(super) struct Links<S, R> {
     pub(super) resolver: (S, R),
     pub(super) blocks: (S, R),
     pub(super) backfill: (S, R),
-    pub(super) frames: (S, R),
+    pub(super) batches: (S, R),
 }
 
 /// What a broker's tasks reach the others by.
@@ -80,7 +80,7 @@ impl<S, R> Links<S, R> {
             resolver: next(),
             blocks: next(),
             backfill: next(),
-            frames: next(),
+            batches: next(),
         }
     }
 }
@@ -95,7 +95,7 @@ impl<S, R> Links<S, R> {
             resolver: heard(self.resolver, None),
             blocks: heard(self.blocks, None),
             backfill: heard(self.backfill, None),
-            frames: heard(self.frames, None),
+            batches: heard(self.batches, None),
         }
     }
 }
@@ -181,7 +181,7 @@ impl Cluster {
         commonware_p2p::max_message_size(&[
             marshal::max_payload_size::<Standard<Block>, Scheme>(n, &BlockSize::MAX),
             simplex::max_payload_size::<Scheme, Digest>(n),
-            codec::frames_bytes_max(BlockSize::MAX),
+            codec::batches_bytes_max(BlockSize::MAX),
         ])
     }
 }
@@ -198,11 +198,11 @@ impl Settings {
         if self.term == 0 || self.threads == 0 || self.unacknowledged == 0 {
             return Err(wrong("term, threads and unacknowledged are at least 1"));
         }
-        if self.block.frames == 0 || self.block.bytes == 0 || self.block.bytes > limits::BLOCK_BYTES_MAX {
-            return Err(wrong("a block holds at least one frame and at most BLOCK_BYTES_MAX bytes"));
+        if self.block.batches == 0 || self.block.bytes == 0 || self.block.bytes > limits::BLOCK_BYTES_MAX {
+            return Err(wrong("a block holds at least one batch and at most BLOCK_BYTES_MAX bytes"));
         }
-        if self.block.frames > limits::BLOCK_FRAMES_MAX {
-            return Err(wrong("a block holds at most BLOCK_FRAMES_MAX frames"));
+        if self.block.batches > limits::BLOCK_BATCHES_MAX {
+            return Err(wrong("a block holds at most BLOCK_BATCHES_MAX batches"));
         }
         Ok(())
     }
@@ -327,7 +327,7 @@ where
     shared.started(processed, schedule.leader(Round::new(Epoch::zero(), View::new(1))));
     let marshal = marshal.start(Deliver { shared: shared.clone() }, buffer, backfill);
 
-    let (submit, submitted) = mpsc::channel(limits::SUBMITTED_FRAMES);
+    let (submit, submitted) = mpsc::channel(limits::SUBMITTED_BATCHES);
     let forward = Forward {
         shared: shared.clone(),
         size: settings.block,
@@ -335,8 +335,8 @@ where
         me: cluster.me,
         again: settings.leader_timeout * 2,
     };
-    let frames = links.frames;
-    let forward = context.child("forward").spawn(move |context| forward.run(context, submitted, frames));
+    let batches = links.batches;
+    let forward = context.child("forward").spawn(move |context| forward.run(context, submitted, batches));
 
     let hooks =
         Hooks { shared: shared.clone(), size: settings.block, heartbeat: settings.heartbeat, drift: settings.drift };

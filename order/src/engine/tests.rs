@@ -6,7 +6,7 @@ use super::judge;
 use super::settings::Start;
 use super::simulated::{play, play_on};
 use super::simulation::{SIZE, World, ledgers, pairs, settings};
-use crate::block::{BlockSize, Frame};
+use crate::block::{Batch, BlockSize};
 use crate::order::{Misbehaviour, Refused, StartCertificate};
 use crate::testing::{BAD, Ledger, assert_agree};
 
@@ -34,8 +34,8 @@ fn all_brokers_deliver_one_order_under_loss_and_latency() {
             for i in ALL {
                 world.start(i).await;
             }
-            let frames = world.submit_many(&ALL, "frame", 40).await;
-            world.until_ordered(&ALL, &frames, &story).await;
+            let batches = world.submit_many(&ALL, "batch", 40).await;
+            world.until_ordered(&ALL, &batches, &story).await;
             assert_agree(&world.ledgers, &story);
         });
     }
@@ -52,13 +52,13 @@ fn a_crashed_broker_replays_its_journal_and_catches_up() {
             }
             let victim = world.below(4);
             let others: Vec<usize> = ALL.into_iter().filter(|i| *i != victim).collect();
-            let mut frames = world.submit_many(&others, "before", 15).await;
+            let mut batches = world.submit_many(&others, "before", 15).await;
             world.crash(victim).await;
-            frames.extend(world.submit_many(&others, "without", 15).await);
-            world.until_ordered(&others, &frames, &story).await;
+            batches.extend(world.submit_many(&others, "without", 15).await);
+            world.until_ordered(&others, &batches, &story).await;
             world.start(victim).await;
-            frames.extend(world.submit_many(&ALL, "after", 15).await);
-            world.until_ordered(&ALL, &frames, &story).await;
+            batches.extend(world.submit_many(&ALL, "after", 15).await);
+            world.until_ordered(&ALL, &batches, &story).await;
             assert_agree(&world.ledgers, &story);
         });
     }
@@ -73,22 +73,22 @@ fn halves_order_nothing_apart_and_everything_together() {
             for i in ALL {
                 world.start(i).await;
             }
-            let mut frames = world.submit_many(&ALL, "before", 10).await;
-            world.until_ordered(&ALL, &frames, &story).await;
+            let mut batches = world.submit_many(&ALL, "before", 10).await;
+            world.until_ordered(&ALL, &batches, &story).await;
             for (a, b) in pairs().filter(|(a, b)| a / 2 != b / 2) {
                 world.unlink(a, b).await;
             }
             // What was on its way arrives; then nothing can become final.
             world.sleep(500).await;
             let heights: Vec<u64> = world.ledgers.iter().map(|l| l.height()).collect();
-            frames.extend(world.submit_many(&ALL, "apart", 10).await);
+            batches.extend(world.submit_many(&ALL, "apart", 10).await);
             world.sleep(3000).await;
             let now: Vec<u64> = world.ledgers.iter().map(|l| l.height()).collect();
             assert_eq!(now.iter().max(), heights.iter().max(), "{story}: half of the brokers ordered something");
             for (a, b) in pairs().filter(|(a, b)| a / 2 != b / 2) {
                 world.link(a, b, 10, 100).await;
             }
-            world.until_ordered(&ALL, &frames, &story).await;
+            world.until_ordered(&ALL, &batches, &story).await;
             assert_agree(&world.ledgers, &story);
         });
     }
@@ -106,10 +106,10 @@ fn rule_e4_an_equivocator_is_caught_and_changes_nothing() {
             }
             let other = Arc::new(Ledger::new());
             let twin = world.start_twins(3, other.clone()).await;
-            // The halves hold different frames, so that they propose different blocks in one view.
-            twin.submit(Frame::new(&b"twin"[..])).expect("the twin takes it");
-            let frames = world.submit_many(&honest, "frame", 30).await;
-            world.until_ordered(&honest, &frames, &story).await;
+            // The halves hold different batches, so that they propose different blocks in one view.
+            twin.submit(Batch::new(&b"twin"[..])).expect("the twin takes it");
+            let batches = world.submit_many(&honest, "batch", 30).await;
+            world.until_ordered(&honest, &batches, &story).await;
             let evidence = || (0..3).flat_map(|i| world.broker(i).evidence()).collect::<Vec<_>>();
             world.until(|| !evidence().is_empty(), &format!("{story}: evidence")).await;
             for e in evidence() {
@@ -145,11 +145,11 @@ fn rule_e4_a_leader_that_equivocates_apart_is_cut_off_with_evidence_and_nobody_e
                 world.start(i).await;
             }
             let twin = world.start_twins_apart(3, Arc::new(Ledger::new()), 0).await;
-            twin.submit(Frame::new(&b"twin"[..])).expect("the twin takes it");
-            let frames = world.submit_many(&honest, "frame", 20).await;
+            twin.submit(Batch::new(&b"twin"[..])).expect("the twin takes it");
+            let batches = world.submit_many(&honest, "batch", 20).await;
             let cut_off = || world.broker(0).peers()[3].cut_off > 0;
             world.until(cut_off, &format!("{story}: broker 0 has cut off broker 3")).await;
-            world.until_ordered(&honest, &frames, &story).await;
+            world.until_ordered(&honest, &batches, &story).await;
             let evidence = world.broker(0).evidence();
             assert!(!evidence.is_empty() && evidence.iter().all(|it| it.broker == 3), "{story}: {evidence:?}");
             let keys: Vec<[u8; 32]> = settings()[0].brokers.iter().map(|it| it.key).collect();
@@ -176,12 +176,12 @@ fn an_invalid_block_is_never_final() {
             for i in ALL {
                 world.start(i).await;
             }
-            let bad = Frame::new([BAD, b" frame"].concat());
+            let bad = Batch::new([BAD, b" batch"].concat());
             assert_eq!(world.broker(0).submit(bad.clone()), Err(Refused::Invalid));
             world.broker(3).submit(bad.clone()).expect("a lax broker takes anything");
-            // Long enough for broker 3 to lead several times; each of its blocks holds the bad frame.
-            let frames = world.submit_many(&[0, 1, 2], "frame", 60).await;
-            world.until_ordered(&ALL, &frames, &story).await;
+            // Long enough for broker 3 to lead several times; each of its blocks holds the bad batch.
+            let batches = world.submit_many(&[0, 1, 2], "batch", 60).await;
+            world.until_ordered(&ALL, &batches, &story).await;
             assert_agree(&world.ledgers, &story);
             assert!(world.ledgers.iter().all(|l| !l.has(std::slice::from_ref(&bad))), "{story}");
         });
@@ -194,7 +194,7 @@ fn rule_e12_nothing_acknowledged_is_lost_when_all_are_killed_and_writes_are_torn
         let story = story("all killed", seed);
         let ledgers = ledgers();
         let before = ledgers.clone();
-        let (frames, disks) = play(seed, true, |root| async move {
+        let (batches, disks) = play(seed, true, |root| async move {
             let mut world = World::new(root, before, None).await;
             for i in ALL {
                 world.start(i).await;
@@ -212,10 +212,10 @@ fn rule_e12_nothing_acknowledged_is_lost_when_all_are_killed_and_writes_are_torn
                 world.start(i).await;
             }
             // What was not ordered before the crash is gone from the pools; clients hand it in again.
-            for frame in &frames {
-                let _ = world.broker(0).submit(frame.clone());
+            for batch in &batches {
+                let _ = world.broker(0).submit(batch.clone());
             }
-            world.until_ordered(&ALL, &frames, &name).await;
+            world.until_ordered(&ALL, &batches, &name).await;
         });
         assert!(ledgers.iter().zip(acknowledged).all(|(l, before)| l.height() >= before), "{story}");
         assert_agree(&ledgers, &story);
@@ -268,8 +268,8 @@ fn a_leader_that_is_silent_is_counted() {
             for i in ALL {
                 world.start(i).await;
             }
-            let frames = world.submit_many(&ALL, "frame", 20).await;
-            world.until_ordered(&ALL, &frames, &story).await;
+            let batches = world.submit_many(&ALL, "batch", 20).await;
+            world.until_ordered(&ALL, &batches, &story).await;
             world.until(|| world.broker(0).status().changes > 0, &format!("{story}: another one leads")).await;
             let skips = world.broker(0).status().skips;
             world.crash(3).await;
@@ -281,8 +281,8 @@ fn a_leader_that_is_silent_is_counted() {
 
 #[test]
 fn a_brokers_own_size_of_blocks_bounds_its_blocks_alone() {
-    let large = BlockSize { frames: 64, bytes: 1 << 16 };
-    let small = BlockSize { frames: 2, bytes: 32 };
+    let large = BlockSize { batches: 64, bytes: 1 << 16 };
+    let small = BlockSize { batches: 2, bytes: 32 };
     for seed in seeds(8) {
         let story = story("sizes of blocks", seed);
         play(seed, false, |root| async move {
@@ -294,13 +294,13 @@ fn a_brokers_own_size_of_blocks_bounds_its_blocks_alone() {
             for i in 0..3 {
                 world.start(i).await;
             }
-            let mut frames = Vec::new();
+            let mut batches = Vec::new();
             for n in 0..4 {
-                frames.extend((0..40).map(|k| world.submit(n % 3, &format!("frame {n} {k}"))));
+                batches.extend((0..40).map(|k| world.submit(n % 3, &format!("batch {n} {k}"))));
                 world.sleep(700).await;
             }
-            world.until_ordered(&[0, 1, 2], &frames, &story).await;
-            assert!(world.ledgers[0].largest() > SIZE.frames, "{story}: no block was large");
+            world.until_ordered(&[0, 1, 2], &batches, &story).await;
+            assert!(world.ledgers[0].largest() > SIZE.batches, "{story}: no block was large");
 
             // Smaller over the same history, and on an empty disk.
             for i in [0, 1] {
@@ -309,8 +309,8 @@ fn a_brokers_own_size_of_blocks_bounds_its_blocks_alone() {
                 world.start(i).await;
             }
             world.start(3).await;
-            frames.extend(world.submit_many(&ALL, "after", 20).await);
-            world.until_ordered(&ALL, &frames, &story).await;
+            batches.extend(world.submit_many(&ALL, "after", 20).await);
+            world.until_ordered(&ALL, &batches, &story).await;
             assert_agree(&world.ledgers, &story);
             for i in ALL {
                 for (height, hash) in world.ledgers[i].blocks() {
@@ -323,7 +323,7 @@ fn a_brokers_own_size_of_blocks_bounds_its_blocks_alone() {
 }
 
 #[test]
-fn rule_e14_a_frame_at_any_broker_wakes_the_leader() {
+fn rule_e14_a_batch_at_any_broker_wakes_the_leader() {
     for seed in seeds(8) {
         let story = story("idle", seed);
         play(seed, false, |root| async move {
@@ -334,10 +334,10 @@ fn rule_e14_a_frame_at_any_broker_wakes_the_leader() {
             world.until(|| world.ledgers.iter().all(|l| l.height() > 2), &story).await;
             for n in 0..12 {
                 let i = n % 4;
-                let frame = world.submit(i, &format!("frame {n}"));
+                let batch = world.submit(i, &format!("batch {n}"));
                 // Four message delays of at most 35 ms and some scheduling, unless the leader is just changing.
                 world.sleep(400).await;
-                assert!(world.ledgers[i].has(&[frame]), "{story}: frame {n} waits for its own broker's turn");
+                assert!(world.ledgers[i].has(&[batch]), "{story}: batch {n} waits for its own broker's turn");
             }
         });
     }
@@ -355,14 +355,14 @@ fn rule_e14_a_backlog_reaches_the_leader_as_soon_as_it_can() {
             for (a, b) in pairs().filter(|(a, b)| *a == 0 || *b == 0) {
                 world.unlink(a, b).await;
             }
-            let frames: Vec<Frame> = (0..300).map(|n| world.submit(0, &format!("frame {n}"))).collect();
+            let batches: Vec<Batch> = (0..300).map(|n| world.submit(0, &format!("batch {n}"))).collect();
             world.sleep(3000).await;
             for (a, b) in pairs().filter(|(a, b)| *a == 0 || *b == 0) {
                 world.link(a, b, 5, 100).await;
             }
             // 38 blocks; a block's worth with each repair would take half a minute.
             world.sleep(8000).await;
-            assert!(world.ledgers[1].has(&frames), "{story}: only {} of 300", world.ledgers[1].frames().len());
+            assert!(world.ledgers[1].has(&batches), "{story}: only {} of 300", world.ledgers[1].batches().len());
             assert_agree(&world.ledgers, &story);
         });
     }
@@ -376,8 +376,8 @@ fn rule_g10_the_same_seed_gives_the_same_trace() {
             for i in ALL {
                 world.start(i).await;
             }
-            let frames = world.submit_many(&ALL, "frame", 10).await;
-            world.until_ordered(&ALL, &frames, "trace").await;
+            let batches = world.submit_many(&ALL, "batch", 10).await;
+            world.until_ordered(&ALL, &batches, "trace").await;
             world.brokers.trace()
         };
         play(7, false, story).0

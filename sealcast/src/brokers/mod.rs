@@ -93,9 +93,9 @@ pub struct Opening {
     pub keys: Scheme,
     /// How long a call may take.
     pub timeout: Duration,
-    /// Publications that one signature vouches for, at most; a lone one goes at once all the same. [`FRAME_OPERATIONS`]
+    /// Publications that one signature vouches for, at most; a lone one goes at once all the same. [`BATCH_OPERATIONS`]
     /// unless there is a reason.
-    pub frame_operations: usize,
+    pub batch_operations: usize,
     /// Whether evidence against publishers is brought before the brokers when it comes up (E4), as it should be.
     pub accuse: bool,
 }
@@ -950,8 +950,8 @@ fn published(height: u64, number: u64, detail: &[u8], headers: usize) -> Option<
     Some(Published { height, number, sn: u64::from_be_bytes(*sn), places, answer: answer.to_vec() })
 }
 
-/// Operations of one frame: more make the signature no cheaper that is worth the wait.
-pub const FRAME_OPERATIONS: usize = 32;
+/// Operations of one batch: more make the signature no cheaper that is worth the wait.
+pub const BATCH_OPERATIONS: usize = 32;
 
 /// How long a client waits before it reads again what was denied.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);

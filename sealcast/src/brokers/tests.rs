@@ -88,7 +88,7 @@ impl Fixture {
             registrations: vec![Registration { intent: false, proof: claim().into() }],
             keys: Scheme::Threshold,
             timeout: Duration::from_millis(200),
-            frame_operations: FRAME_OPERATIONS,
+            batch_operations: BATCH_OPERATIONS,
             accuse: true,
         });
         let client = client.expect("it opens");
@@ -185,7 +185,7 @@ impl Fixture {
             sn,
             height: self.height,
             at: Utc(0),
-            frame: 0,
+            batch: 0,
             client: Client([9; 32]),
             number: sn,
             id: OperationId::of(&Operation::Publish(Box::new(publication.clone())).to_bytes()),
@@ -285,9 +285,9 @@ fn who_reads_is_told_when_brokers_answer_that_nobody_vouches_any_more() {
         let token = fixture.client.driven.call(submit).expect("it is open").expect("there is room");
         let bytes = operation.to_bytes();
         let id = OperationId::of(&bytes);
-        let frame = sign_encoded(&fixture.cluster.cluster(), &key(7), 0, 0, [(&id, &bytes[..])].into_iter()).0;
+        let batch = sign_encoded(&fixture.cluster.cluster(), &key(7), 0, 0, [(&id, &bytes[..])].into_iter()).0;
         let outcomes = vec![Came { code, detail: Vec::new() }];
-        fixture.block_with(&[], vec![Results { client: fixture.client.client(), first: 0, frame, outcomes }]);
+        fixture.block_with(&[], vec![Results { client: fixture.client.client(), first: 0, batch, outcomes }]);
         assert!(
             matches!(fixture.client.outcome(token).wait(), Ok(OperationOutcome::Executed { outcome, .. }) if outcome.code == code)
         );

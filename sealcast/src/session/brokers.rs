@@ -108,8 +108,8 @@ impl Opening {
             Some(member) => PayloadKind::Group(member.group.clone()),
             None => PayloadKind::Messages { sealed: url.is_sealed() },
         };
-        let (frame_operations, accuse, resumes) = (brokers::FRAME_OPERATIONS, true, self.client.is_some());
-        let reach = Reach { cluster, key, registrations, payload_kind, frame_operations, accuse, resumes };
+        let (batch_operations, accuse, resumes) = (brokers::BATCH_OPERATIONS, true, self.client.is_some());
+        let reach = Reach { cluster, key, registrations, payload_kind, batch_operations, accuse, resumes };
         if let Some(member) = member {
             return Ok(Parts { reach: Some(reach), ..member });
         }
@@ -134,9 +134,9 @@ impl Parts {
 
 /// A session of a client of brokers that has its key already.
 pub(crate) fn open_client(opening: brokers::Opening) -> Result<Session> {
-    let brokers::Opening { cluster, key, registrations, keys, timeout, frame_operations, accuse } = opening;
+    let brokers::Opening { cluster, key, registrations, keys, timeout, batch_operations, accuse } = opening;
     let payload_kind = PayloadKind::Messages { sealed: keys != Scheme::Plain };
-    let reach = Reach { cluster, key, registrations, payload_kind, frame_operations, accuse, resumes: true };
+    let reach = Reach { cluster, key, registrations, payload_kind, batch_operations, accuse, resumes: true };
     start(Url::of_brokers(keys, timeout), Parts::of_client(None, reach)?, Clock::start(), false)
 }
 

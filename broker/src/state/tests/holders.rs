@@ -57,7 +57,7 @@ fn rule_g8_the_clients_of_one_credential_share_its_room_for_subscriptions() {
         let topics: Vec<String> = (0..25).map(|k| format!("{i}/{k}/{}", "x".repeat(200))).collect();
         subscribe(&topics.join(" or "))
     };
-    let codes = run.codes(100, (0..limits::FRAME_OPERATIONS_MAX - 1).map(long).collect());
+    let codes = run.codes(100, (0..limits::BATCH_OPERATIONS_MAX - 1).map(long).collect());
     let taken = codes.iter().filter(|it| **it == Code::Done).count();
     assert!((40..64).contains(&taken), "{taken} of 5 KB each, so that all fit into 256 KB");
     assert_eq!(run.codes(100, many(1)), [Code::Done], "a short one still does");
@@ -69,9 +69,9 @@ fn rule_e10_a_certificate_registers_nobody_behind_its_time() {
     let certificate = run.world.certificate(5, &[]);
     let end = NOW.0 + 90 * DAY;
     let mut register = |at: i64| {
-        let frames = run.checked(vec![(5, vec![certificate.clone()])]);
+        let batches = run.checked(vec![(5, vec![certificate.clone()])]);
         let height = run.state.height() + 1;
-        run.state.execute(height, Utc(at), &frames).expect("memory does not fail").results[0].outcomes[0].code
+        run.state.execute(height, Utc(at), &batches).expect("memory does not fail").results[0].outcomes[0].code
     };
     assert_eq!(register(end), Code::Done, "its last second");
     assert_eq!(register(end + 1), Code::Proof);

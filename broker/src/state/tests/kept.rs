@@ -27,10 +27,10 @@ fn put(key: usize, value: Vec<u8>) -> Operation {
     publish(Publication { execute: Execute::Put { key, value }, ..publication(&["a"], b"x") })
 }
 
-/// How many of these are done, in blocks of a frame each.
+/// How many of these are done, in blocks of a batch each.
 fn done(run: &mut Broker, seed: u8, operations: Vec<Operation>) -> usize {
     let mut done = 0;
-    for some in operations.chunks(limits::FRAME_OPERATIONS_MAX) {
+    for some in operations.chunks(limits::BATCH_OPERATIONS_MAX) {
         let codes = run.codes(seed, some.to_vec());
         assert!(codes.iter().all(|it| matches!(it, Code::Done | Code::TooMany)));
         done += codes.iter().filter(|it| **it == Code::Done).count();

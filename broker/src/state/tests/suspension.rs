@@ -145,8 +145,8 @@ fn rule_e4_a_broker_that_kept_no_publication_judges_alike() {
     assert!(fresh.published(sn).unwrap().is_none() && run.state.published(sn).unwrap().is_some());
     let false_one = accuse(sn, 2, 1, &sealed(b"another"));
     let outbox = run.block(vec![(1, vec![false_one, accuse(sn, 2, 1, &sealed(b"false"))])]);
-    let (height, at, frames) = run.blocks.last().cloned().expect("a block was executed");
-    let its = fresh.execute(height, at, &frames).expect("memory does not fail");
+    let (height, at, batches) = run.blocks.last().cloned().expect("a block was executed");
+    let its = fresh.execute(height, at, &batches).expect("memory does not fail");
     assert_eq!(its.results, outbox.results);
     assert_eq!(outbox.results[0].outcomes.iter().map(|it| it.code).collect::<Vec<_>>(), [Code::Unfounded, Code::Done]);
     assert_eq!(fresh.root(), run.state.root());

@@ -16,7 +16,7 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use clap::Parser;
-use sealcast_broker::operation::{Body, Claim, Execute, Frame, Header, Operation, Publication, Registration};
+use sealcast_broker::operation::{Batch, Body, Claim, Execute, Header, Operation, Publication, Registration};
 use sealcast_broker::protocol::{Answer, Query, Why};
 use sealcast_broker::state::{Code, Reading};
 use sealcast_brokerd::channel::Channel;
@@ -141,30 +141,30 @@ impl Home {
         let claim = Claim::sign("lab", b"1", validity, &[("role", "publisher")], key(PUBLISHER).public(), &self.issuer);
         let register = Operation::Register(Registration { intent: false, proof: claim.into() });
         let cluster = self.file.cluster();
-        let sign = |first: u64, operations| Frame::sign(&cluster, &key(PUBLISHER), first, operations);
+        let sign = |first: u64, operations| Batch::sign(&cluster, &key(PUBLISHER), first, operations);
         let register = sign(0, vec![register]);
         executed(&mut channel, 0, std::slice::from_ref(&register))?;
-        let (begun, frames) = (Instant::now(), size.div_ceil((BODY_BYTES * FRAME) as u64));
-        let mut under_way: Vec<Frame> = Vec::new();
+        let (begun, batches) = (Instant::now(), size.div_ceil((BODY_BYTES * BATCH) as u64));
+        let mut under_way: Vec<Batch> = Vec::new();
         let (mut first, mut body) = (1, [0; BODY_BYTES]);
-        for frame in 0..frames {
-            let operations = (0..FRAME as u64).map(|n| {
-                body[..8].copy_from_slice(&(frame * FRAME as u64 + n).to_be_bytes());
+        for batch in 0..batches {
+            let operations = (0..BATCH as u64).map(|n| {
+                body[..8].copy_from_slice(&(batch * BATCH as u64 + n).to_be_bytes());
                 publish(&body)
             });
             let signed = sign(first, operations.collect());
             first = signed.end();
             channel.submit(&signed)?;
             under_way.push(signed);
-            progress.tell("frames published", frame, frames)?;
+            progress.tell("batches published", batch, batches)?;
             // Half of what is under way is waited for while the other half is ordered.
-            if under_way.len() == WINDOW || frame + 1 == frames {
-                let half = if frame + 1 == frames { under_way.len() } else { WINDOW / 2 };
+            if under_way.len() == WINDOW || batch + 1 == batches {
+                let half = if batch + 1 == batches { under_way.len() } else { WINDOW / 2 };
                 executed(&mut channel, under_way[half - 1].first(), &under_way[..half])?;
                 under_way.drain(..half);
             }
         }
-        Ok((frames * FRAME as u64, begun.elapsed().as_secs_f64()))
+        Ok((batches * BATCH as u64, begun.elapsed().as_secs_f64()))
     }
 
     /// Whether the fresh broker answers as broker 0 does: what is latest, and what is oldest that it keeps, with its body.
@@ -201,12 +201,12 @@ impl Home {
     }
 }
 
-/// Waits until the operation with this number was executed, and sends the frames again that came to nothing.
-fn executed(channel: &mut Channel, number: u64, frames: &[Frame]) -> io::Result<()> {
+/// Waits until the operation with this number was executed, and sends the batches again that came to nothing.
+fn executed(channel: &mut Channel, number: u64, batches: &[Batch]) -> io::Result<()> {
     let mut begun = Instant::now();
     let mut tries = 0;
     if number == 0 {
-        channel.submit(&frames[0])?;
+        channel.submit(&batches[0])?;
     }
     loop {
         match channel.ask(Query::Result { number })? {
@@ -216,7 +216,7 @@ fn executed(channel: &mut Channel, number: u64, frames: &[Frame]) -> io::Result<
             }
             _ if tries > 60 => return Err(io::Error::other("nothing is executed")),
             _ if begun.elapsed() > Duration::from_secs(2) => {
-                frames.iter().try_for_each(|it| channel.submit(it))?;
+                batches.iter().try_for_each(|it| channel.submit(it))?;
                 (begun, tries) = (Instant::now(), tries + 1);
             }
             _ => thread::sleep(Duration::from_millis(2)),
@@ -266,9 +266,9 @@ fn bytes(text: &str) -> Result<u64, String> {
 const FRESH: usize = 3;
 const TOPIC: &str = "lab/history";
 const BODY_BYTES: usize = 1024;
-/// Publications of one frame.
-const FRAME: usize = 32;
-/// Frames under way.
+/// Publications of one batch.
+const BATCH: usize = 32;
+/// Batches under way.
 const WINDOW: usize = 256;
 /// Seeds of clients.
 const PUBLISHER: u8 = 1;

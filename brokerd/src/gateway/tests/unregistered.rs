@@ -58,19 +58,19 @@ fn rule_g8_messages_that_strangers_announce_hold_up_nobody_registered() {
     assert!(announce(22, limits::GATEWAY_UNREGISTERED_REQUEST_BYTES_MAX + 1).hear().is_err());
     world.dropped(Reason::Long);
     let mut honest = world.open(1);
-    let longest = vec![1; limits::FRAME_BYTES_MAX];
+    let longest = vec![1; limits::BATCH_BYTES_MAX];
     honest.say(&Request::Submit(longest.clone())).expect("it is sent");
-    until("the longest frame is here", || *lock(&world.counter.frames) == [(client(1), Bytes::from(longest.clone()))]);
+    until("the longest batch is here", || *lock(&world.counter.batches) == [(client(1), Bytes::from(longest.clone()))]);
 }
 
 #[test]
 fn rule_g8_messages_that_the_clients_of_one_holder_announce_hold_up_no_other() {
     let world = World::new();
     // Together they may announce all that registered clients may be sending at once.
-    let many = u8::try_from(limits::GATEWAY_READING_BYTES_MAX / limits::FRAME_BYTES_MAX).expect("few");
+    let many = u8::try_from(limits::GATEWAY_READING_BYTES_MAX / limits::BATCH_BYTES_MAX).expect("few");
     let announce = |seed: u8| {
         let mut channel = world.open(seed);
-        let length = u32::try_from(limits::FRAME_BYTES_MAX).expect("it is small");
+        let length = u32::try_from(limits::BATCH_BYTES_MAX).expect("it is small");
         channel.write(&length.to_be_bytes()).expect("it is sent");
         channel
     };
@@ -78,9 +78,9 @@ fn rule_g8_messages_that_the_clients_of_one_holder_announce_hold_up_no_other() {
     let _boasters: Vec<Channel> = (20..20 + many).map(announce).collect();
     world.knows(1, registered("ann"));
     let mut honest = world.open(1);
-    let longest = vec![1; limits::FRAME_BYTES_MAX];
+    let longest = vec![1; limits::BATCH_BYTES_MAX];
     honest.say(&Request::Submit(longest)).expect("it is sent");
-    until("the longest frame is here", || lock(&world.counter.frames).len() == 1);
+    until("the longest batch is here", || lock(&world.counter.batches).len() == 1);
     assert_eq!(world.drops.of(Reason::Stalled), 0, "and did not wait until they were given up");
 }
 
@@ -110,9 +110,9 @@ fn rule_g8_strangers_questions_hold_up_neither_answers_nor_welcomes() {
     // Whoever registers is an unregistered client no longer, on the same channel.
     world.knows(23, registered("ann"));
     assert_eq!(last.ask(Query::Status).expect("an answer"), Answer::No(Why::Nothing));
-    let longest = Request::Submit(vec![1; limits::FRAME_BYTES_MAX]);
+    let longest = Request::Submit(vec![1; limits::BATCH_BYTES_MAX]);
     last.say(&longest).expect("it is sent");
-    until("the longest frame is here", || lock(&world.counter.frames).len() == 1);
+    until("the longest batch is here", || lock(&world.counter.batches).len() == 1);
 }
 
 #[test]

@@ -96,7 +96,7 @@ impl Local {
         issuer: &str,
         attributes: &[(&str, &str)],
         keys: Scheme,
-        frame_operations: usize,
+        batch_operations: usize,
     ) -> Result<Brokers, Failure> {
         let bad = |e: &dyn std::fmt::Display| Failure::new(Code::BadValue, e);
         let authority = self.issuers.get_mut(issuer).expect("callers name issuers that they asked for");
@@ -110,7 +110,7 @@ impl Local {
         let registrations = registration(&self.cluster, &identity, &key.client(), false).into_iter().collect();
         let cluster = self.cluster.clone();
         let (timeout, accuse) = (TIMEOUT, true);
-        Ok(Brokers::open(Opening { cluster, key, registrations, keys, timeout, frame_operations, accuse })?)
+        Ok(Brokers::open(Opening { cluster, key, registrations, keys, timeout, batch_operations, accuse })?)
     }
 
     /// The cluster.

@@ -237,12 +237,12 @@ struct Run {
     /// When it computes its shares of sealed publications: read (by the first reader), write
     #[arg(long, value_name = "WHEN", value_parser = ["read", "write"], hide_possible_values = true)]
     share_on: Option<String>,
-    /// Frames of a block that it proposes, at most
-    #[arg(long, value_name = "N", value_parser = whole(limits::BLOCK_FRAMES_MAX))]
+    /// Batches of a block that it proposes, at most
+    #[arg(long, value_name = "N", value_parser = whole(limits::BLOCK_BATCHES_MAX))]
     block_size: Option<u32>,
     /// Signatures checked at once, at most
-    #[arg(long, value_name = "N", value_parser = whole(limits::CHECK_BATCH_FRAMES))]
-    batch_size: Option<u32>,
+    #[arg(long, alias = "batch-size", value_name = "N", value_parser = whole(limits::CHECKED_TOGETHER_MAX))]
+    checked_together: Option<u32>,
     /// Threads of each stage
     #[arg(long, value_name = "N")]
     threads: Option<u32>,
@@ -259,7 +259,7 @@ impl Run {
             ("--metrics", self.metrics.map(|at| at.to_string())),
             ("--share-on", self.share_on.clone()),
             ("--block-size", number(self.block_size)),
-            ("--batch-size", number(self.batch_size)),
+            ("--checked-together", number(self.checked_together)),
             ("--threads", number(self.threads)),
             ("--keep", self.keep.clone()),
         ];

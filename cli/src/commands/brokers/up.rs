@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use sealcast::brokers::{Brokers, ClientKey, FRAME_OPERATIONS, Opening, load, save};
+use sealcast::brokers::{BATCH_OPERATIONS, Brokers, ClientKey, Opening, load, save};
 use sealcast::code::Code;
 use sealcast::config::{Context, Contexts, Home, Overwrite};
 use sealcast::url::{Scheme, Url};
@@ -95,7 +95,7 @@ fn serve(
         registrations: Vec::new(),
         keys: Scheme::Threshold,
         timeout: STEP,
-        frame_operations: FRAME_OPERATIONS,
+        batch_operations: BATCH_OPERATIONS,
         accuse: false,
     };
     let brokers = Brokers::open(opening)?;

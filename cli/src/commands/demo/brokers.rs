@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt as _;
 use std::time::{Duration, Instant};
 
-use sealcast::brokers::{Brokers, FRAME_OPERATIONS, Item, Outgoing, Published, Subscription};
+use sealcast::brokers::{BATCH_OPERATIONS, Brokers, Item, Outgoing, Published, Subscription};
 use sealcast::config::Home;
 use sealcast::url::Scheme;
 use sealcast_broker::operation::{Action, Admin, Execute, Header, Operation};
@@ -67,7 +67,7 @@ impl Person {
             (CLERK, INSURER, &[("role", "clerk"), ("level", "3")]),
         ];
         let open = |(name, issuer, attributes): Named<'static>| {
-            let brokers = local.client(name, issuer, attributes, Scheme::Threshold, FRAME_OPERATIONS)?;
+            let brokers = local.client(name, issuer, attributes, Scheme::Threshold, BATCH_OPERATIONS)?;
             brokers.registered().wait()?;
             brokers.key(KEY_TIMEOUT).wait()?;
             let subscription =

@@ -12,7 +12,7 @@ pub(in crate::experiments) fn fig6(lab: &Lab) -> Result<Vec<Verdict>, Failure> {
     lab.bar.set_length(7 + peers.len() as u64);
     let mut found: Vec<(String, Point)> = Vec::new();
     for system in [System::One, System::Two, System::Solo].into_iter().chain(peers) {
-        let one = Publishing { clients: 1, window: 1, block: Some(1), frame: 1, paced: true };
+        let one = Publishing { clients: 1, window: 1, block: Some(1), batch: 1, paced: true };
         found.push((format!("pub, {}", system.name()), lab.publish(system, one)?));
     }
     let on_write = ["--share-on", "write"];

@@ -71,7 +71,7 @@ struct Publishing {
     /// Operations of one block, if not the default.
     block: Option<u32>,
     /// Operations that one signature vouches for.
-    frame: u32,
+    batch: u32,
     paced: bool,
 }
 
@@ -87,12 +87,12 @@ impl Lab {
             }
             _ => {
                 let mut options: Vec<String> = system.options().iter().map(|it| (*it).to_owned()).collect();
-                let numbers = [("clients", it.clients.into()), ("window", it.window), ("frame", it.frame.into())];
+                let numbers = [("clients", it.clients.into()), ("window", it.window), ("batch", it.batch.into())];
                 for (name, value) in numbers {
                     options.extend([format!("--{name}"), value.to_string()]);
                 }
                 if let Some(operations) = it.block {
-                    options.extend(["--block-size".to_owned(), (operations / it.frame).max(1).to_string()]);
+                    options.extend(["--block-size".to_owned(), (operations / it.batch).max(1).to_string()]);
                 }
                 options.extend(it.paced.then(|| "--paced".to_owned()));
                 brokered(&within, seconds, &options.iter().map(String::as_str).collect::<Vec<_>>())?
@@ -162,8 +162,8 @@ fn not_run(claim: &str, why: impl Into<String>) -> Verdict {
 
 /// As in the paper: all operations have 1 KB.
 const BYTES: usize = 1024;
-/// Operations of one frame.
-const FRAME: u32 = 32;
+/// Operations of one batch.
+const BATCH: u32 = 32;
 
 #[cfg(test)]
 mod tests {

@@ -1,16 +1,16 @@
 //! Throughput of publications: who is compared (Fig. 5), against clients and size of blocks (Fig. 7), beside one broker
 //! (Fig. 15).
 
-use super::{FRAME, Point, Publishing, System, at_least, at_most, not_run};
+use super::{BATCH, Point, Publishing, System, at_least, at_most, not_run};
 use crate::Failure;
 use crate::experiments::{Lab, Verdict};
 use crate::figures::{Holds, number};
 use crate::peers::servers::Server;
 use crate::plots::{Bars, Chart, Curve, Table};
 
-/// Each client has one frame under way.
+/// Each client has one batch under way.
 fn closed(clients: u16, block: Option<u32>) -> Publishing {
-    Publishing { clients, window: u64::from(clients) * u64::from(FRAME), block, frame: FRAME, paced: false }
+    Publishing { clients, window: u64::from(clients) * u64::from(BATCH), block, batch: BATCH, paced: false }
 }
 
 pub(in crate::experiments) fn fig5(lab: &Lab) -> Result<Vec<Verdict>, Failure> {
@@ -84,7 +84,7 @@ pub(in crate::experiments) fn fig7(lab: &Lab) -> Result<Vec<Verdict>, Failure> {
         by_block.push(Curve { label: system.name().into(), points });
     }
     let clients_plot = Chart {
-        title: "Publications against clients, each with one frame of 32 under way",
+        title: "Publications against clients, each with one batch of 32 under way",
         x: "clients",
         y: "publications/s",
         log_x: true,
@@ -186,7 +186,7 @@ pub(in crate::experiments) fn fig15(lab: &Lab) -> Result<Vec<Verdict>, Failure> 
     }
     let plot = Chart {
         title: "Four brokers and one alone, on the same cores",
-        x: "clients, each with one frame of 32 under way",
+        x: "clients, each with one batch of 32 under way",
         y: "publications/s",
         log_x: true,
         curves,

@@ -25,7 +25,7 @@ pub(in crate::figures) fn faults(bench: &Bench) -> Result<Vec<Row>, Failure> {
     for _ in 0..runs {
         let mut cluster = Cluster::start(4, &disk())?;
         cluster.caught_up(TIMEOUT)?;
-        let load = Load::start(&cluster, Rate { per_second: OPERATIONS_S, bytes: 1024, frame: 32 })?;
+        let load = Load::start(&cluster, Rate { per_second: OPERATIONS_S, bytes: 1024, batch: 32 })?;
         std::thread::sleep(WARM_UP);
         load.longest_gap();
         std::thread::sleep(WARM_UP);
@@ -40,7 +40,7 @@ pub(in crate::figures) fn faults(bench: &Bench) -> Result<Vec<Row>, Failure> {
         load.end()?;
     }
     let how = format!(
-        "{runs} runs: {OPERATIONS_S} publications of 1 KB a second in frames of at most 32, two publishers, two \
+        "{runs} runs: {OPERATIONS_S} publications of 1 KB a second in batches of at most 32, two publishers, two \
          subscribers, in {}; the leader is killed with SIGKILL, and started again {} s later",
         disk().display(),
         AWAY.as_secs()

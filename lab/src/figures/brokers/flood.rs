@@ -41,7 +41,7 @@ pub(in crate::figures) fn floods(bench: &Bench) -> Result<Vec<Row>, Failure> {
         let after = megabytes(&cluster)?;
         let how = format!(
             "{publications} publications of 1 KB, one at a time, in {}; each flooder has up to {FLOODED} publications of \
-             1 KB in frames of {FRAME} under way all the time",
+             1 KB in batches of {BATCH} under way all the time",
             disk().display()
         );
         let row = Row::new(
@@ -105,7 +105,7 @@ impl Flood {
         let (ending, ordered, full) = (Arc::new(AtomicBool::new(false)), Arc::default(), Arc::new(AtomicU64::new(0)));
         let mut clients = Vec::new();
         for flooder in 0..flooders {
-            let client = cluster.client_of(&format!("flooder-{flooders}-{flooder}"), FRAME)?;
+            let client = cluster.client_of(&format!("flooder-{flooders}-{flooder}"), BATCH)?;
             client.registered().wait()?;
             let (ending, ordered, full) = (ending.clone(), Arc::clone(&ordered), full.clone());
             clients.push(std::thread::spawn(move || {
@@ -166,8 +166,8 @@ fn outgoing(topic: &str) -> Outgoing {
 }
 
 const BYTES: usize = 1024;
-/// Publications of one frame of a flooder.
-const FRAME: usize = 32;
+/// Publications of one batch of a flooder.
+const BATCH: usize = 32;
 /// Publications that one flooder has under way: 16 MB.
 const FLOODED: usize = 16_384;
 /// Publications before those that are measured.

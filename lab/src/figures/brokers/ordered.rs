@@ -18,7 +18,7 @@ pub(in crate::figures) const ORDERED: &[&str] = &[
 ];
 pub(in crate::figures) const LATENCY: &[&str] = &["brokers-latency-disk", "brokers-latency-memory"];
 
-/// Throughput of what brokers can read, frames of 32 signed publications of 1 KB.
+/// Throughput of what brokers can read, batches of 32 signed publications of 1 KB.
 pub(in crate::figures) fn ordered(bench: &Bench) -> Result<Vec<Row>, Failure> {
     let (runs, seconds) = (bench.pick(1, 3), bench.pick(4, 10));
     let disk = disk();
@@ -37,9 +37,9 @@ pub(in crate::figures) fn ordered(bench: &Bench) -> Result<Vec<Row>, Failure> {
         nats.measure(&disk, seconds);
     }
     let single: Result<Vec<f64>, Failure> =
-        (0..runs).map(|_| rate(&brokered(MEMORY.as_ref(), seconds, &["--frame", "1"])?)).collect();
+        (0..runs).map(|_| rate(&brokered(MEMORY.as_ref(), seconds, &["--batch", "1"])?)).collect();
     let (four, alone, solo) = (median(&four), median(&alone), median(&solo));
-    let how = format!("medians of {runs} runs of {seconds} s, window 8192, frames of 32, 1 KB, in {}", disk.display());
+    let how = format!("medians of {runs} runs of {seconds} s, window 8192, batches of 32, 1 KB, in {}", disk.display());
     let row = |id: &str, what: &str, unit, goal| Row::new("brokers", id, what, unit, goal);
     let ratio = |id: &str, what: &str, goal: f64, name: &str, other: f64| {
         row(id, what, "ratio", Goal::AtLeast(goal)).part("brokers", four).part(name, other).measured(four / other, &how)
@@ -60,7 +60,7 @@ pub(in crate::figures) fn ordered(bench: &Bench) -> Result<Vec<Row>, Failure> {
         nats.row(row, "brokers-pub-nats", "the same ÷ NATS JetStream, sync_interval: always", 7.0, four, &how),
         row(
             "brokers-pub-single",
-            "the same, one publication per frame, memory file system",
+            "the same, one publication per batch, memory file system",
             "1/s",
             Goal::AtLeast(15e3),
         )
@@ -124,7 +124,7 @@ pub(in crate::figures) fn latency(bench: &Bench) -> Result<Vec<Row>, Failure> {
     let of = |id: &str, what: &str, folder: &Path| -> Result<Row, Failure> {
         let brokers = number(&brokered(folder, seconds, &["--paced"])?, "p50_us")? / 1e3;
         let engine =
-            number(&engine(folder, &["--paced", "--frame", "1", "--ops", bench.pick("80", "200")])?, "p50_ms")?;
+            number(&engine(folder, &["--paced", "--batch", "1", "--ops", bench.pick("80", "200")])?, "p50_ms")?;
         let row = Row::new("brokers", id, what, "ratio", Goal::AtMost(1.25));
         let how = format!("p50 from publish to the subscriber, unloaded, over {seconds} s in {}", folder.display());
         Ok(row.part("ms", brokers).part("engine alone ms", engine).measured(brokers / engine, how))

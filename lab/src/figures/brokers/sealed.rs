@@ -35,7 +35,7 @@ pub(in crate::figures) fn sealed(bench: &Bench) -> Result<Vec<Row>, Failure> {
     // The cores have this much time in a second, and a publication in clear takes this much of it.
     let second = 1e6 * cores as f64;
     let model = second / (second / clear + SEALING_UNITS * unit);
-    let how = format!("medians of {runs} runs of {seconds} s, frames of 32, 1 KB, in {}", disk().display());
+    let how = format!("medians of {runs} runs of {seconds} s, batches of 32, 1 KB, in {}", disk().display());
     let one = format!("{how}, window 2048, one TDH2 ciphertext each");
     let row = |id: &str, what: &str, unit, goal| Row::new("brokers", id, what, unit, goal);
     Ok(vec![
@@ -58,7 +58,7 @@ pub(in crate::figures) fn sealed(bench: &Bench) -> Result<Vec<Row>, Failure> {
         row("brokers-sealed-together", "16 publications in a ciphertext ÷ in clear", "ratio", Goal::AtLeast(0.65))
             .part("sealed", together)
             .part("in clear", clear)
-            .measured(together / clear, format!("{how}, window 8192 both, t = 2f+1, frames of 32 ciphertexts")),
+            .measured(together / clear, format!("{how}, window 8192 both, t = 2f+1, batches of 32 ciphertexts")),
     ])
 }
 

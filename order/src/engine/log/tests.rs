@@ -15,7 +15,7 @@ use rand_core::{Rng as _, SeedableRng as _};
 
 use super::segment::TRAILER_BYTES;
 use super::*;
-use crate::block::{Block, Frame};
+use crate::block::{Batch, Block};
 use crate::engine::settings::SigningSeed;
 use crate::engine::simulated::{Disks, Root, play, play_on};
 use crate::engine::stack::Members;
@@ -25,7 +25,7 @@ const DISK: &str = "broker0-";
 const SMALL: Sizes = Sizes { bytes: 2048, records: 8 };
 
 fn block(height: u64, bytes: usize) -> Block {
-    Block { parent: [3; 32], height, time: height, frames: vec![Frame::new(vec![7; bytes])] }
+    Block { parent: [3; 32], height, time: height, batches: vec![Batch::new(vec![7; bytes])] }
 }
 
 async fn open(context: &Context) -> Opened<Context> {
@@ -257,7 +257,7 @@ fn a_published_record_cannot_pass_for_one_of_the_log() {
         let mut opened = open(&context).await;
         let mut forged = Vec::new();
         record::append(&mut forged, b"a marker", Kind::Block, 1, &[0; 32], u64::MAX, &block(1, 4));
-        let carrier = Block { frames: vec![Frame::new(forged)], ..block(0, 0) };
+        let carrier = Block { batches: vec![Batch::new(forged)], ..block(0, 0) };
         put(&mut opened, &carrier).await;
         opened.log.sync().await.expect("it is durable");
         drop(opened);

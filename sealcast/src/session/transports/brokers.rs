@@ -36,7 +36,7 @@ pub(in crate::session) struct Reach {
     pub(in crate::session) registrations: Vec<Registration>,
     pub(in crate::session) payload_kind: PayloadKind,
     /// Operations that one signature vouches for, at most.
-    pub(in crate::session) frame_operations: usize,
+    pub(in crate::session) batch_operations: usize,
     /// Whether evidence against publishers is brought before the brokers (E4).
     pub(in crate::session) accuse: bool,
     /// Whether subscriptions of runs before this one go on.
@@ -80,13 +80,13 @@ pub(crate) struct BrokerLink {
 
 /// A client of these brokers.
 pub(super) fn open(reach: Reach, now: Now, registry: &Registry) -> Result<Transport> {
-    let Reach { cluster, key, registrations, payload_kind, frame_operations, accuse, resumes } = reach;
+    let Reach { cluster, key, registrations, payload_kind, batch_operations, accuse, resumes } = reach;
     let (key, record) = key.into_parts();
     let config = Config {
         genesis: cluster.genesis.clone(),
         key: key.clone(),
         registrations: registrations.clone(),
-        frame_operations,
+        batch_operations,
     };
     let last = record.last();
     let opened =

@@ -30,8 +30,8 @@ pub(super) struct Brokered {
     #[arg(long, default_value = "1KiB", value_name = "SIZE", value_parser = parse_bytes)]
     size: usize,
     /// Publications, or ciphertexts, that one signature vouches for
-    #[arg(long, default_value_t = 32, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
-    frame: u16,
+    #[arg(long, alias = "frame", default_value_t = 32, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    batch: u16,
     /// Publications in one ciphertext; --keys threshold
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     together: u16,
@@ -66,15 +66,15 @@ pub(super) struct Brokered {
     /// read once
     #[arg(long, value_enum, default_value_t = ShareOn::Read, value_name = "WHEN")]
     share_on: ShareOn,
-    /// Frames of one block, at most
-    #[arg(long, value_name = "N", value_parser = whole(limits::BLOCK_FRAMES_MAX))]
+    /// Batches of one block, at most
+    #[arg(long, value_name = "N", value_parser = whole(limits::BLOCK_BATCHES_MAX))]
     block_size: Option<u32>,
-    /// Bytes of one block's frames, at most
+    /// Bytes of one block's batches, at most
     #[arg(long, value_name = "BYTES", value_parser = whole(limits::BLOCK_BYTES_MAX))]
     block_bytes: Option<u32>,
     /// Signatures that a broker checks at once, at most
-    #[arg(long, value_name = "N", value_parser = whole(limits::CHECK_BATCH_FRAMES))]
-    batch_size: Option<u32>,
+    #[arg(long, alias = "batch-size", value_name = "N", value_parser = whole(limits::CHECKED_TOGETHER_MAX))]
+    checked_together: Option<u32>,
     /// Where the brokers' folders are made
     #[arg(long, value_name = "FOLDER")]
     within: Option<PathBuf>,
@@ -105,9 +105,9 @@ struct Measured {
     broker_micros: f64,
     /// The same of all clients together.
     client_micros: f64,
-    /// Publications in a block and in a frame, the means; 0 of reads.
+    /// Publications in a block and in a batch, the means; 0 of reads.
     per_block: f64,
-    per_frame: f64,
+    per_batch: f64,
     /// Processor time of one broker in a second in which nobody asks for anything, the mean of all; 0 of publications.
     idle_micros: f64,
 }
@@ -145,13 +145,13 @@ impl Brokered {
         object.insert(if self.reads { "reads_per_second" } else { "publications_per_second" }.into(), rate.into());
         let figures = [("p50_us", p50), ("p99_us", p99), ("broker_cpu_us", broker), ("client_cpu_us", client)];
         object.extend(figures.map(|(name, value)| (name.to_owned(), value.into())));
-        let (per_block, per_frame) = (of(|m| m.per_block), of(|m| m.per_frame));
+        let (per_block, per_batch) = (of(|m| m.per_block), of(|m| m.per_batch));
         let idle = of(|m| m.idle_micros);
         if self.reads {
             object.insert("broker_idle_us_per_s".into(), idle.into());
         } else {
             object.insert("publications_per_block".into(), per_block.into());
-            object.insert("publications_per_frame".into(), per_frame.into());
+            object.insert("publications_per_batch".into(), per_batch.into());
         }
         env.output.object(&Value::Object(object))?;
         let heads = match self.reads {
@@ -171,8 +171,8 @@ impl Brokered {
             heads.extend(row(["idle, one broker"]));
             figures.push(format!("{:.1} % of a core", idle / 1e4));
         } else {
-            heads.extend(row(["pub/block", "pub/frame"]));
-            figures.extend([format!("{per_block:.0}"), format!("{per_frame:.0}")]);
+            heads.extend(row(["pub/block", "pub/batch"]));
+            figures.extend([format!("{per_block:.0}"), format!("{per_batch:.0}")]);
         }
         env.output.line(table(&[heads, figures]))
     }
@@ -193,18 +193,18 @@ impl Brokered {
         let ahead = if self.paced { "one at a time".to_owned() } else { format!("window {}", self.window) };
         let together = if self.together > 1 { format!(", {} in a ciphertext", self.together) } else { String::new() };
         let clients = if self.clients() > 1 { format!("{} publishers, ", self.clients()) } else { String::new() };
-        let frames = format!("frames of {}{together}", self.frame);
-        format!("{head}, {frames}, {clients}{ahead}, delivered in order to one subscriber, {runs}")
+        let batches = format!("batches of {}{together}", self.batch);
+        format!("{head}, {batches}, {clients}{ahead}, delivered in order to one subscriber, {runs}")
     }
 
     /// The same for programs.
     fn described(&self) -> Map<String, Value> {
         let object = json!({
             "bench": "brokers", "what": if self.reads { "reads" } else { "publications" }, "brokers": self.n,
-            "keys": self.keys.name(), "size": self.size, "frame": self.frame, "together": self.together,
+            "keys": self.keys.name(), "size": self.size, "batch": self.batch, "together": self.together,
             "window": self.window, "clients": self.clients(), "paced": self.paced, "paper": self.paper,
             "stored": self.reads.then_some(self.stored), "share_on": self.share_on.name(),
-            "block_size": self.block_size, "block_bytes": self.block_bytes, "batch_size": self.batch_size, "seconds": self.time.as_secs_f64(),
+            "block_size": self.block_size, "block_bytes": self.block_bytes, "checked_together": self.checked_together, "seconds": self.time.as_secs_f64(),
             "runs": self.runs,
         });
         match object {
@@ -220,8 +220,11 @@ impl Brokered {
     /// The brokers' `broker.toml`.
     fn settings(&self) -> String {
         let mut text = format!("share-on = \"{}\"\n", self.share_on.name());
-        let sizes =
-            [("block-size", self.block_size), ("block-bytes", self.block_bytes), ("batch-size", self.batch_size)];
+        let sizes = [
+            ("block-size", self.block_size),
+            ("block-bytes", self.block_bytes),
+            ("checked-together", self.checked_together),
+        ];
         for (name, value) in sizes.into_iter().filter_map(|(name, value)| Some((name, value?))) {
             text += &format!("{name} = {value}\n");
         }
@@ -231,7 +234,7 @@ impl Brokered {
     /// A client whom the brokers know, and who knows their key where it needs it.
     fn client(&self, local: &mut Local, name: &str) -> Result<Brokers, Failure> {
         let keys = if self.keys == Kind::Plain { Scheme::Plain } else { Scheme::Threshold };
-        let client = local.client(name, "bench", &[], keys, self.frame.into())?;
+        let client = local.client(name, "bench", &[], keys, self.batch.into())?;
         client.registered().wait().inspect_err(|_| drop(local.check()))?;
         if self.keys == Kind::Threshold {
             client.key(KEY_TIMEOUT).wait()?;
@@ -278,7 +281,7 @@ impl Spent {
             broker_micros: each(now.brokers.saturating_sub(self.brokers)) / brokers.len() as f64,
             client_micros: each(now.clients.saturating_sub(self.clients)),
             per_block: 0.0,
-            per_frame: 0.0,
+            per_batch: 0.0,
             idle_micros: 0.0,
         }
     }

@@ -20,9 +20,9 @@ struct Progress {
     /// Of each publisher, the number after the last one.
     next: Vec<AtomicU64>,
     all: AtomicU64,
-    /// Blocks and frames that they came in.
+    /// Blocks and batches that they came in.
     blocks: AtomicU64,
-    frames: AtomicU64,
+    batches: AtomicU64,
     ended: AtomicBool,
     epoch: Instant,
 }
@@ -32,7 +32,7 @@ struct Progress {
 struct Come {
     publications: u64,
     blocks: u64,
-    frames: u64,
+    batches: u64,
 }
 
 /// One publisher, and what of its own is under way.
@@ -79,7 +79,7 @@ impl Brokered {
             let mut any = false;
             for (n, publisher) in publishers.iter_mut().enumerate() {
                 // Nobody waits long for the others.
-                for _ in 0..self.frame {
+                for _ in 0..self.batch {
                     if progress.ahead(n, publisher.number) + together > window {
                         break;
                     }
@@ -104,7 +104,7 @@ impl Brokered {
         let each = |count: u64| done as f64 / count.max(1) as f64;
         let measured = Measured {
             per_block: each(come.blocks - before.blocks),
-            per_frame: each(come.frames - before.frames),
+            per_batch: each(come.batches - before.batches),
             ..spent.since(brokers, done)
         };
         let all: u64 = publishers.iter().map(|it| it.number).sum();
@@ -145,14 +145,14 @@ impl Publisher {
 impl Progress {
     fn new(publishers: usize) -> Progress {
         let next = (0..publishers).map(|_| AtomicU64::new(0)).collect();
-        let (all, blocks, frames) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
-        Progress { next, all, blocks, frames, ended: AtomicBool::new(false), epoch: Instant::now() }
+        let (all, blocks, batches) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+        Progress { next, all, blocks, batches, ended: AtomicBool::new(false), epoch: Instant::now() }
     }
 
     fn come(&self) -> Come {
-        let [publications, blocks, frames] =
-            [&self.all, &self.blocks, &self.frames].map(|count| count.load(Ordering::Acquire));
-        Come { publications, blocks, frames }
+        let [publications, blocks, batches] =
+            [&self.all, &self.blocks, &self.batches].map(|count| count.load(Ordering::Acquire));
+        Come { publications, blocks, batches }
     }
 
     /// How far a publisher is ahead.
@@ -185,9 +185,9 @@ fn read(mut subscription: Subscription, progress: Arc<Progress>) -> JoinHandle<R
             let Item::Publication { entry, content: Content::Bodies(bodies), .. } = item else {
                 return Err(Failure::new(Code::Denied, "a publication was not released to the subscriber"));
             };
-            let place = (entry.height, entry.frame);
+            let place = (entry.height, entry.batch);
             progress.blocks.fetch_add(u64::from(place.0 != last.0), Ordering::Relaxed);
-            progress.frames.fetch_add(u64::from(place != last), Ordering::Relaxed);
+            progress.batches.fetch_add(u64::from(place != last), Ordering::Relaxed);
             last = place;
             for body in bodies {
                 let words = [0, 8, 16].map(|at| word(&body[..HEAD.min(body.len())], at).unwrap_or(u64::MAX));

@@ -1,14 +1,14 @@
-//! Frames: one client's operations with consecutive numbers under one signature.
+//! Batches: one client's operations with consecutive numbers under one signature.
 //!
 //! ```text
 //! u8 1 ‖ client, 32 ‖ u64 first ‖ u8 again ‖ u16 count ‖ (u32 length ‖ operation) … ‖ signature, 64
 //! ```
 //! Signed is `T("sealcast/v1/frame"; cluster, client, u64 first, u8 again, id₁, id₂ …)`, ids being those of
 //! [`OperationId`]: the cluster is bound and not sent, and each operation can be shown to somebody without
-//! the others. The same 32 bytes name the frame in its results.
+//! the others. The same 32 bytes name the batch in its results.
 //!
-//! A frame whose turn had not come when it was ordered changed nothing, and brokers take no frame twice. So the same
-//! operations come in a frame with the next `again`; in a frame that is only sent once more, to another broker, it
+//! A batch whose turn had not come when it was ordered changed nothing, and brokers take no batch twice. So the same
+//! operations come in a batch with the next `again`; in a batch that is only sent once more, to another broker, it
 //! stays what it was.
 
 use std::collections::BTreeMap;
@@ -24,7 +24,7 @@ use crate::genesis::Cluster;
 
 /// One client's operations, parsed; the signature is not yet believed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Frame {
+pub struct Batch {
     client: Key,
     first: u64,
     again: u8,
@@ -32,14 +32,14 @@ pub struct Frame {
     signature: Signature,
 }
 
-/// A frame whose signature and ciphertexts are good: [`check`] alone makes one.
+/// A batch whose signature and ciphertexts are good: [`check`] alone makes one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checked {
-    frame: Frame,
+    batch: Batch,
     digest: [u8; 32],
 }
 
-/// What a frame's first bytes say of it, nothing of it checked.
+/// What a batch's first bytes say of it, nothing of it checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
     /// Whose it says it is.
@@ -69,30 +69,30 @@ pub struct Sealed<'a> {
     pub against: Option<&'a Accusation>,
 }
 
-/// Why a frame makes the block that holds it invalid.
+/// Why a batch makes the block that holds it invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum FrameError {
+pub enum BatchError {
     /// Not of the form in the module's head.
-    #[error("the frame is malformed")]
+    #[error("the batch is malformed")]
     Malformed,
     /// The client's signature.
-    #[error("the frame's signature is wrong")]
+    #[error("the batch's signature is wrong")]
     Signature,
     /// One of its ciphertexts (S11, S12: checked before it is ordered).
-    #[error("a ciphertext in the frame is not well-formed for its label")]
+    #[error("a ciphertext in the batch is not well-formed for its label")]
     Ciphertext,
     /// Evidence that convicts nobody, or a ciphertext beside it.
-    #[error("an accusation of the frame is false")]
+    #[error("an accusation of the batch is false")]
     Accusation,
 }
 
-impl Frame {
-    /// A frame of these operations, numbered from `first`.
+impl Batch {
+    /// A batch of these operations, numbered from `first`.
     ///
     /// # Panics
     /// If there are none or too many of them, if one is over a limit, or if their numbers would pass 2⁶⁴.
-    pub fn sign(cluster: &Cluster, key: &OriginKey, first: u64, operations: Vec<Operation>) -> Frame {
-        assert!((1..=limits::FRAME_OPERATIONS_MAX).contains(&operations.len()), "a frame has operations and a limit");
+    pub fn sign(cluster: &Cluster, key: &OriginKey, first: u64, operations: Vec<Operation>) -> Batch {
+        assert!((1..=limits::BATCH_OPERATIONS_MAX).contains(&operations.len()), "a batch has operations and a limit");
         assert!(first.checked_add(operations.len() as u64).is_some(), "numbers end at 2⁶⁴");
         let named = |operation: Operation| {
             let bytes = operation.to_bytes();
@@ -101,40 +101,40 @@ impl Frame {
         };
         let operations: Vec<_> = operations.into_iter().map(named).collect();
         let client = Key::new(&key.public_bytes()).expect("a key of ours is good");
-        let mut frame = Frame { client, first, again: 0, operations, signature: [0; SIGNATURE_LEN] };
-        frame.signature = key.sign(&frame.digest(cluster));
-        frame
+        let mut batch = Batch { client, first, again: 0, operations, signature: [0; SIGNATURE_LEN] };
+        batch.signature = key.sign(&batch.digest(cluster));
+        batch
     }
 
     /// Its bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut w = Writer::new();
         w.u8(VERSION).raw(self.client.as_bytes()).u64(self.first).u8(self.again);
-        w.u16(u16::try_from(self.operations.len()).expect("a frame has a limit"));
+        w.u16(u16::try_from(self.operations.len()).expect("a batch has a limit"));
         self.operations.iter().for_each(|(_, operation)| write_bytes(&mut w, &operation.to_bytes()));
         w.raw(&self.signature);
         w.finish()
     }
 
-    /// Reads what [`Frame::to_bytes`] wrote and nothing else. Costs one point decoding and a hash.
+    /// Reads what [`Batch::to_bytes`] wrote and nothing else. Costs one point decoding and a hash.
     ///
     /// # Errors
     /// [`Malformed`].
-    pub fn from_bytes(bytes: &[u8]) -> Result<Frame, Malformed> {
-        Frame::read(bytes, &mut Keys::default())
+    pub fn from_bytes(bytes: &[u8]) -> Result<Batch, Malformed> {
+        Batch::read(bytes, &mut Keys::default())
     }
 
-    /// The same for one of several frames: a client's key, which takes a square root, is decoded once for all of them.
+    /// The same for one of several batches: a client's key, which takes a square root, is decoded once for all of them.
     ///
     /// # Errors
     /// [`Malformed`].
-    pub fn read(bytes: &[u8], keys: &mut Keys) -> Result<Frame, Malformed> {
+    pub fn read(bytes: &[u8], keys: &mut Keys) -> Result<Batch, Malformed> {
         let mut r = Reader::new(bytes);
-        if bytes.len() > limits::FRAME_BYTES_MAX || r.u8()? != VERSION {
+        if bytes.len() > limits::BATCH_BYTES_MAX || r.u8()? != VERSION {
             return Err(Malformed);
         }
         let client: [u8; 32] = r.array()?;
-        let (first, again, count) = (r.u64()?, r.u8()?, r.count16(5, limits::FRAME_OPERATIONS_MAX)?);
+        let (first, again, count) = (r.u64()?, r.u8()?, r.count16(5, limits::BATCH_OPERATIONS_MAX)?);
         if count == 0 || first.checked_add(count as u64).is_none() {
             return Err(Malformed);
         }
@@ -146,7 +146,7 @@ impl Frame {
             // At the first that is too many: keys in them are decoded, which costs.
             proofs += usize::from(is_proof(&operation));
             accusations += usize::from(matches!(operation, Operation::Accuse(_)));
-            if proofs > limits::FRAME_PROOFS_MAX || accusations > limits::FRAME_ACCUSATIONS_MAX {
+            if proofs > limits::BATCH_PROOFS_MAX || accusations > limits::BATCH_ACCUSATIONS_MAX {
                 return Err(Malformed);
             }
             operations.push((OperationId::of(bytes), operation));
@@ -154,14 +154,14 @@ impl Frame {
         let signature = r.array()?;
         r.end()?;
         let client = keys.decode(&client)?;
-        Ok(Frame { client, first, again, operations, signature })
+        Ok(Batch { client, first, again, operations, signature })
     }
 
-    /// The bytes of the operation at a place of a frame that [`Frame::from_bytes`] reads; `None` if there is none.
+    /// The bytes of the operation at a place of a batch that [`Batch::from_bytes`] reads; `None` if there is none.
     pub fn operation_in(bytes: &[u8], place: usize) -> Option<&[u8]> {
         let mut r = Reader::new(bytes);
         r.take(HEAD_LEN - 2).ok()?;
-        let count = r.count16(5, limits::FRAME_OPERATIONS_MAX).ok()?;
+        let count = r.count16(5, limits::BATCH_OPERATIONS_MAX).ok()?;
         let mut operations = (0..count).map(|_| read_bytes(&mut r, limits::OPERATION_BYTES_MAX).ok());
         operations.nth(place)?
     }
@@ -181,7 +181,7 @@ impl Frame {
         self.first + self.operations.len() as u64
     }
 
-    /// The operation with this number, if it is one of the frame's.
+    /// The operation with this number, if it is one of the batch's.
     pub fn operation(&self, number: u64) -> Option<&Operation> {
         let place = usize::try_from(number.checked_sub(self.first)?).ok()?;
         self.operations.get(place).map(|(_, operation)| operation)
@@ -192,7 +192,7 @@ impl Frame {
         (self.first..).zip(&self.operations).map(|(number, (id, operation))| (number, id, operation))
     }
 
-    /// What is signed, and the frame's name in its results.
+    /// What is signed, and the batch's name in its results.
     pub fn digest(&self, cluster: &Cluster) -> [u8; 32] {
         digest(cluster, self.client.as_bytes(), self.first, self.again, self.operations.iter().map(|(id, _)| id))
     }
@@ -219,7 +219,7 @@ impl Frame {
     }
 
     /// Whether a publication in it names a topic at which nothing can be published. Admission asks; blocks are valid with
-    /// such frames, since old ones hold some.
+    /// such batches, since old ones hold some.
     ///
     /// # Errors
     /// [`TopicError`] of the first.
@@ -265,7 +265,7 @@ fn accused(accusation: &Accusation) -> Sealed<'_> {
     }
 }
 
-/// Keys of clients whose frames are read together.
+/// Keys of clients whose batches are read together.
 #[derive(Debug, Default)]
 pub struct Keys(BTreeMap<[u8; 32], Key>);
 
@@ -281,18 +281,18 @@ impl Keys {
 }
 
 impl Head {
-    /// Of an encoded frame.
+    /// Of an encoded batch.
     ///
     /// # Errors
     /// [`Malformed`].
-    pub fn of(frame: &[u8]) -> Result<Head, Malformed> {
-        let mut r = Reader::new(frame);
-        if frame.len() > limits::FRAME_BYTES_MAX || r.u8()? != VERSION {
+    pub fn of(batch: &[u8]) -> Result<Head, Malformed> {
+        let mut r = Reader::new(batch);
+        if batch.len() > limits::BATCH_BYTES_MAX || r.u8()? != VERSION {
             return Err(Malformed);
         }
         let (client, first, _again, count) = (Client(r.array()?), r.u64()?, r.u8()?, r.u16()?);
         let end = first.checked_add(u64::from(count)).ok_or(Malformed)?;
-        if (1..=limits::FRAME_OPERATIONS_MAX).contains(&usize::from(count)) {
+        if (1..=limits::BATCH_OPERATIONS_MAX).contains(&usize::from(count)) {
             Ok(Head { client, first, end })
         } else {
             Err(Malformed)
@@ -301,18 +301,18 @@ impl Head {
 }
 
 impl Checked {
-    /// The frame.
-    pub fn frame(&self) -> &Frame {
-        &self.frame
+    /// The batch.
+    pub fn batch(&self) -> &Batch {
+        &self.batch
     }
 
-    /// [`Frame::digest`], as it was checked.
+    /// [`Batch::digest`], as it was checked.
     pub fn digest(&self) -> &[u8; 32] {
         &self.digest
     }
 }
 
-/// Signs a frame of operations that are encoded already: its digest and its bytes. For whoever sends many; the
+/// Signs a batch of operations that are encoded already: its digest and its bytes. For whoever sends many; the
 /// operations must be what [`Operation::to_bytes`] writes, with their ids.
 ///
 /// # Panics
@@ -325,11 +325,11 @@ pub fn sign_encoded<'a>(
     operations: impl Iterator<Item = (&'a OperationId, &'a [u8])> + Clone,
 ) -> ([u8; 32], Vec<u8>) {
     let (count, bytes) = operations.clone().fold((0, 0), |(n, sum), (_, it)| (n + 1, sum + 4 + it.len()));
-    assert!((1..=limits::FRAME_OPERATIONS_MAX).contains(&count), "a frame has operations and a limit");
+    assert!((1..=limits::BATCH_OPERATIONS_MAX).contains(&count), "a batch has operations and a limit");
     let client = key.public_bytes();
     let digest = digest(cluster, &client, first, again, operations.clone().map(|(id, _)| id));
     let mut w = Writer::with_capacity(HEAD_LEN + bytes + SIGNATURE_LEN);
-    w.u8(VERSION).raw(&client).u64(first).u8(again).u16(u16::try_from(count).expect("a frame has a limit"));
+    w.u8(VERSION).raw(&client).u64(first).u8(again).u16(u16::try_from(count).expect("a batch has a limit"));
     operations.for_each(|(_, operation)| write_bytes(&mut w, operation));
     w.raw(&key.sign(&digest));
     (digest, w.finish())
@@ -349,44 +349,44 @@ fn digest<'a>(
     transcript.finish()
 }
 
-/// Judges frames as blocks are judged: all signatures in one batch, then all ciphertexts in one call of
-/// `ciphertexts`, which says of each whether it is well-formed for its label. Whether a frame is good does not
+/// Judges batches as blocks are judged: all signatures in one batch, then all ciphertexts in one call of
+/// `ciphertexts`, which says of each whether it is well-formed for its label. Whether a batch is good does not
 /// depend on the others beside it (E10).
 pub fn check(
     cluster: &Cluster,
-    frames: Vec<Frame>,
+    batches: Vec<Batch>,
     ciphertexts: impl FnOnce(&[Sealed<'_>]) -> Vec<bool>,
-) -> Vec<Result<Checked, FrameError>> {
-    let digests: Vec<[u8; 32]> = frames.iter().map(|f| f.digest(cluster)).collect();
-    let claims: Vec<Signed<'_>> = frames
+) -> Vec<Result<Checked, BatchError>> {
+    let digests: Vec<[u8; 32]> = batches.iter().map(|f| f.digest(cluster)).collect();
+    let claims: Vec<Signed<'_>> = batches
         .iter()
         .zip(&digests)
         .map(|(f, digest)| Signed { key: &f.client, message: digest, signature: &f.signature })
         .collect();
-    let mut wrong: Vec<Option<FrameError>> = vec![None; frames.len()];
-    false_ones(&claims).into_iter().for_each(|i| wrong[i] = Some(FrameError::Signature));
-    let (mut sealed, mut of_frame) = (Vec::new(), Vec::new());
-    for (i, frame) in frames.iter().enumerate().filter(|(i, _)| wrong[*i].is_none()) {
-        sealed.extend(frame.sealed());
-        of_frame.resize(sealed.len(), i);
+    let mut wrong: Vec<Option<BatchError>> = vec![None; batches.len()];
+    false_ones(&claims).into_iter().for_each(|i| wrong[i] = Some(BatchError::Signature));
+    let (mut sealed, mut of_batch) = (Vec::new(), Vec::new());
+    for (i, batch) in batches.iter().enumerate().filter(|(i, _)| wrong[*i].is_none()) {
+        sealed.extend(batch.sealed());
+        of_batch.resize(sealed.len(), i);
     }
     if !sealed.is_empty() {
         let good = ciphertexts(&sealed);
         assert_eq!(good.len(), sealed.len(), "a verdict for each ciphertext");
-        let bad = of_frame.iter().zip(good).filter(|(_, good)| !good);
+        let bad = of_batch.iter().zip(good).filter(|(_, good)| !good);
         bad.for_each(|(&i, _)| {
-            let accuses = frames[i].accusations() > 0;
-            wrong[i] = Some(if accuses { FrameError::Accusation } else { FrameError::Ciphertext });
+            let accuses = batches[i].accusations() > 0;
+            wrong[i] = Some(if accuses { BatchError::Accusation } else { BatchError::Ciphertext });
         });
     }
     drop(sealed);
-    let judged = frames.into_iter().zip(digests).zip(wrong);
-    judged.map(|((frame, digest), wrong)| wrong.map_or(Ok(Checked { frame, digest }), Err)).collect()
+    let judged = batches.into_iter().zip(digests).zip(wrong);
+    judged.map(|((batch, digest), wrong)| wrong.map_or(Ok(Checked { batch, digest }), Err)).collect()
 }
 
-impl From<Malformed> for FrameError {
-    fn from(_: Malformed) -> FrameError {
-        FrameError::Malformed
+impl From<Malformed> for BatchError {
+    fn from(_: Malformed) -> BatchError {
+        BatchError::Malformed
     }
 }
 
