@@ -168,9 +168,7 @@ impl Channel {
     }
 
     fn write_message(&mut self, request: &Request) -> io::Result<()> {
-        let bytes = request.to_bytes();
-        let length = u32::try_from(bytes.len()).expect("a request has a limit").to_be_bytes();
-        self.write_all(&[&length[..], &bytes].concat())
+        self.write_all(&tls::message::framed(&request.to_bytes()))
     }
 
     fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
@@ -180,16 +178,13 @@ impl Channel {
 
     /// A reply and its length.
     fn read(&mut self) -> io::Result<(Reply, usize)> {
-        let mut length = [0; 4];
-        self.stream.read_exact(&mut length)?;
-        let length = u32::from_be_bytes(length) as usize;
-        let too_long = || io::Error::new(io::ErrorKind::InvalidData, "the broker's message cannot be read");
-        if length > limits::PROTOCOL_MESSAGE_BYTES_MAX {
-            return Err(too_long());
-        }
+        let mut head = [0; tls::message::LENGTH_BYTES];
+        self.stream.read_exact(&mut head)?;
+        let length = tls::message::announced(&head, limits::PROTOCOL_MESSAGE_BYTES_MAX)?.unwrap_or_default();
         let mut bytes = vec![0; length];
         self.stream.read_exact(&mut bytes)?;
-        Ok((Reply::from_bytes(&bytes).map_err(|_| too_long())?, length))
+        let unreadable = |_| io::Error::new(io::ErrorKind::InvalidData, "the broker's message cannot be read");
+        Ok((Reply::from_bytes(&bytes).map_err(unreadable)?, length))
     }
 }
 

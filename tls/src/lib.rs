@@ -4,9 +4,12 @@
 //! A client knows the brokers' keys from genesis. A broker takes any key: it is the [`Client`], and what it may do is
 //! written in the state.
 //!
-//! This is configuration and no more: sockets belong to `sealcast` on one side and to `brokerd` on the other.
+//! This is configuration, and what a message on a channel looks like ([`message`]): sockets belong to `sealcast` on one side
+//! and to `brokerd` on the other.
 
 #![forbid(unsafe_code)]
+
+pub mod message;
 
 use std::sync::Arc;
 
@@ -79,7 +82,7 @@ fn spki(key: &[u8; 32]) -> Vec<u8> {
     [&SPKI_ED25519[..], key].concat()
 }
 
-/// The key in a `SubjectPublicKeyInfo`, by the predicate that also judges signatures on frames (E10).
+/// The key in a `SubjectPublicKeyInfo`, by the predicate that also judges signatures on batches (E10).
 fn read_key(spki: &[u8]) -> Result<[u8; 32], Error> {
     let bytes = spki.strip_prefix(&SPKI_ED25519).and_then(|key| key.try_into().ok());
     match bytes.map(Key::new) {

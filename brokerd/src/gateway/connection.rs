@@ -22,6 +22,7 @@ use super::unauthenticated::Slot;
 use super::{ClientStatus, Handler, Shared};
 use crate::drops::Reason;
 use sealcast_tls as tls;
+use sealcast_tls::message::{LENGTH_BYTES, announced};
 
 /// Serves one connection to its end; why it ended, unless the client closed it.
 pub(super) async fn serve(
@@ -136,7 +137,7 @@ async fn write(
         for queued in channel.next().await? {
             let waited = queued.len();
             let message = says(queued);
-            let length = u32::try_from(message.len()).expect("a reply has a limit").to_be_bytes();
+            let length = tls::message::length(message.len());
             for part in std::iter::once(&length[..]).chain(message.chunks(WRITE_BYTES)) {
                 taken(write_timeout, output.write_all(part)).await?;
             }
@@ -294,8 +295,8 @@ impl<R: AsyncRead + Unpin> Incoming<R> {
         self.until = Instant::now() + limits::GATEWAY_MESSAGE;
         let all = timeout_at(self.until, self.fill(LENGTH_BYTES)).await;
         all.map_err(|_| Reason::Stalled)??;
-        let length = self.buffer.first_chunk().expect("it was waited for");
-        Ok(Some(u32::from_be_bytes(*length) as usize))
+        // How much is too much is for the caller to say: it depends on who sends.
+        Ok(announced(&self.buffer, usize::MAX).unwrap_or_default())
     }
 
     /// The message of this length. Memory is taken as bytes come, not as they are announced, and long messages share
@@ -332,8 +333,6 @@ impl<R: AsyncRead + Unpin> Incoming<R> {
     }
 }
 
-/// Bytes of a message's length.
-const LENGTH_BYTES: usize = 4;
 /// Bytes asked of a socket at once.
 const READ_BYTES: usize = 64 << 10;
 /// Shorter messages are copied out of the buffer.

@@ -100,10 +100,7 @@ impl Channel {
             self.close("it takes nothing any more");
             return false;
         }
-        let length = u32::try_from(message.len()).expect("messages have a limit");
-        let mut bytes = Vec::with_capacity(4 + message.len());
-        bytes.extend_from_slice(&length.to_be_bytes());
-        bytes.extend_from_slice(message);
+        let bytes = tls::message::framed(message);
         link.outgoing_bytes += bytes.len();
         link.outgoing.push_back(bytes);
         true
@@ -286,17 +283,13 @@ impl Link {
     }
 
     fn messages(&mut self, message: &mut impl FnMut(&[u8])) -> io::Result<()> {
-        let mut at = 0;
-        while let Some((head, rest)) = self.incoming[at..].split_first_chunk::<4>() {
-            let length = u32::from_be_bytes(*head) as usize;
-            if length > limits::PROTOCOL_MESSAGE_BYTES_MAX {
-                return Err(io::Error::new(io::ErrorKind::InvalidData, "a message is too long"));
-            }
-            let Some(bytes) = rest.get(..length) else { break };
+        let mut left = &self.incoming[..];
+        while let Some(bytes) = tls::message::first(left, limits::PROTOCOL_MESSAGE_BYTES_MAX)? {
             message(bytes);
-            at += 4 + length;
+            left = &left[tls::message::LENGTH_BYTES + bytes.len()..];
         }
-        self.incoming.drain(..at);
+        let read = self.incoming.len() - left.len();
+        self.incoming.drain(..read);
         Ok(())
     }
 

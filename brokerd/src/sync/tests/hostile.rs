@@ -74,8 +74,7 @@ fn drip(mut to: impl io::Write) -> io::Result<()> {
 }
 
 fn message(reply: &Reply) -> Vec<u8> {
-    let bytes = reply.to_bytes();
-    [&u32::try_from(bytes.len()).expect("it fits").to_be_bytes()[..], &bytes].concat()
+    sealcast_tls::message::framed(&reply.to_bytes())
 }
 
 #[test]
