@@ -60,7 +60,8 @@ pub struct Delivered {
 pub struct Ack(Box<dyn FnOnce() + Send + Sync>);
 
 impl Ack {
-    pub(crate) fn new(done: impl FnOnce() + Send + Sync + 'static) -> Ack {
+    /// A receipt that calls `done`.
+    pub fn new(done: impl FnOnce() + Send + Sync + 'static) -> Ack {
         Ack(Box::new(done))
     }
 

@@ -13,7 +13,7 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use aws_lc_rs::digest::{Context, SHA256};
-use bytes::Bytes;
+use bytes::{Buf, BufMut, Bytes, TryGetError};
 use sealcast_wire::limits;
 
 /// A SHA-256 hash.
@@ -40,6 +40,27 @@ impl Batch {
     /// SHA-256 of the bytes, computed at most once for a batch and its later clones.
     pub fn hash(&self) -> Hash {
         *self.hash.get_or_init(|| sha256(&[&self.bytes]))
+    }
+
+    /// Its encoding.
+    pub fn put(&self, into: &mut impl BufMut) {
+        into.put_u32(length(self.bytes.len()));
+        into.put_slice(&self.bytes);
+    }
+
+    /// Takes a batch from the front of `bytes`.
+    ///
+    /// # Errors
+    /// [`Malformed`].
+    pub fn take(bytes: &mut impl Buf) -> Result<Batch, Malformed> {
+        let n = bytes.try_get_u32().map_err(short)? as usize;
+        if n > limits::BATCH_BYTES_MAX {
+            return Err(Malformed::Length(n));
+        }
+        if n > bytes.remaining() {
+            return Err(Malformed::Short);
+        }
+        Ok(Batch::new(bytes.copy_to_bytes(n)))
     }
 }
 
@@ -73,7 +94,7 @@ impl BlockSize {
     pub const MAX: BlockSize = BlockSize { batches: limits::BLOCK_BATCHES_MAX, bytes: limits::BLOCK_BYTES_MAX };
 
     /// The bytes that so many batches may have together.
-    pub(crate) fn room(self, batches: usize) -> usize {
+    fn room(self, batches: usize) -> usize {
         if batches == 1 { limits::BATCH_BYTES_MAX } else { self.bytes }
     }
 }
@@ -110,11 +131,70 @@ impl Block {
     }
 
     /// What its hash is made of: `parent ‖ u64 height ‖ u64 time ‖ u32 count ‖ batch's hash …`
-    pub(crate) fn header(&self) -> Vec<u8> {
+    pub fn header(&self) -> Vec<u8> {
         let hashes: Vec<Hash> = self.batches.iter().map(Batch::hash).collect();
         let count = u32::try_from(hashes.len()).expect("a block's batches are bounded far below 2^32");
         let numbers = [self.height.to_be_bytes(), self.time.to_be_bytes()];
         [&self.parent[..], numbers.as_flattened(), &count.to_be_bytes(), hashes.as_flattened()].concat()
+    }
+
+    /// Its encoding up to the first batch.
+    pub fn put_head(&self, into: &mut impl BufMut) {
+        into.put_u8(VERSION);
+        into.put_slice(&self.parent);
+        into.put_u64(self.height);
+        into.put_u64(self.time);
+        into.put_u32(length(self.batches.len()));
+    }
+
+    /// Its encoding.
+    pub fn put(&self, into: &mut impl BufMut) {
+        self.put_head(into);
+        self.batches.iter().for_each(|batch| batch.put(into));
+    }
+
+    /// Its encoding.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(HEADER_BYTES + self.batches.len() * LENGTH_BYTES + self.bytes());
+        self.put(&mut bytes);
+        bytes
+    }
+
+    /// Takes a block of at most `size` from the front of `bytes`. Batches share them where they are shared bytes.
+    ///
+    /// # Errors
+    /// [`Malformed`].
+    pub fn take(bytes: &mut impl Buf, size: BlockSize) -> Result<Block, Malformed> {
+        if bytes.try_get_u8().map_err(short)? != VERSION {
+            return Err(Malformed::Version);
+        }
+        let mut parent = [0; 32];
+        bytes.try_copy_to_slice(&mut parent).map_err(short)?;
+        let height = bytes.try_get_u64().map_err(short)?;
+        let time = bytes.try_get_u64().map_err(short)?;
+        let count = bytes.try_get_u32().map_err(short)? as usize;
+        // Nothing is allocated for a count that the bytes at hand cannot hold (G2).
+        if count > size.batches || count.saturating_mul(LENGTH_BYTES) > bytes.remaining() {
+            return Err(Malformed::Length(count));
+        }
+        let mut room = size.room(count);
+        let mut batches = Vec::with_capacity(count);
+        for _ in 0..count {
+            let batch = Batch::take(bytes)?;
+            let n = batch.bytes.len();
+            room = room.checked_sub(n).ok_or(Malformed::Length(n))?;
+            batches.push(batch);
+        }
+        Ok(Block { parent, height, time, batches })
+    }
+
+    /// The block of which this is the encoding.
+    ///
+    /// # Errors
+    /// [`Malformed`], also if bytes follow it.
+    pub fn from_bytes(mut bytes: Bytes, size: BlockSize) -> Result<Block, Malformed> {
+        let block = Block::take(&mut bytes, size)?;
+        if bytes.is_empty() { Ok(block) } else { Err(Malformed::Length(bytes.len())) }
     }
 
     /// Bytes of all batches together.
@@ -141,6 +221,28 @@ fn sha256(parts: &[&[u8]]) -> Hash {
     context.finish().as_ref().try_into().expect("SHA-256 gives 32 bytes")
 }
 
+fn length(n: usize) -> u32 {
+    u32::try_from(n).expect("a block is bounded far below 2^32")
+}
+
+fn short(_: TryGetError) -> Malformed {
+    Malformed::Short
+}
+
+/// Why bytes are no block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Malformed {
+    /// Its format is of another version.
+    #[error("unknown version of a block")]
+    Version,
+    /// They end within it.
+    #[error("a block is cut short")]
+    Short,
+    /// A count or a length in it exceeds its bound.
+    #[error("a count or length of {0} exceeds its bound")]
+    Length(usize),
+}
+
 /// The height in a header, if it has one.
 pub(crate) fn height_in(header: &[u8]) -> Option<u64> {
     header.get(32..)?.first_chunk().map(|height| u64::from_be_bytes(*height))
@@ -161,17 +263,17 @@ pub struct Parent<'a> {
 }
 
 /// The format of `Block`, named in its first byte.
-pub(crate) const VERSION: u8 = 1;
+const VERSION: u8 = 1;
 /// Bytes of a block without its batches.
-pub(crate) const HEADER_BYTES: usize = 1 + 32 + 8 + 8 + 4;
+pub const HEADER_BYTES: usize = 1 + 32 + 8 + 8 + 4;
 /// Bytes of a batch's length.
-pub(crate) const LENGTH_BYTES: usize = 4;
+pub const LENGTH_BYTES: usize = 4;
 
 #[cfg(test)]
 mod tests {
-    use commonware_cryptography::{Hasher as _, Sha256};
-
     use super::*;
+
+    const SIZE: BlockSize = BlockSize { batches: 3, bytes: 16 };
 
     fn block() -> Block {
         Block { parent: [7; 32], height: 3, time: 9, batches: vec![Batch::new(&b"ab"[..]), Batch::new(&b"c"[..])] }
@@ -179,17 +281,50 @@ mod tests {
 
     #[test]
     fn rule_e14_a_blocks_hash_is_a_hash_over_batch_hashes() {
-        let hashes = [Sha256::hash(&[b"ab"]).0, Sha256::hash(&[b"c"]).0];
+        let hashes = [&b"ab"[..], b"c"].map(|batch| sha256(&[batch]));
         let mut by_hand = b"sealcast/v1/block".to_vec();
         by_hand.extend([7; 32]);
         by_hand.extend(3u64.to_be_bytes());
         by_hand.extend(9u64.to_be_bytes());
         by_hand.extend(2u32.to_be_bytes());
         by_hand.extend(hashes.concat());
-        assert_eq!(block().hash(), Sha256::hash(&[&by_hand]).0);
+        assert_eq!(block().hash(), sha256(&[&by_hand]));
         let header = block().header();
         assert_eq!((hash_of(&header), height_in(&header)), (block().hash(), Some(3)));
         assert_eq!(height_in(&header[..39]), None);
+    }
+
+    #[test]
+    fn a_blocks_encoding_is_the_documented_one() {
+        let mut by_hand = vec![1];
+        by_hand.extend([7; 32]);
+        by_hand.extend(3u64.to_be_bytes());
+        by_hand.extend(9u64.to_be_bytes());
+        by_hand.extend([0, 0, 0, 2, 0, 0, 0, 2]);
+        by_hand.extend(b"ab\0\0\0\x01c");
+        assert_eq!(block().to_bytes(), by_hand);
+        assert_eq!(Block::from_bytes(Bytes::from(by_hand), SIZE), Ok(block()));
+    }
+
+    #[test]
+    fn rule_g2_a_block_beyond_its_bounds_is_not_decoded() {
+        let bytes = Bytes::from(block().to_bytes());
+        for size in [BlockSize { batches: 1, bytes: 16 }, BlockSize { batches: 3, bytes: 2 }] {
+            assert!(Block::from_bytes(bytes.clone(), size).is_err(), "{size:?}");
+        }
+        for cut in 0..bytes.len() {
+            assert!(Block::from_bytes(bytes.slice(..cut), SIZE).is_err(), "cut at {cut}");
+        }
+        assert!(Block::from_bytes([&bytes[..], b"!"].concat().into(), SIZE).is_err(), "more behind it");
+        let mut huge = bytes[..HEADER_BYTES - 4].to_vec();
+        huge.extend([0xff; 4]);
+        assert!(Block::from_bytes(huge.into(), BlockSize { batches: usize::MAX, bytes: 16 }).is_err());
+
+        let long = Batch::new(vec![0; limits::BATCH_BYTES_MAX]);
+        let two = |batch: Batch| Block { batches: vec![batch, Batch::new(&b"it"[..])], ..block() }.to_bytes().into();
+        assert!(Block::from_bytes(two(long.clone()), BlockSize::MAX).is_ok());
+        let longer = Batch::new([long.bytes(), &b"!"[..]].concat());
+        assert!(Block::from_bytes(two(longer), BlockSize::MAX).is_err(), "a batch beyond its own bound");
     }
 
     #[test]

@@ -34,5 +34,5 @@ pub mod solo;
 mod testing;
 
 pub use application::{Ack, Application, Delivered, Origin};
-pub use block::{Batch, Block, BlockSize, Hash, Parent};
+pub use block::{Batch, Block, BlockSize, HEADER_BYTES, Hash, LENGTH_BYTES, Malformed, Parent};
 pub use order::{Evidence, Fault, Later, Misbehaviour, Order, Peer, Refused, StartCertificate, Status};

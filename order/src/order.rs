@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use crate::block::{Batch, Block};
+use crate::block::{self, Batch, Block, Hash};
 
 /// A result that comes later; usable from any async runtime, and by `futures::executor::block_on` without one.
 pub type Later<T> = Pin<Box<dyn Future<Output = T> + Send>>;
@@ -154,4 +154,11 @@ pub struct StartCertificate {
     pub certificate: Vec<u8>,
     /// What the block's hash is made of, which shows its height: the certificate names nothing but the hash.
     pub header: Vec<u8>,
+}
+
+impl StartCertificate {
+    /// The block's hash, if the header is one of that height.
+    pub fn hash(&self) -> Option<Hash> {
+        (block::height_in(&self.header) == Some(self.height)).then(|| block::hash_of(&self.header))
+    }
 }

@@ -22,9 +22,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use commonware_codec::{Decode as _, Encode as _};
-use commonware_cryptography::{Hasher as _, Sha256};
-use commonware_utils::channel::oneshot;
+use aws_lc_rs::digest::{SHA256, digest};
+use futures::channel::oneshot;
 use sealcast_wire::limits;
 
 use crate::application::{Ack, Application, Delivered, Origin};
@@ -366,7 +365,7 @@ impl Log {
     }
 
     fn append(&mut self, block: &Block) -> io::Result<()> {
-        let body = block.encode();
+        let body = block.to_bytes();
         let mut bytes = Vec::with_capacity(RECORD_HEADER_BYTES + body.len());
         bytes.extend(u32::try_from(body.len()).expect("a block is bounded").to_be_bytes());
         bytes.extend(checksum(&body));
@@ -444,7 +443,7 @@ fn record(bytes: &[u8]) -> Option<(Block, usize)> {
     if header[4..] != checksum(body) {
         return None;
     }
-    let block = Block::decode_cfg(bytes::Bytes::copy_from_slice(body), &BlockSize::MAX).ok()?;
+    let block = Block::from_bytes(bytes::Bytes::copy_from_slice(body), BlockSize::MAX).ok()?;
     Some((block, RECORD_HEADER_BYTES + length))
 }
 
@@ -464,7 +463,7 @@ fn is_record_behind(bytes: &[u8], height: u64) -> bool {
 }
 
 fn checksum(body: &[u8]) -> [u8; 4] {
-    Sha256::hash(&[body]).0[..4].try_into().expect("4 of 32 bytes")
+    digest(&SHA256, body).as_ref()[..4].try_into().expect("4 of 32 bytes")
 }
 
 /// Length and checksum.

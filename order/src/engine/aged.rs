@@ -69,7 +69,7 @@ impl Aged {
                     }
                     _ => certify(proposal),
                 };
-                opened.append_final(&block, &certificate).await?;
+                opened.append_final(&block.into(), &certificate).await?;
                 last = Some(certificate);
                 if height.is_multiple_of(BLOCKS_AT_ONCE) || height == self.blocks {
                     opened.sync().await?;
@@ -89,7 +89,7 @@ impl Aged {
 #[cfg(any(test, feature = "simulation"))]
 pub fn write_older(folder: &std::path::Path, blocks: u64) {
     let at = |height| Block { parent: [0; 32], height, time: height, batches: Vec::new() };
-    let all: Vec<Block> = (0..blocks).map(|i| at(1 + i * super::stack::ITEMS_PER_SECTION.get())).collect();
+    let all: Vec<_> = (0..blocks).map(|i| at(1 + i * super::stack::ITEMS_PER_SECTION.get()).into()).collect();
     let config = tokio::Config::new().with_storage_directory(folder).with_worker_threads(1);
     tokio::Runner::new(config).start(|context| async move {
         let pages = super::stack::pages();

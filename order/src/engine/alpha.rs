@@ -20,17 +20,17 @@ use commonware_runtime::{Clock, Metrics, Spawner};
 use futures::future::{Either, select};
 use futures::{FutureExt as _, StreamExt as _};
 
-use super::codec;
+use super::codec::{self, EngineBlock};
 use super::shared::Shared;
 use crate::block::{Block, BlockSize, Parent};
 
 /// What simplex drives: our hooks behind upstream's glue.
-pub(super) type Glue<E> = Inline<E, Scheme, Hooks, Block, FixedEpocher>;
+pub(super) type Glue<E> = Inline<E, Scheme, Hooks, EngineBlock, FixedEpocher>;
 
 pub(super) fn glue<E: Spawner + Clock + Metrics>(
     context: E,
     hooks: Hooks,
-    marshal: Mailbox<Scheme, Standard<Block>>,
+    marshal: Mailbox<Scheme, Standard<EngineBlock>>,
     epochs: FixedEpocher,
 ) -> Glue<E> {
     Inline::new(context, hooks, marshal, epochs)
@@ -51,15 +51,15 @@ pub(super) struct Hooks {
 impl<E: Spawner + Clock + Metrics> commonware_consensus::Application<E> for Hooks {
     type SigningScheme = Scheme;
     type Context = Context<sha256::Digest, PublicKey>;
-    type Block = Block;
+    type Block = EngineBlock;
     type Input = ();
 
     async fn propose(
         &mut self,
         (context, _): (E, Self::Context),
-        ancestry: impl Ancestry<Block>,
+        ancestry: impl Ancestry<EngineBlock>,
         (): (),
-    ) -> Option<Digested<Block>> {
+    ) -> Option<Digested<EngineBlock>> {
         let ancestors = self.in_flight(ancestry).await?;
         let last = ancestors.parent();
         let deadline = context.current() + self.heartbeat;
@@ -81,11 +81,11 @@ impl<E: Spawner + Clock + Metrics> commonware_consensus::Application<E> for Hook
             return None;
         }
         let hash = block.hash();
-        Some(Digested::precomputed(block, sha256::Digest(hash)))
+        Some(EngineBlock::from(block).digested(hash))
     }
 
-    async fn verify(&mut self, (context, _): (E, Self::Context), mut ancestry: impl Ancestry<Block>) -> bool {
-        let Some(block) = ancestry.next().await.map(codec::shared) else { return false };
+    async fn verify(&mut self, (context, _): (E, Self::Context), mut ancestry: impl Ancestry<EngineBlock>) -> bool {
+        let Some(block) = ancestry.next().await.as_ref().map(codec::shared) else { return false };
         let Some(ancestors) = self.in_flight(ancestry).await else { return false };
         // Height and parent hash are checked by the glue; size, the same at all brokers, by the decoder.
         if block.time < ancestors.parent().time {
@@ -112,13 +112,13 @@ struct InFlight {
 }
 
 impl Hooks {
-    async fn in_flight(&self, mut ancestry: impl Ancestry<Block>) -> Option<InFlight> {
+    async fn in_flight(&self, mut ancestry: impl Ancestry<EngineBlock>) -> Option<InFlight> {
         let acknowledged = self.shared.status().height;
         let parent = ancestry.next().await?;
         let hash = commonware_cryptography::Digestible::digest(&parent).0;
-        let mut blocks = vec![codec::shared(parent)];
+        let mut blocks = vec![codec::shared(&parent)];
         while blocks.last().expect("it begins with the parent").height > acknowledged + 1 {
-            blocks.push(codec::shared(ancestry.next().await?));
+            blocks.push(codec::shared(&ancestry.next().await?));
         }
         Some(InFlight { blocks, hash, acknowledged })
     }
@@ -164,9 +164,9 @@ mod tests {
         Hooks { shared, size: SIZE, heartbeat: Duration::from_millis(150), drift: Duration::from_secs(1) }
     }
 
-    fn digested(block: Block) -> Digested<Block> {
+    fn digested(block: Block) -> Digested<EngineBlock> {
         let hash = block.hash();
-        Digested::precomputed(block, sha256::Digest(hash))
+        EngineBlock::from(block).digested(hash)
     }
 
     fn round(context: &deterministic::Context) -> (deterministic::Context, Context<sha256::Digest, PublicKey>) {

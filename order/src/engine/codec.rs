@@ -1,47 +1,57 @@
 //! A block as the engine's own traits want it. The layout is described in `block`.
 
+use std::ops::Deref;
 use std::sync::Arc;
 
 use bytes::BufMut;
 use commonware_codec::{Buf, BufsMut, EncodeSize, Error, Read, Write};
 use commonware_consensus::types::Height;
 use commonware_consensus::{BoundedBlock, Heightable};
-use commonware_cryptography::{Digestible, sha256};
+use commonware_cryptography::{Digested, Digestible, sha256};
 use sealcast_wire::limits;
 
-use crate::block::{Batch, Block, BlockSize, HEADER_BYTES, LENGTH_BYTES, VERSION};
+use crate::block::{Batch, Block, BlockSize, HEADER_BYTES, LENGTH_BYTES, Malformed};
 
-fn length(n: usize) -> u32 {
-    u32::try_from(n).expect("a block is bounded far below 2^32")
+/// A block that has the engine's traits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct EngineBlock(Arc<Block>);
+
+impl EngineBlock {
+    /// With its hash, where that is known.
+    pub(super) fn digested(self, hash: [u8; 32]) -> Digested<EngineBlock> {
+        Digested::precomputed(self, sha256::Digest(hash))
+    }
 }
 
-fn write_header(block: &Block, buf: &mut impl BufMut) {
-    buf.put_u8(VERSION);
-    buf.put_slice(&block.parent);
-    buf.put_u64(block.height);
-    buf.put_u64(block.time);
-    buf.put_u32(length(block.batches.len()));
+impl From<Block> for EngineBlock {
+    fn from(block: Block) -> EngineBlock {
+        EngineBlock(Arc::new(block))
+    }
 }
 
-impl Write for Block {
+impl Deref for EngineBlock {
+    type Target = Block;
+
+    fn deref(&self) -> &Block {
+        &self.0
+    }
+}
+
+impl Write for EngineBlock {
     fn write(&self, buf: &mut impl BufMut) {
-        write_header(self, buf);
-        for batch in &self.batches {
-            buf.put_u32(length(batch.bytes().len()));
-            buf.put_slice(batch.bytes());
-        }
+        self.put(buf);
     }
 
     fn write_bufs(&self, buf: &mut impl BufsMut) {
-        write_header(self, buf);
+        self.put_head(buf);
         for batch in &self.batches {
-            buf.put_u32(length(batch.bytes().len()));
+            buf.put_u32(u32::try_from(batch.bytes().len()).expect("a batch is bounded far below 2^32"));
             buf.push(batch.bytes().clone());
         }
     }
 }
 
-impl EncodeSize for Block {
+impl EncodeSize for EngineBlock {
     fn encode_size(&self) -> usize {
         self.encode_inline_size() + self.bytes()
     }
@@ -51,38 +61,20 @@ impl EncodeSize for Block {
     }
 }
 
-impl Read for Block {
+impl Read for EngineBlock {
     type Cfg = BlockSize;
 
-    fn read_cfg(buf: &mut impl Buf, size: &BlockSize) -> Result<Block, Error> {
-        let short = |_| Error::EndOfBuffer;
-        if buf.try_get_u8().map_err(short)? != VERSION {
-            return Err(Error::Invalid("block", "unknown version"));
-        }
-        let mut parent = [0; 32];
-        buf.try_copy_to_slice(&mut parent).map_err(short)?;
-        let height = buf.try_get_u64().map_err(short)?;
-        let time = buf.try_get_u64().map_err(short)?;
-        let count = buf.try_get_u32().map_err(short)? as usize;
-        // Nothing is allocated for a count that the bytes at hand cannot hold (G2).
-        if count > size.batches || count.saturating_mul(LENGTH_BYTES) > buf.remaining() {
-            return Err(Error::InvalidLength(count));
-        }
-        let mut room = size.room(count);
-        let mut batches = Vec::with_capacity(count);
-        for _ in 0..count {
-            let n = buf.try_get_u32().map_err(short)? as usize;
-            if n > limits::BATCH_BYTES_MAX {
-                return Err(Error::InvalidLength(n));
-            }
-            room = room.checked_sub(n).ok_or(Error::InvalidLength(n))?;
-            batches.push(Batch::new(buf.try_take_owned::<bytes::Bytes>(n).map_err(short)?));
-        }
-        Ok(Block { parent, height, time, batches })
+    fn read_cfg(buf: &mut impl Buf, size: &BlockSize) -> Result<EngineBlock, Error> {
+        let error = |malformed| match malformed {
+            Malformed::Version => Error::Invalid("block", "unknown version"),
+            Malformed::Short => Error::EndOfBuffer,
+            Malformed::Length(n) => Error::InvalidLength(n),
+        };
+        Block::take(buf, *size).map(EngineBlock::from).map_err(error)
     }
 }
 
-impl Digestible for Block {
+impl Digestible for EngineBlock {
     type Digest = sha256::Digest;
 
     fn digest(&self) -> sha256::Digest {
@@ -90,19 +82,19 @@ impl Digestible for Block {
     }
 }
 
-impl Heightable for Block {
+impl Heightable for EngineBlock {
     fn height(&self) -> Height {
         Height::new(self.height)
     }
 }
 
-impl commonware_consensus::Block for Block {
+impl commonware_consensus::Block for EngineBlock {
     fn parent(&self) -> sha256::Digest {
         sha256::Digest(self.parent)
     }
 }
 
-impl BoundedBlock for Block {
+impl BoundedBlock for EngineBlock {
     fn max_encode_size(size: &BlockSize) -> usize {
         HEADER_BYTES + batches_bytes_max(*size)
     }
@@ -112,8 +104,7 @@ impl BoundedBlock for Block {
 pub(super) fn encode_batches(batches: &[Batch]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(batches.iter().map(|f| LENGTH_BYTES + f.bytes().len()).sum());
     for batch in batches {
-        bytes.put_u32(length(batch.bytes().len()));
-        bytes.put_slice(batch.bytes());
+        batch.put(&mut bytes);
     }
     bytes
 }
@@ -122,11 +113,10 @@ pub(super) fn encode_batches(batches: &[Batch]) -> Vec<u8> {
 pub(super) fn decode_batches(mut buf: impl Buf, size: BlockSize) -> Option<Vec<Batch>> {
     let mut batches = Vec::new();
     while buf.has_remaining() {
-        let n = buf.try_get_u32().ok()? as usize;
-        if n > limits::BATCH_BYTES_MAX || batches.len() == size.batches {
+        if batches.len() == size.batches {
             return None;
         }
-        batches.push(Batch::new(buf.try_take_owned::<bytes::Bytes>(n).ok()?));
+        batches.push(Batch::take(&mut buf).ok()?);
     }
     Some(batches)
 }
@@ -136,9 +126,9 @@ pub(super) fn batches_bytes_max(size: BlockSize) -> usize {
     size.batches * LENGTH_BYTES + size.bytes.max(limits::BATCH_BYTES_MAX)
 }
 
-/// A shared block without a copy, where nobody else holds it.
-pub(super) fn shared(block: commonware_cryptography::Digested<Block>) -> Arc<Block> {
-    block.inner_shared()
+/// The block alone.
+pub(super) fn shared(block: &Digested<EngineBlock>) -> Arc<Block> {
+    block.inner().0.clone()
 }
 
 #[cfg(test)]
@@ -155,36 +145,14 @@ mod tests {
     }
 
     #[test]
-    fn a_blocks_encoding_is_the_documented_one() {
-        let mut by_hand = vec![1];
-        by_hand.extend([1; 32]);
-        by_hand.extend(0x0102u64.to_be_bytes());
-        by_hand.extend(3u64.to_be_bytes());
-        by_hand.extend([0, 0, 0, 3, 0, 0, 0, 5]);
-        by_hand.extend(b"hello\0\0\0\0\0\0\0\x03you");
-        assert_eq!(block().encode(), by_hand);
-        assert_eq!(Block::decode_cfg(bytes::Bytes::from(by_hand), &SIZE).expect("it is canonical"), block());
-        assert!(block().encode_size() <= Block::max_encode_size(&SIZE));
-    }
-
-    #[test]
-    fn rule_g2_a_block_beyond_its_bounds_is_not_decoded() {
-        let bytes = block().encode();
-        for size in [BlockSize { batches: 2, bytes: 16 }, BlockSize { batches: 3, bytes: 7 }] {
-            assert!(Block::decode_cfg(bytes.clone(), &size).is_err(), "{size:?}");
-        }
-        for cut in 0..bytes.len() {
-            assert!(Block::decode_cfg(bytes.slice(..cut), &SIZE).is_err(), "cut at {cut}");
-        }
-        let mut huge = bytes[..HEADER_BYTES - 4].to_vec();
-        huge.extend([0xff; 4]);
-        assert!(Block::decode_cfg(bytes::Bytes::from(huge), &BlockSize { batches: usize::MAX, bytes: 16 }).is_err());
-
-        let long = Batch::new(vec![0; limits::BATCH_BYTES_MAX]);
-        let two = |batch: Batch| Block { batches: vec![batch, Batch::new(&b"it"[..])], ..block() }.encode();
-        assert!(Block::decode_cfg(two(long.clone()), &BlockSize::MAX).is_ok());
-        let longer = Batch::new([long.bytes(), &b"!"[..]].concat());
-        assert!(Block::decode_cfg(two(longer), &BlockSize::MAX).is_err(), "a batch beyond its own bound");
+    fn the_engine_encodes_a_block_as_everybody_does() {
+        let block = EngineBlock::from(block());
+        assert_eq!(block.encode(), block.to_bytes());
+        assert_eq!(EngineBlock::decode_cfg(bytes::Bytes::from(block.to_bytes()), &SIZE).expect("it is one"), block);
+        assert_eq!(block.encode_size(), block.to_bytes().len());
+        assert!(block.encode_size() <= EngineBlock::max_encode_size(&SIZE));
+        let long = bytes::Bytes::from([&block.to_bytes()[..], b"!"].concat());
+        assert!(EngineBlock::decode_cfg(long, &SIZE).is_err());
     }
 
     #[test]

@@ -7,9 +7,9 @@ use commonware_consensus::marshal::Update;
 use commonware_consensus::{Heightable as _, Reporter};
 use commonware_utils::Acknowledgement as _;
 
+use super::codec::{self, EngineBlock};
 use super::shared::Shared;
 use crate::application::{Ack, Delivered};
-use crate::block::Block;
 
 #[derive(Clone)]
 pub(super) struct Deliver {
@@ -17,9 +17,9 @@ pub(super) struct Deliver {
 }
 
 impl Reporter for Deliver {
-    type Activity = Update<Block>;
+    type Activity = Update<EngineBlock>;
 
-    fn report(&mut self, update: Update<Block>) -> Feedback {
+    fn report(&mut self, update: Update<EngineBlock>) -> Feedback {
         match update {
             Update::Tip(_, height, _) => self.shared.finalised(height.get()),
             Update::Block(block, receipt) => {
@@ -31,7 +31,7 @@ impl Reporter for Deliver {
                     receipt.acknowledge();
                 });
                 let hash = commonware_cryptography::Digestible::digest(&block).0;
-                self.shared.application.deliver(Delivered { block: block.inner_shared(), hash }, ack);
+                self.shared.application.deliver(Delivered { block: codec::shared(&block), hash }, ack);
                 self.shared.look.notify_one();
             }
         }

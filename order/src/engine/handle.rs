@@ -9,8 +9,9 @@ use commonware_consensus::simplex::scheme::ed25519::Scheme;
 use commonware_consensus::types::Height;
 use commonware_utils::channel::mpsc;
 
+use super::codec::{self, EngineBlock};
 use super::shared::Shared;
-use super::{codec, stack};
+use super::stack;
 use crate::application::Origin;
 use crate::block::{Batch, Block};
 use crate::order::{Evidence, Fault, Later, Peer, Refused, StartCertificate, Status};
@@ -18,14 +19,14 @@ use crate::order::{Evidence, Fault, Later, Peer, Refused, StartCertificate, Stat
 #[derive(Clone)]
 pub(super) struct Handle {
     shared: Arc<Shared>,
-    mailbox: Mailbox<Scheme, Standard<Block>>,
+    mailbox: Mailbox<Scheme, Standard<EngineBlock>>,
     submit: mpsc::Sender<Batch>,
 }
 
 impl Handle {
     pub(super) fn new(
         shared: Arc<Shared>,
-        mailbox: Mailbox<Scheme, Standard<Block>>,
+        mailbox: Mailbox<Scheme, Standard<EngineBlock>>,
         submit: mpsc::Sender<Batch>,
     ) -> Handle {
         Handle { shared, mailbox, submit }
@@ -61,14 +62,14 @@ impl Handle {
 
     pub(super) fn block(&self, height: u64) -> Later<Option<Arc<Block>>> {
         let mailbox = self.mailbox.clone();
-        Box::pin(async move { mailbox.get_block(Height::new(height)).await.map(codec::shared) })
+        Box::pin(async move { mailbox.get_block(Height::new(height)).await.as_ref().map(codec::shared) })
     }
 
     pub(super) fn start_certificate(&self, height: u64) -> Later<Option<StartCertificate>> {
         let mailbox = self.mailbox.clone();
         Box::pin(async move {
             let certificate = stack::certificate(&mailbox, height).await?;
-            let header = mailbox.get_block(Height::new(height)).await.map(codec::shared)?.header();
+            let header = mailbox.get_block(Height::new(height)).await.as_ref().map(codec::shared)?.header();
             Some(StartCertificate { height, certificate, header })
         })
     }

@@ -18,10 +18,10 @@ use commonware_consensus::simplex::elector::RoundRobin;
 use commonware_consensus::simplex::scheme::ed25519::Scheme;
 use commonware_consensus::simplex::types::Finalization;
 use commonware_consensus::types::{Epoch, FixedEpocher, Height, Round, TermLength, View, ViewDelta};
+use commonware_cryptography::Signer as _;
 use commonware_cryptography::certificate::{ConstantProvider, Verifier as _};
 use commonware_cryptography::ed25519::PublicKey;
 use commonware_cryptography::sha256::Digest;
-use commonware_cryptography::{Digested, Signer as _};
 use commonware_p2p::{Blocker, Provider, Receiver, Sender};
 use commonware_parallel::Sequential;
 use commonware_runtime::buffer::paged::CacheRef;
@@ -35,7 +35,7 @@ use rand_core::SeedableRng as _;
 use sealcast_wire::limits;
 
 use super::alpha::{self, Hooks};
-use super::codec;
+use super::codec::{self, EngineBlock};
 use super::deliver::Deliver;
 use super::forward::Forward;
 use super::handle::Handle;
@@ -45,7 +45,7 @@ use super::settings::{Settings, Start, StartError, VIEWS_REMEMBERED};
 use super::shared::Shared;
 use super::watch::{Judge, Schedule, Watch};
 use crate::application::Application;
-use crate::block::{self, Block, BlockSize};
+use crate::block::{Block, BlockSize};
 use crate::order::Fault;
 
 /// The links of one broker, one per purpose.
@@ -164,8 +164,7 @@ impl Cluster {
                 let seed =
                     <commonware_cryptography::Sha256 as commonware_cryptography::Hasher>::hash(&[&floor.certificate]).0;
                 if !finalization.verify(&mut ChaCha20Rng::from_seed(seed), &scheme, &Sequential)
-                    || finalization.proposal.payload.0 != block::hash_of(&floor.header)
-                    || block::height_in(&floor.header) != Some(floor.height)
+                    || floor.hash() != Some(finalization.proposal.payload.0)
                 {
                     return Err(StartError::StartCertificate);
                 }
@@ -179,7 +178,7 @@ impl Cluster {
     pub(super) fn message_bytes_max(&self) -> u32 {
         let n = u32::try_from(self.keys.len()).expect("the number of brokers is bounded");
         commonware_p2p::max_message_size(&[
-            marshal::max_payload_size::<Standard<Block>, Scheme>(n, &BlockSize::MAX),
+            marshal::max_payload_size::<Standard<EngineBlock>, Scheme>(n, &BlockSize::MAX),
             simplex::max_payload_size::<Scheme, Digest>(n),
             codec::batches_bytes_max(BlockSize::MAX),
         ])
@@ -297,7 +296,7 @@ where
             provider: ConstantProvider::new(scheme.clone()),
             epocher: epochs.clone(),
             start: match &cluster.floor {
-                None => marshal::Start::Genesis(Digested::precomputed(genesis, genesis_hash)),
+                None => marshal::Start::Genesis(EngineBlock::from(genesis).digested(genesis_hash.0)),
                 Some(finalization) => marshal::Start::Floor(finalization.clone()),
             },
             partition_prefix: format!("{disk}marshal"),
@@ -392,7 +391,7 @@ pub(super) fn pages() -> CacheRef {
 }
 
 /// The certificate that proves a block final, in upstream's encoding.
-pub(super) async fn certificate(mailbox: &Mailbox<Scheme, Standard<Block>>, height: u64) -> Option<Vec<u8>> {
+pub(super) async fn certificate(mailbox: &Mailbox<Scheme, Standard<EngineBlock>>, height: u64) -> Option<Vec<u8>> {
     mailbox.get_finalization(Height::new(height)).await.map(|f| f.encode().to_vec())
 }
 

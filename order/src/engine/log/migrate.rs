@@ -16,7 +16,8 @@ use commonware_storage::translator::EightCap;
 
 use super::record::Kind;
 use super::{Damage, LogError, Opened, Runtime, table_of};
-use crate::block::{Block, BlockSize};
+use crate::block::BlockSize;
+use crate::engine::codec::EngineBlock;
 use crate::engine::stack::{ITEMS_PER_SECTION, WRITE_BUFFER};
 
 type Archive<E, V> = prunable::Archive<EightCap, E, Digest, V>;
@@ -55,7 +56,7 @@ async fn move_all<E: Runtime>(
     opened: &mut Opened<E>,
     progress: fn(u64, u64),
 ) -> Result<(), LogError> {
-    let blocks = Archive::<E, Block>::init(context.child("blocks"), config(&old[0], BlockSize::MAX, pages)).await;
+    let blocks = Archive::<E, EngineBlock>::init(context.child("blocks"), config(&old[0], BlockSize::MAX, pages)).await;
     let mut blocks = blocks.map_err(|e| failed(&old[0], &e))?;
     let any = Scheme::certificate_codec_config_unbounded();
     let certificates =
@@ -187,11 +188,13 @@ pub(in crate::engine) mod testing {
         context: &E,
         disk: &str,
         pages: &CacheRef,
-        blocks: &[Block],
+        blocks: &[EngineBlock],
         certificates: &[(u64, Finalization<Scheme, Digest>)],
     ) {
-        let all =
-            Archive::<E, Block>::init(context.child("old"), config(&format!("{disk}blocks"), BlockSize::MAX, pages));
+        let all = Archive::<E, EngineBlock>::init(
+            context.child("old"),
+            config(&format!("{disk}blocks"), BlockSize::MAX, pages),
+        );
         let mut archive = all.await.expect("it is made");
         for block in blocks {
             archive = archive.put(block.height, Digest(block.hash()), block).await.expect("it is put");

@@ -26,7 +26,7 @@ use futures::future::{BoxFuture, Shared};
 use rand_core::CryptoRng;
 use sealcast_wire::limits;
 
-use crate::block::Block;
+use crate::engine::codec::EngineBlock;
 use crate::order::Fault;
 
 mod digests;
@@ -176,7 +176,7 @@ impl<E: Runtime> Opened<E> {
     /// Appends a final block and its certificate, which the log does not have.
     pub(super) async fn append_final(
         &mut self,
-        block: &Block,
+        block: &EngineBlock,
         certificate: &Finalization<Scheme, Digest>,
     ) -> Result<(), LogError> {
         let (height, digest) = (block.height, &certificate.proposal.payload.0);

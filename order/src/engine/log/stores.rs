@@ -20,7 +20,8 @@ use sealcast_wire::limits;
 use super::heights::Heights;
 use super::record::Kind;
 use super::{Damage, Log, LogError, Opened, Record, Runtime};
-use crate::block::{Block, BlockSize};
+use crate::block::BlockSize;
+use crate::engine::codec::EngineBlock;
 use crate::engine::shared::Shared;
 
 /// What both stores write to.
@@ -129,10 +130,10 @@ pub(in crate::engine) fn stores<E: Runtime>(
 }
 
 impl<E: Runtime> store::Blocks for Blocks<E> {
-    type Block = Arc<Block>;
+    type Block = Arc<EngineBlock>;
     type Error = Infallible;
 
-    async fn put(mut self, digest: Digest, block: &Arc<Block>) -> Result<Self, Infallible> {
+    async fn put(mut self, digest: Digest, block: &Arc<EngineBlock>) -> Result<Self, Infallible> {
         let height = block.height;
         if !self.heights.contains(height) && self.common.append(Kind::Block, height, &digest, &**block).await {
             self.heights.insert((height, height));
@@ -150,9 +151,9 @@ impl<E: Runtime> store::Blocks for Blocks<E> {
         Ok((self, handle))
     }
 
-    async fn get(&self, id: Identifier<'_, Digest>) -> Result<Option<Arc<Block>>, Infallible> {
+    async fn get(&self, id: Identifier<'_, Digest>) -> Result<Option<Arc<EngineBlock>>, Infallible> {
         let Some(record) = self.common.get(Kind::Block, id).await else { return Ok(None) };
-        let decode = |record: &Record| Block::decode_cfg(record.body.clone(), &BlockSize::MAX).ok();
+        let decode = |record: &Record| EngineBlock::decode_cfg(record.body.clone(), &BlockSize::MAX).ok();
         Ok(Some(Arc::new(self.common.decoded(&record, decode).await)))
     }
 

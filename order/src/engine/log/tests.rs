@@ -16,6 +16,7 @@ use rand_core::{Rng as _, SeedableRng as _};
 use super::segment::TRAILER_BYTES;
 use super::*;
 use crate::block::{Batch, Block};
+use crate::engine::codec::EngineBlock;
 use crate::engine::settings::SigningSeed;
 use crate::engine::simulated::{Disks, Root, play, play_on};
 use crate::engine::stack::Members;
@@ -24,20 +25,20 @@ const DISK: &str = "broker0-";
 /// A file holds few records here.
 const SMALL: Sizes = Sizes { bytes: 2048, records: 8 };
 
-fn block(height: u64, bytes: usize) -> Block {
-    Block { parent: [3; 32], height, time: height, batches: vec![Batch::new(vec![7; bytes])] }
+fn block(height: u64, bytes: usize) -> EngineBlock {
+    Block { parent: [3; 32], height, time: height, batches: vec![Batch::new(vec![7; bytes])] }.into()
 }
 
 async fn open(context: &Context) -> Opened<Context> {
     Log::open(context.child("log"), DISK, SMALL).await.expect("the log opens")
 }
 
-async fn put(opened: &mut Opened<Context>, block: &Block) {
+async fn put(opened: &mut Opened<Context>, block: &EngineBlock) {
     opened.log.append(Kind::Block, block.height, &block.hash(), block).await.expect("it is appended");
     opened.heights[0].insert((block.height, block.height));
 }
 
-async fn assert_held(log: &mut Log<Context>, block: &Block, story: &str) {
+async fn assert_held(log: &mut Log<Context>, block: &EngineBlock, story: &str) {
     let by_height = log.get(Kind::Block, block.height).await.expect("the log is sound").expect(story);
     assert_eq!((by_height.digest, &by_height.body[..]), (block.hash(), &block.encode()[..]), "{story}");
     let by_digest = log.find(&block.hash()).await.expect("the log is sound").expect(story);
@@ -51,7 +52,7 @@ fn rule_e12_what_was_durable_is_there_after_a_crash_and_nothing_false_is() {
         let story = format!("crashes, seed {seed}");
         let mut rng = ChaCha20Rng::seed_from_u64(seed);
         // By kind and height: what was appended, and whether it must be there.
-        let mut model: BTreeMap<(Kind, u64), (Block, bool)> = BTreeMap::new();
+        let mut model: BTreeMap<(Kind, u64), (EngineBlock, bool)> = BTreeMap::new();
         let mut disks: Option<Disks> = None;
         for life in 0..6 {
             let (rng, model, story) = (&mut rng, &mut model, &story);
@@ -257,7 +258,7 @@ fn a_published_record_cannot_pass_for_one_of_the_log() {
         let mut opened = open(&context).await;
         let mut forged = Vec::new();
         record::append(&mut forged, b"a marker", Kind::Block, 1, &[0; 32], u64::MAX, &block(1, 4));
-        let carrier = Block { batches: vec![Batch::new(forged)], ..block(0, 0) };
+        let carrier = EngineBlock::from(Block { batches: vec![Batch::new(forged)], ..Block::clone(&block(0, 0)) });
         put(&mut opened, &carrier).await;
         opened.log.sync().await.expect("it is durable");
         drop(opened);
@@ -266,13 +267,13 @@ fn a_published_record_cannot_pass_for_one_of_the_log() {
 }
 
 /// A quorum's certificate for each of these blocks.
-fn certificates(blocks: &[Block]) -> Vec<(u64, Finalization<Scheme, Digest>)> {
+fn certificates(blocks: &[EngineBlock]) -> Vec<(u64, Finalization<Scheme, Digest>)> {
     let seeds: Vec<SigningSeed> = (1..=4).map(|i| SigningSeed::new(&[i; 32])).collect();
     let keys: Vec<[u8; 32]> = seeds.iter().map(SigningSeed::public).collect();
     let sorted = Members::of(keys.iter()).expect("they are keys").sorted;
     let signer = |seed: &SigningSeed| Scheme::signer(b"test", sorted.clone(), seed.0.clone()).expect("it is a member");
     let signers: Vec<Scheme> = seeds[..3].iter().map(signer).collect();
-    let certify = |block: &Block| {
+    let certify = |block: &EngineBlock| {
         let round = Round::new(Epoch::zero(), View::new(block.height + 1));
         let proposal = Proposal::new(round, View::new(block.height), Digest(block.hash()));
         let votes: Vec<_> = signers.iter().filter_map(|it| Finalize::sign(it, proposal.clone())).collect();
@@ -290,9 +291,9 @@ fn old_archives_become_the_log_whenever_it_is_interrupted() {
     use commonware_utils::{NZU16, NZUsize};
     const BLOCKS: u64 = 600;
     let pages = || CacheRef::new(NZU16!(1024), NZUsize!(64));
-    let old: Vec<Block> = (0..BLOCKS).map(|height| block(height, 5)).collect();
+    let old: Vec<EngineBlock> = (0..BLOCKS).map(|height| block(height, 5)).collect();
     // Not each block has one: a certificate makes those before its block final, too.
-    let certified: Vec<Block> = old.iter().filter(|block| block.height % 7 == 3).cloned().collect();
+    let certified: Vec<EngineBlock> = old.iter().filter(|block| block.height % 7 == 3).cloned().collect();
     let certificates = certificates(&certified);
     for kill_after in [0, 1, 3, 10, 50, 200, 1000] {
         let story = format!("killed after {kill_after} ms");
