@@ -100,7 +100,7 @@ pub fn convicts(genesis: &Genesis, text: &str) -> Option<protocol::Report> {
     let value: Value = serde_json::from_str(text).ok()?;
     let keys: Vec<[u8; 32]> = genesis.brokers.iter().copied().collect();
     let cluster = genesis.cluster();
-    let report = report_of(&order::engine::judge(&keys, &cluster.0, &proof_in(&value)?)?);
+    let report = report_of(&sealcast_order_engine::judge(&keys, &cluster.0, &proof_in(&value)?)?);
     let says = |key: &str| value.get(key).cloned().unwrap_or_default();
     let told = (says("cluster"), says("broker"), says("view"), says("misdeed"));
     let shown =
@@ -153,14 +153,14 @@ mod tests {
     fn rule_e4_what_a_shelf_keeps_convicts_the_broker_that_signed_it_and_changed_it_convicts_nobody() {
         let folder = std::env::temp_dir().join(format!("sealcast-evidence-proofs-{}", std::process::id()));
         let _ = fs::remove_dir_all(&folder);
-        let seeds: Vec<order::engine::SigningSeed> =
-            (1..5).map(|i| order::engine::SigningSeed::new(&[i; 32])).collect();
-        let keys: BTreeSet<[u8; 32]> = seeds.iter().map(order::engine::SigningSeed::public).collect();
+        let seeds: Vec<sealcast_order_engine::SigningSeed> =
+            (1..5).map(|i| sealcast_order_engine::SigningSeed::new(&[i; 32])).collect();
+        let keys: BTreeSet<[u8; 32]> = seeds.iter().map(sealcast_order_engine::SigningSeed::public).collect();
         let (administrators, issuers) = (Vec::new(), BTreeMap::new());
         let genesis = Genesis { name: "test".into(), brokers: keys.clone(), quorum: 1, administrators, issuers };
         let all: Vec<[u8; 32]> = keys.iter().copied().collect();
         let liar = all.iter().position(|key| *key == seeds[0].public()).expect("it is one of them");
-        let evidence = order::engine::two_votes(&all, &genesis.cluster().0, &seeds[0], 7);
+        let evidence = sealcast_order_engine::two_votes(&all, &genesis.cluster().0, &seeds[0], 7);
         assert_eq!((evidence.broker, evidence.view), (liar, 7));
 
         let evidence_store = EvidenceStore::open(&folder, &genesis).expect("a new folder");

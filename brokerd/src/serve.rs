@@ -19,9 +19,9 @@ use sealcast_broker::protocol::{Answer, Query, Refusal, Reply, Report, Status, W
 use sealcast_crypto::group::{P256, PrimeGroup, Ristretto255};
 use sealcast_crypto::signature::OriginKey;
 use sealcast_crypto::tdh2::{KeyShare, PublicKey};
-use sealcast_order::engine::{self, Engine, SigningSeed, Start};
 use sealcast_order::solo::{self, Solo};
 use sealcast_order::{Block, Fault, Order, Peer, StartCertificate};
+use sealcast_order_engine::{self as engine, Engine, SigningSeed, Start};
 use sealcast_wire::limits;
 use tracing::{error, info, warn};
 

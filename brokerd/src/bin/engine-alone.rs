@@ -16,10 +16,10 @@ use sealcast_broker::genesis::Cluster;
 use sealcast_broker::operation::{self, Body, Execute, Header, Operation, Publication};
 use sealcast_crypto::secret::Secret;
 use sealcast_crypto::signature::OriginKey;
-use sealcast_order::engine::{Broker, Engine, Settings, SigningSeed};
 use sealcast_order::pool::Pool;
 use sealcast_order::solo::{self, Solo};
 use sealcast_order::{Ack, Application, Batch, Block, BlockSize, Delivered, Hash, Order, Origin, Parent, Refused};
+use sealcast_order_engine::{Broker, Engine, Settings, SigningSeed};
 
 const CLUSTER: Cluster = Cluster([7; 32]);
 const BODY_BYTES: usize = 1024;

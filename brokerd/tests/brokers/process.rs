@@ -14,7 +14,7 @@ use sealcast_brokerd::config::{self, Config};
 use sealcast_brokerd::deal::deal;
 use sealcast_brokerd::evidence::EvidenceStore;
 use sealcast_brokerd::serve::Broker;
-use sealcast_order::engine::{self, SigningSeed};
+use sealcast_order_engine::{self as engine, SigningSeed};
 use sealcast_wire::limits;
 
 use crate::client::Reader;

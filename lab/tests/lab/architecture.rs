@@ -186,11 +186,12 @@ fn invariant_2_pure_crates_keep_to_a_short_list_of_dependencies() {
         ),
         ("sealcast-delivery", &["sealcast-wire", "sealcast-crypto", "thiserror"][..]),
         ("sealcast-client", &["sealcast-wire", "sealcast-crypto", "sealcast-broker", "sealcast-delivery"][..]),
+        ("sealcast-order", &["sealcast-wire", "aws-lc-rs", "bytes", "futures", "thiserror"][..]),
         (
-            "sealcast-order",
+            "sealcast-order-engine",
             &[
                 "sealcast-wire",
-                "aws-lc-rs",
+                "sealcast-order",
                 "bytes",
                 "commonware-actor",
                 "commonware-broadcast",
@@ -234,6 +235,7 @@ fn invariant_4_no_hash_map_whose_order_can_reach_an_output() {
         "crypto/src",
         "keys/src",
         "order/src",
+        "order/engine/src",
         "broker/src",
         "sealcast/src/group",
         "sealcast/src/session/core",
@@ -254,6 +256,7 @@ fn invariant_5_every_limit_lies_in_wire_limits() {
         "delivery/src",
         "client/src",
         "order/src",
+        "order/engine/src",
         "broker/src",
         "sealcast/src/group",
         "sealcast/src/session/core",
@@ -435,14 +438,17 @@ fn invariant_6_nothing_imports_lab() {
 }
 
 #[test]
-fn invariant_7_the_engine_stays_in_order_and_what_is_alpha_upstream_in_one_file() {
+fn invariant_7_the_engine_stays_in_its_crate_and_what_is_alpha_upstream_in_one_file() {
+    let linking = ["sealcast-brokerd", "sealcast-brokers-sim"];
     for (name, dependencies) in dependencies() {
         let engine: Vec<_> = dependencies.iter().filter(|d| d.starts_with("commonware")).collect();
-        assert!(name == "sealcast-order" || engine.is_empty(), "{name} imports {engine:?}");
+        assert!(name == "sealcast-order-engine" || engine.is_empty(), "{name} imports {engine:?}");
+        let links = dependencies.contains("sealcast-order-engine");
+        assert_eq!(links, linking.contains(&&*name), "{name} links the engine, or should");
     }
     let alpha = ["consensus::Application", "Inline", "Deferred", "Ancestry", "marshal::coding", "commonware_glue"];
-    assert_absent("order/src", &alpha, &["order/src/engine/alpha.rs"]);
-    assert_absent("order/src", &["simulated::"], &["order/src/engine/simulated.rs", "order/src/engine/simulation.rs"]);
+    assert_absent("order/engine/src", &alpha, &["order/engine/src/alpha.rs"]);
+    assert_absent("order/engine/src", &["simulated::"], &["order/engine/src/simulat"]);
 }
 
 /// `brokerd` does not import `sealcast`, and says the same.

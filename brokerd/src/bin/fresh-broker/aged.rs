@@ -7,7 +7,7 @@ use std::io;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use sealcast_order::engine::{Aged, SigningSeed};
+use sealcast_order_engine::{Aged, SigningSeed};
 
 use crate::home::{Home, Progress};
 

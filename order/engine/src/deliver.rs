@@ -6,10 +6,10 @@ use commonware_actor::Feedback;
 use commonware_consensus::marshal::Update;
 use commonware_consensus::{Heightable as _, Reporter};
 use commonware_utils::Acknowledgement as _;
+use sealcast_order::{Ack, Delivered};
 
 use super::codec::{self, EngineBlock};
 use super::shared::Shared;
-use crate::application::{Ack, Delivered};
 
 #[derive(Clone)]
 pub(super) struct Deliver {

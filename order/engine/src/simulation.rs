@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use sealcast_order::{Batch, BlockSize, Order};
+
 use super::settings::{Broker, Settings, SigningSeed, Start};
 use super::simulated::{Brokers, Root};
-use crate::block::{Batch, BlockSize};
-use crate::order::Order;
 use crate::testing::Ledger;
 
 pub(super) const SIZE: BlockSize = BlockSize { batches: 8, bytes: 4096 };

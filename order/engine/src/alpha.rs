@@ -19,10 +19,10 @@ use commonware_cryptography::{Digested, sha256};
 use commonware_runtime::{Clock, Metrics, Spawner};
 use futures::future::{Either, select};
 use futures::{FutureExt as _, StreamExt as _};
+use sealcast_order::{Block, BlockSize, Parent};
 
 use super::codec::{self, EngineBlock};
 use super::shared::Shared;
-use crate::block::{Block, BlockSize, Parent};
 
 /// What simplex drives: our hooks behind upstream's glue.
 pub(super) type Glue<E> = Inline<E, Scheme, Hooks, EngineBlock, FixedEpocher>;
@@ -151,10 +151,9 @@ mod tests {
     use commonware_cryptography::ed25519::PrivateKey;
     use commonware_runtime::deterministic::{self, Runner};
     use commonware_runtime::{Runner as _, Supervisor as _};
+    use sealcast_order::{Application as _, Batch, Origin};
 
     use super::*;
-    use crate::application::{Application as _, Origin};
-    use crate::block::Batch;
     use crate::testing::Ledger;
 
     const SIZE: BlockSize = BlockSize { batches: 8, bytes: 4096 };

@@ -15,12 +15,11 @@ use commonware_p2p::{Receiver, Recipients, Sender};
 use commonware_runtime::{Clock, Spawner};
 use commonware_utils::channel::mpsc;
 use futures::FutureExt as _;
+use sealcast_order::{Batch, BlockSize, Hash, Origin};
 use sealcast_wire::limits;
 
 use super::codec;
 use super::shared::Shared;
-use crate::application::Origin;
-use crate::block::{Batch, BlockSize, Hash};
 
 pub(super) struct Forward {
     pub(super) shared: Arc<Shared>,

@@ -5,10 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use commonware_utils::sync::Notify;
+use sealcast_order::{Application, Evidence, Fault, Peer, Status};
 use sealcast_wire::limits;
-
-use crate::application::Application;
-use crate::order::{Evidence, Fault, Peer, Status};
 
 pub(super) struct Shared {
     pub(super) application: Arc<dyn Application>,

@@ -13,12 +13,12 @@ use commonware_runtime::Error;
 use commonware_runtime::buffer::paged::CacheRef;
 use commonware_storage::archive::{self, Archive as _, Identifier, prunable};
 use commonware_storage::translator::EightCap;
+use sealcast_order::BlockSize;
 
 use super::record::Kind;
 use super::{Damage, LogError, Opened, Runtime, table_of};
-use crate::block::BlockSize;
-use crate::engine::codec::EngineBlock;
-use crate::engine::stack::{ITEMS_PER_SECTION, WRITE_BUFFER};
+use crate::codec::EngineBlock;
+use crate::stack::{ITEMS_PER_SECTION, WRITE_BUFFER};
 
 type Archive<E, V> = prunable::Archive<EightCap, E, Digest, V>;
 
@@ -26,7 +26,7 @@ type Archive<E, V> = prunable::Archive<EightCap, E, Digest, V>;
 ///
 /// # Errors
 /// [`LogError::Damaged`], or [`LogError::Files`] if the archives need more open files than are allowed.
-pub(in crate::engine) async fn take_over<E: Runtime>(
+pub(crate) async fn take_over<E: Runtime>(
     context: &E,
     disk: &str,
     pages: &CacheRef,
@@ -180,11 +180,11 @@ const USED_UP: &str = "Too many open files";
 const OTHER_FILES: usize = 128;
 
 #[cfg(any(test, feature = "simulation"))]
-pub(in crate::engine) mod testing {
+pub(crate) mod testing {
     use super::*;
 
     /// Archives as the versions before made them.
-    pub(in crate::engine) async fn write_old<E: Runtime>(
+    pub(crate) async fn write_old<E: Runtime>(
         context: &E,
         disk: &str,
         pages: &CacheRef,

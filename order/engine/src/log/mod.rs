@@ -26,8 +26,7 @@ use futures::future::{BoxFuture, Shared};
 use rand_core::CryptoRng;
 use sealcast_wire::limits;
 
-use crate::engine::codec::EngineBlock;
-use crate::order::Fault;
+use crate::codec::EngineBlock;
 
 mod digests;
 mod heights;
@@ -42,6 +41,7 @@ mod tests;
 use digests::Digests;
 use heights::Heights;
 use record::{Kind, Marker};
+use sealcast_order::Fault;
 use segment::{Closed, Location};
 
 /// What the log needs of a runtime.

@@ -8,9 +8,8 @@ use commonware_codec::{Buf, BufsMut, EncodeSize, Error, Read, Write};
 use commonware_consensus::types::Height;
 use commonware_consensus::{BoundedBlock, Heightable};
 use commonware_cryptography::{Digested, Digestible, sha256};
+use sealcast_order::{Batch, Block, BlockSize, HEADER_BYTES, LENGTH_BYTES, Malformed};
 use sealcast_wire::limits;
-
-use crate::block::{Batch, Block, BlockSize, HEADER_BYTES, LENGTH_BYTES, Malformed};
 
 /// A block that has the engine's traits.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,8 +6,20 @@
 //! deliver ◀── by height, durable, until acknowledged ◀── archive ◀── final ◀─────────┘
 //! ```
 //!
-//! `stack` puts it together for any runtime and links; this file runs it on tokio over TCP, one thread of its own
-//! beside the runtime's, so that callers need no runtime at all.
+//! [`Engine`] is an `Order`. `stack` puts it together for any runtime and links; this file runs it on tokio over TCP, one
+//! thread of its own beside the runtime's, so that callers need no runtime at all.
+//!
+//! # Upstream, and how to take its next version
+//! All `commonware-*` crates are pinned to one version (`=2026.10.0`): their interfaces change with each monthly
+//! release, while formats on disk and on the wire are kept, with a path to migrate, for what upstream calls BETA.
+//! BETA are: simplex, marshal's core, the links, the archives, the runtime. ALPHA are `consensus::Application` and
+//! `marshal::standard::Inline`, used in `alpha.rs` alone, and the simulated links, used by tests alone.
+//! To upgrade: read upstream's changelog for formats, raise all pins together, let `alpha.rs`, `stack.rs` and
+//! `lib.rs` compile, run this crate's tests, then start a broker on a folder written by the old version.
+//! Going back is a path of its own: 2026.9 cannot read archives that a newer version has written.
+//!
+//! The engine is instantiated for its runtime in this crate, so that callers never compile it again: `Engine` and
+//! everything else public here is free of type parameters.
 
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
@@ -25,11 +37,10 @@ use commonware_stream::sake::{self, Sake};
 use commonware_utils::TryCollect as _;
 use commonware_utils::channel::oneshot;
 use commonware_utils::ordered::Map;
+use sealcast_order::{
+    Application, Batch, Block, Evidence, Fault, Later, Order, Peer, Refused, StartCertificate, Status,
+};
 use sealcast_wire::limits;
-
-use crate::application::Application;
-use crate::block::{Batch, Block};
-use crate::order::{Evidence, Fault, Later, Order, Peer, Refused, StartCertificate, Status};
 
 mod aged;
 mod alpha;
@@ -47,6 +58,8 @@ pub mod simulated;
 #[cfg(test)]
 mod simulation;
 mod stack;
+#[cfg(test)]
+mod testing;
 #[cfg(test)]
 mod tests;
 pub mod votes;

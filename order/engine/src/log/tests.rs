@@ -12,14 +12,14 @@ use commonware_runtime::{Blob as _, Clock as _, ReadOptions, Storage as _, Super
 use commonware_utils::iter::NonEmpty;
 use rand_chacha::ChaCha20Rng;
 use rand_core::{Rng as _, SeedableRng as _};
+use sealcast_order::{Batch, Block};
 
 use super::segment::TRAILER_BYTES;
 use super::*;
-use crate::block::{Batch, Block};
-use crate::engine::codec::EngineBlock;
-use crate::engine::settings::SigningSeed;
-use crate::engine::simulated::{Disks, Root, play, play_on};
-use crate::engine::stack::Members;
+use crate::codec::EngineBlock;
+use crate::settings::SigningSeed;
+use crate::simulated::{Disks, Root, play, play_on};
+use crate::stack::Members;
 
 const DISK: &str = "broker0-";
 /// A file holds few records here.

@@ -5,8 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::block::BlockSize;
-use crate::order::StartCertificate;
+use sealcast_order::{BlockSize, StartCertificate};
 
 /// The settings of one broker's engine.
 ///

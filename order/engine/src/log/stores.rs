@@ -15,14 +15,14 @@ use commonware_cryptography::sha256::Digest;
 use commonware_runtime::Handle;
 use commonware_storage::archive::Identifier;
 use commonware_utils::sync::AsyncMutex;
+use sealcast_order::BlockSize;
 use sealcast_wire::limits;
 
 use super::heights::Heights;
 use super::record::Kind;
 use super::{Damage, Log, LogError, Opened, Record, Runtime};
-use crate::block::BlockSize;
-use crate::engine::codec::EngineBlock;
-use crate::engine::shared::Shared;
+use crate::codec::EngineBlock;
+use crate::shared::Shared;
 
 /// What both stores write to.
 struct Common<E: Runtime> {
@@ -105,13 +105,13 @@ impl<E: Runtime> Common<E> {
 }
 
 /// The final blocks.
-pub(in crate::engine) struct Blocks<E: Runtime> {
+pub(crate) struct Blocks<E: Runtime> {
     common: Common<E>,
     heights: Heights,
 }
 
 /// The certificates of final blocks.
-pub(in crate::engine) struct Certificates<E: Runtime> {
+pub(crate) struct Certificates<E: Runtime> {
     common: Common<E>,
     /// The heights that have one; of old ones only from `known_from` on.
     heights: Heights,
@@ -119,7 +119,7 @@ pub(in crate::engine) struct Certificates<E: Runtime> {
 }
 
 /// Both stores over one log.
-pub(in crate::engine) fn stores<E: Runtime>(
+pub(crate) fn stores<E: Runtime>(
     Opened { log, heights: [blocks, certificates] }: Opened<E>,
     shared: Arc<Shared>,
 ) -> (Blocks<E>, Certificates<E>) {

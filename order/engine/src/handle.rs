@@ -8,13 +8,11 @@ use commonware_consensus::marshal::standard::Standard;
 use commonware_consensus::simplex::scheme::ed25519::Scheme;
 use commonware_consensus::types::Height;
 use commonware_utils::channel::mpsc;
+use sealcast_order::{Batch, Block, Evidence, Fault, Later, Origin, Peer, Refused, StartCertificate, Status};
 
 use super::codec::{self, EngineBlock};
 use super::shared::Shared;
 use super::stack;
-use crate::application::Origin;
-use crate::block::{Batch, Block};
-use crate::order::{Evidence, Fault, Later, Peer, Refused, StartCertificate, Status};
 
 #[derive(Clone)]
 pub(super) struct Handle {

@@ -9,12 +9,11 @@ use commonware_cryptography::sha256::Digest;
 use commonware_parallel::Sequential;
 use commonware_runtime::{Runner as _, Supervisor as _, tokio};
 use commonware_utils::iter::NonEmpty;
+use sealcast_order::{Block, Fault};
 
 use super::log::{Log, Sizes};
 use super::settings::{SigningSeed, StartError};
 use super::stack::{Members, namespace_of};
-use crate::block::Block;
-use crate::order::Fault;
 
 /// What to make.
 pub struct Aged {

@@ -3,10 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use crate::application::{Ack, Application, Delivered, Origin};
-use crate::block::{Batch, Block, BlockSize, Hash, Parent};
-use crate::order::Refused;
-use crate::pool::Pool;
+use sealcast_order::{Ack, Application, Batch, Block, BlockSize, Delivered, Hash, Origin, Parent, Refused, pool::Pool};
 
 /// Batches that begin so are refused by every honest ledger.
 pub(crate) const BAD: &[u8] = b"bad";

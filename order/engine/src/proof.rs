@@ -11,9 +11,9 @@ use commonware_cryptography::{Hasher as _, Sha256};
 use commonware_parallel::Sequential;
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng as _;
+use sealcast_order::{Evidence, Misbehaviour};
 
 use super::stack::{Members, namespace_of};
-use crate::order::{Evidence, Misbehaviour};
 
 /// What a proof shows; `None` if nothing. `brokers` are the keys of all in the callers' order, and `namespace` is that of
 /// their [`super::Settings`]. A proof does not say which kind it is: the signatures of each kind are over other bytes.

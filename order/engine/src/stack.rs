@@ -32,6 +32,7 @@ use commonware_utils::{NonZeroDuration, TryCollect as _};
 use futures::future::{Either, select};
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng as _;
+use sealcast_order::{Application, Block, BlockSize, Fault};
 use sealcast_wire::limits;
 
 use super::alpha::{self, Hooks};
@@ -44,9 +45,6 @@ use super::peers::{Counts, CutOff, Heard, Tap};
 use super::settings::{Settings, Start, StartError, VIEWS_REMEMBERED};
 use super::shared::Shared;
 use super::watch::{Judge, Schedule, Watch};
-use crate::application::Application;
-use crate::block::{Block, BlockSize};
-use crate::order::Fault;
 
 /// The links of one broker, one per purpose.
 pub(super) struct Links<S, R> {

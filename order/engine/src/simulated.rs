@@ -20,13 +20,13 @@ use commonware_runtime::{Clock as _, Handle as Task, IoBuf, Spawner as _, Superv
 use commonware_utils::channel::oneshot;
 use commonware_utils::{Probability, probability};
 use rand_core::Rng as _;
+use sealcast_order::{
+    Application, Batch, Block, BlockSize, Evidence, Fault, Later, Order, Peer, Refused, StartCertificate, Status,
+};
 
 use super::handle::Handle;
 use super::settings::{Settings, Start};
 use super::stack::{self, Cluster, Links, Network};
-use crate::application::Application;
-use crate::block::{Batch, Block, BlockSize};
-use crate::order::{Evidence, Fault, Later, Order, Peer, Refused, StartCertificate, Status};
 
 /// Every sender is split, so that the engine is instantiated once for honest brokers and twins.
 type Forwarder =

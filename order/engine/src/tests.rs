@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
+use sealcast_order::{Batch, BlockSize, Misbehaviour, Refused, StartCertificate};
+
 use super::judge;
 use super::settings::Start;
 use super::simulated::{play, play_on};
 use super::simulation::{SIZE, World, ledgers, pairs, settings};
-use crate::block::{Batch, BlockSize};
-use crate::order::{Misbehaviour, Refused, StartCertificate};
 use crate::testing::{BAD, Ledger, assert_agree};
 
 const ALL: [usize; 4] = [0, 1, 2, 3];
@@ -20,7 +20,7 @@ fn seeds(count: u64) -> impl Iterator<Item = u64> {
     }
 }
 
-/// A failure names the seed: `SEALCAST_SEED=<seed> cargo test -p sealcast-order <story>` replays it.
+/// A failure names the seed: `SEALCAST_SEED=<seed> cargo test -p sealcast-order-engine <story>` replays it.
 fn story(name: &str, seed: u64) -> String {
     format!("{name}, seed {seed}")
 }

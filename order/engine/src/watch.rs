@@ -18,10 +18,10 @@ use commonware_cryptography::ed25519::Signature;
 use commonware_cryptography::sha256::Digest;
 use commonware_parallel::Sequential;
 use rand_chacha::ChaCha20Rng;
+use sealcast_order::{Evidence, Misbehaviour};
 use sealcast_wire::limits;
 
 use super::shared::Shared;
-use crate::order::{Evidence, Misbehaviour};
 
 /// Sits between simplex and `next`, which hears everything too.
 #[derive(Clone)]
