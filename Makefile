@@ -18,7 +18,7 @@ demo: setup     ## three robots, an eavesdropper, an outsider, an eviction: the 
 	$(BIN)/debug/sealcast demo lan
 
 demo-brokers: setup ## two hospitals, an insurer and the four brokers between them, in under 60 s
-	$(CARGO) build -p sealcast-cli -p sealcast-brokerd --bin sealcast --bin sealcast-broker --bin lying-broker
+	$(CARGO) build -p sealcast-cli -p sealcast-brokerd -p sealcast-brokerd-testing --bin sealcast --bin sealcast-broker --bin broker-testing
 	$(BIN)/debug/sealcast demo brokers
 
 PROGRAMS := sealcast sealcast-lab sealcast-broker
@@ -54,7 +54,7 @@ peers: setup    ## the systems that figures compare with
 	@scripts/peers.sh
 
 figures: setup  ## measure every row of the figures table, quickly (about 10 minutes)
-	$(CARGO) build --release -p sealcast-cli -p sealcast-lab -p sealcast-brokerd
+	$(CARGO) build --release -p sealcast-cli -p sealcast-lab -p sealcast-brokerd -p sealcast-brokerd-testing
 	$(BIN)/release/sealcast lab figures lan --quick --record docs/figures.md
 	$(BIN)/release/sealcast lab figures brokers --quick --record docs/figures.md
 

@@ -28,19 +28,19 @@ impl Brokers {
         home.good(&["ctx", "add", "market", "--url", "quorum:market/cluster.toml?wait=20s"]);
         home.good(&["ctx", "select", "market"]);
         let mut brokers = Brokers { home, running: (0..n).map(|_| None).collect() };
-        (0..n).for_each(|broker| brokers.start_as("sealcast-broker", broker, options));
+        (0..n).for_each(|broker| brokers.start_as(["sealcast-broker", "run"], broker, options));
         brokers.all_with_key(n);
         brokers
     }
 
     fn start(&mut self, broker: usize) {
-        self.start_as("sealcast-broker", broker, &[]);
+        self.start_as(["sealcast-broker", "run"], broker, &[]);
     }
 
-    fn start_as(&mut self, program: &str, broker: usize, options: &[&str]) {
+    fn start_as(&mut self, [program, verb]: [&str; 2], broker: usize, options: &[&str]) {
         let program = Path::new(env!("CARGO_BIN_EXE_sealcast")).with_file_name(program);
         let mut command = Command::new(program);
-        command.arg("run").arg(self.folder(broker)).args(options);
+        command.arg(verb).arg(self.folder(broker)).args(options);
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
         self.running[broker] = Some(child.expect("the broker starts"));
     }
@@ -279,7 +279,7 @@ fn rule_e4_more_liars_than_may_be_are_told_of_and_evidence_is_kept_while_a_reade
 
     // One liar: the reader goes on, and keeps what convicts it at once. With another one down, its share is of the first three.
     brokers.kill(3);
-    brokers.start_as("lying-broker", 3, &[]);
+    brokers.start_as(["broker-testing", "lie"], 3, &[]);
     brokers.all_with_key(4);
     brokers.kill(2);
     assert_eq!(publish(&brokers, "among lies").exit, 0, "one may lie");
@@ -294,7 +294,7 @@ fn rule_e4_more_liars_than_may_be_are_told_of_and_evidence_is_kept_while_a_reade
 
     // Two: nothing that the brokers say can be relied on, and whoever notices says so instead of waiting or of ⊥.
     brokers.kill(2);
-    brokers.start_as("lying-broker", 2, &[]);
+    brokers.start_as(["broker-testing", "lie"], 2, &[]);
     let end = std::time::Instant::now() + TIMEOUT;
     loop {
         let came = publish(&brokers, "among more lies");

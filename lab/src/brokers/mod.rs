@@ -27,8 +27,8 @@ pub(crate) fn beside(name: &str) -> Result<PathBuf, Failure> {
     if path.is_file() {
         return Ok(path);
     }
-    let what = format!("{} is not built: cargo build --release -p sealcast-cli -p sealcast-brokerd", path.display());
-    Err(what.into())
+    let packages = "-p sealcast-cli -p sealcast-brokerd -p sealcast-brokerd-testing";
+    Err(format!("{} is not built: cargo build --release {packages}", path.display()).into())
 }
 
 /// Becomes true at SIGINT or SIGTERM; a second signal ends the process at once.

@@ -437,9 +437,23 @@ fn invariant_6_nothing_imports_lab() {
     }
 }
 
+/// What tests and demonstrations start is in packages of its own, which nothing that is installed imports.
+#[test]
+fn nothing_that_is_installed_imports_what_tests_are_made_of() {
+    let makefile = fs::read_to_string(root().join("Makefile")).expect("the Makefile is readable");
+    let line = |start: &str| makefile.lines().find(|line| line.starts_with(start)).expect(start);
+    assert_eq!(line("PROGRAMS :="), "PROGRAMS := sealcast sealcast-lab sealcast-broker");
+    assert!(!line("BUILD_PROGRAMS :=").contains("-testing"), "what is installed is built without them");
+    for (name, dependencies) in dependencies() {
+        let testing: Vec<_> = dependencies.iter().filter(|d| d.ends_with("-testing")).collect();
+        let is_test_only = name.ends_with("-testing") || name == "sealcast-brokers-sim";
+        assert!(is_test_only || testing.is_empty(), "{name} imports {testing:?}");
+    }
+}
+
 #[test]
 fn invariant_7_the_engine_stays_in_its_crate_and_what_is_alpha_upstream_in_one_file() {
-    let linking = ["sealcast-brokerd", "sealcast-brokers-sim"];
+    let linking = ["sealcast-brokerd", "sealcast-brokerd-testing", "sealcast-brokers-sim"];
     for (name, dependencies) in dependencies() {
         let engine: Vec<_> = dependencies.iter().filter(|d| d.starts_with("commonware")).collect();
         assert!(name == "sealcast-order-engine" || engine.is_empty(), "{name} imports {engine:?}");

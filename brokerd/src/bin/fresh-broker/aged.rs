@@ -1,13 +1,11 @@
 //! What a long history costs a broker that starts: one with so many empty blocks, made for it, beside one without any.
 //!
-//! The first start executes the history, as after the loss of `state/`. The second one is measured: the time until it
+//! `broker-testing age` makes the history. The first start executes it, as after the loss of `state/`. The second one is measured: the time until it
 //! answers, and its memory and open files after a while.
 
 use std::io;
 use std::thread;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-
-use sealcast_order_engine::{Aged, SigningSeed};
+use std::time::{Duration, Instant};
 
 use crate::home::{Home, Progress};
 
@@ -19,18 +17,8 @@ struct Cost {
 }
 
 pub(crate) fn run(home: &Home, blocks: u64, json: bool, progress: &Progress) -> io::Result<()> {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_err(io::Error::other)?;
     let begun = Instant::now();
-    let aged = Aged {
-        folder: home.folder(AGED).join("order"),
-        namespace: home.file.cluster().0.to_vec(),
-        keys: home.seeds.iter().map(|seed| SigningSeed::new(&[*seed; 32])).collect(),
-        blocks,
-        until: u64::try_from(now.as_micros()).map_err(io::Error::other)?,
-    };
-    let (is_shown, end) = (progress.is_shown, progress.end.clone());
-    let shown = Progress { is_shown, end };
-    aged.write(move |done| _ = shown.tell("blocks made", done, blocks)).map_err(io::Error::other)?;
+    home.age(AGED, blocks, progress)?;
     let made = begun.elapsed();
 
     let begun = Instant::now();

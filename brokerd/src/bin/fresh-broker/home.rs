@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io::{self, Write as _};
+use std::io::{self, BufRead as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -102,11 +102,7 @@ impl Home {
     }
 
     pub(crate) fn start(&self, broker: usize, keep: Option<Keep>) -> io::Result<Running> {
-        let program = std::env::current_exe()?.with_file_name("sealcast-broker");
-        if !program.is_file() {
-            let what = format!("{} is not built: cargo build --release -p sealcast-brokerd", program.display());
-            return Err(io::Error::other(what));
-        }
+        let program = beside("sealcast-broker", "sealcast-brokerd")?;
         let mut command = Command::new(&program);
         command.arg("run").arg(self.folder(broker)).arg("--until-stdin-closes");
         if let Some(keep) = keep {
@@ -115,6 +111,22 @@ impl Home {
         let log = fs::File::create(self.root.join(format!("{broker}.log")))?;
         let child = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(log).spawn();
         child.map(Running).map_err(|e| io::Error::other(format!("{}: {e}", program.display())))
+    }
+
+    /// Gives a broker a history of so many empty blocks.
+    pub(crate) fn age(&self, broker: usize, blocks: u64, progress: &Progress) -> io::Result<()> {
+        let program = beside("broker-testing", "sealcast-brokerd-testing")?;
+        let others = (0..BROKERS).filter(|it| *it != broker);
+        let folders = std::iter::once(broker).chain(others).map(|it| self.folder(it));
+        let mut command = Command::new(&program);
+        command.arg("age").args(folders).args(["--blocks", &blocks.to_string()]);
+        let mut aging = Running(command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?);
+        for line in io::BufReader::new(aging.0.stdout.take().expect("it is piped")).lines() {
+            let done = line?.parse().map_err(io::Error::other)?;
+            progress.tell("blocks made", done, blocks)?;
+        }
+        let ended = aging.0.wait()?;
+        if ended.success() { Ok(()) } else { Err(io::Error::other(format!("{}: {ended}", program.display()))) }
     }
 
     /// A channel to a broker, which may just be starting.
@@ -179,6 +191,15 @@ impl Drop for Running {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
+}
+
+/// A program beside this one, and the package that it is of.
+fn beside(name: &str, package: &str) -> io::Result<PathBuf> {
+    let program = std::env::current_exe()?.with_file_name(name);
+    if program.is_file() {
+        return Ok(program);
+    }
+    Err(io::Error::other(format!("{} is not built: cargo build --release -p {package}", program.display())))
 }
 
 pub(crate) fn key(seed: u8) -> Arc<OriginKey> {

@@ -39,7 +39,7 @@ pub(super) struct Ended {
 
 /// Becomes the broker.
 pub(super) fn run(folder: &Path, arguments: &[String]) -> Result<(), Failure> {
-    Err(missing(NAME, &command(NAME, folder).args(arguments).exec()))
+    Err(missing(NAME, &command(BROKER, folder).args(arguments).exec()))
 }
 
 /// Lets the broker's program deal a threshold key to the brokers of a folder.
@@ -83,7 +83,7 @@ impl Processes {
     pub(super) fn start(folders: &[PathBuf]) -> Result<Processes, Failure> {
         let mut all = Processes(Vec::new());
         for (number, folder) in folders.iter().enumerate() {
-            all.0.push(Process::start(NAME, number, folder)?);
+            all.0.push(Process::start(BROKER, number, folder)?);
         }
         Ok(all)
     }
@@ -94,7 +94,7 @@ impl Processes {
         for (number, folder) in folders.iter().enumerate() {
             all.0.push(match is_locked(folder) {
                 true => Process { number, folder: folder.clone(), child: None, logged: 0, ended: false },
-                false => Process::start(NAME, number, folder)?,
+                false => Process::start(BROKER, number, folder)?,
             });
         }
         Ok(all)
@@ -112,7 +112,7 @@ impl Processes {
 
     /// Starts one again that has ended.
     pub(super) fn restart(&mut self, number: usize, folder: &Path) -> Result<(), Failure> {
-        self.0[number] = Process::start(NAME, number, folder)?;
+        self.0[number] = Process::start(BROKER, number, folder)?;
         Ok(())
     }
 
@@ -165,7 +165,7 @@ impl Processes {
 }
 
 impl Process {
-    fn start(program: &str, number: usize, folder: &Path) -> Result<Process, Failure> {
+    fn start(program: Runs, number: usize, folder: &Path) -> Result<Process, Failure> {
         let path = folder.join(LOG);
         let log = File::options().create(true).append(true).open(&path);
         let log = log.map_err(|e| FileError::io(&path, e))?;
@@ -174,7 +174,7 @@ impl Process {
         let mut command = command(program, folder);
         // Ctrl-C is meant for us: we tell them. If we are killed, the pipe closes, and they end too.
         command.arg("--until-stdin-closes").stdin(Stdio::piped()).stdout(log).stderr(both).process_group(0);
-        let child = Some(command.spawn().map_err(|e| missing(program, &e))?);
+        let child = Some(command.spawn().map_err(|e| missing(program.name, &e))?);
         Ok(Process { number, folder: folder.to_path_buf(), child, logged, ended: false })
     }
 
@@ -267,9 +267,16 @@ impl Drop for Processes {
     }
 }
 
-fn command(name: &str, folder: &Path) -> Command {
-    let mut command = Command::new(program(name));
-    command.arg("run").arg(folder);
+/// A program that runs the broker of a folder, and the word by which it does.
+#[derive(Clone, Copy)]
+struct Runs {
+    name: &'static str,
+    verb: &'static str,
+}
+
+fn command(runs: Runs, folder: &Path) -> Command {
+    let mut command = Command::new(program(runs.name));
+    command.arg(runs.verb).arg(folder);
     command
 }
 
@@ -281,14 +288,18 @@ fn program(name: &str) -> PathBuf {
 fn missing(name: &str, error: &io::Error) -> Failure {
     match error.kind() {
         io::ErrorKind::NotFound => {
-            Failure::new(Code::Missing, format!("{name} is neither beside this program nor on the PATH"))
-                .hint("make install   (cargo build -p sealcast-brokerd beside a build of this program)")
+            let what = format!("{name} is neither beside this program nor on the PATH");
+            Failure::new(Code::Missing, what).hint(match name {
+                NAME => "make install   (cargo build -p sealcast-brokerd beside a build of this program)",
+                _ => "cargo build -p sealcast-brokerd-testing, beside a build of this program",
+            })
         }
         _ => Failure::system(name, error),
     }
 }
 
 const NAME: &str = "sealcast-broker";
+const BROKER: Runs = Runs { name: NAME, verb: "run" };
 /// Its log, in its folder.
 const LOG: &str = "log";
 /// As in `sealcast_brokerd::config`: held while a broker runs.
@@ -297,8 +308,8 @@ const LOCK: &str = "lock";
 const LAST_BYTES: u64 = 16 << 10;
 /// How it ends if a proof convicts nobody.
 const CONVICTS_NOBODY: i32 = 6;
-/// Of the same package, and never started but by [`Processes::corrupt`].
-const LIAR: &str = "lying-broker";
+/// It is not installed, and never started but by [`Processes::corrupt`].
+const LIAR: Runs = Runs { name: "broker-testing", verb: "lie" };
 /// How long brokers may take to end.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 

@@ -268,9 +268,10 @@ pub fn free_port() -> u16 {
 /// testing this package alone makes them where they are missing.
 pub fn brokers_programs() {
     let beside = |name: &str| PathBuf::from(env!("CARGO_BIN_EXE_sealcast")).with_file_name(name).is_file();
-    let all = || beside("sealcast-broker") && beside("lying-broker");
+    let all = || beside("sealcast-broker") && beside("broker-testing");
     if !all() {
-        let built = Command::new(env!("CARGO")).args(["build", "-q", "-p", "sealcast-brokerd"]).status();
+        let packages = ["-p", "sealcast-brokerd", "-p", "sealcast-brokerd-testing"];
+        let built = Command::new(env!("CARGO")).args(["build", "-q"]).args(packages).status();
         assert!(built.is_ok_and(|it| it.success()) && all(), "sealcast-broker is built beside sealcast");
     }
 }

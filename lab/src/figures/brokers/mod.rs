@@ -28,7 +28,8 @@ pub(crate) fn brokered(folder: &Path, seconds: u64, options: &[&str]) -> Result<
 
 fn engine(folder: &Path, options: &[&str]) -> Result<Value, Failure> {
     let folder = folder.join(format!("sealcast-engine-{}", std::process::id()));
-    run(Command::new(beside("engine-alone")?).arg("--json").arg("--folder").arg(folder).args(options))
+    let mut command = Command::new(beside("broker-testing")?);
+    run(command.args(["bench-engine", "--json", "--folder"]).arg(folder).args(options))
 }
 
 /// The object that a program prints.

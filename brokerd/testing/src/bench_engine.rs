@@ -11,7 +11,6 @@ use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-use clap::Parser;
 use sealcast_broker::genesis::Cluster;
 use sealcast_broker::operation::{self, Body, Execute, Header, Operation, Publication};
 use sealcast_crypto::secret::Secret;
@@ -24,9 +23,8 @@ use sealcast_order_engine::{Broker, Engine, Settings, SigningSeed};
 const CLUSTER: Cluster = Cluster([7; 32]);
 const BODY_BYTES: usize = 1024;
 
-/// Measure the ordering engine alone, with the brokers' batches and nothing executed
-#[derive(Debug, Parser)]
-struct Args {
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
     /// Where brokers keep their logs; removed first
     #[arg(long, value_name = "FOLDER")]
     folder: PathBuf,
@@ -59,12 +57,11 @@ struct Args {
     json: bool,
 }
 
-fn main() {
-    let args = Args::parse();
+pub(crate) fn run(args: &Args) {
     let _ = std::fs::remove_dir_all(&args.folder);
-    let batches = sign(&args);
+    let batches = sign(args);
     let client = Arc::new(Client::new(batches.len(), args.batch, if args.solo { 1 } else { 2 }));
-    let orders = start(&args, &client);
+    let orders = start(args, &client);
     warm_up(&orders, &client, &batches[0]);
 
     let cpu = cpu_seconds();

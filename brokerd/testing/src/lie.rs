@@ -10,11 +10,9 @@
 //! | what stands at a place, bodies | ⊥; the bytes turned round |
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use clap::{Parser, Subcommand};
 use sealcast_broker::cluster_file::Suite;
 use sealcast_broker::genesis::Cluster;
 use sealcast_broker::operation::Client;
@@ -32,43 +30,21 @@ use sealcast_crypto::tdh2::{ProvedShare, Share};
 use sealcast_keys::threshold::sealed::{Attachment, SignedShare, What, statement};
 use tracing::warn;
 
-/// A broker that lies to its clients: for demonstrations and tests.
-#[derive(Parser)]
-#[command(name = "lying-broker", version)]
-struct Arguments {
-    #[command(subcommand)]
-    command: Command,
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The broker's folder, as `sealcast-broker` has it.
+    folder: PathBuf,
+    /// End as if asked when standard input closes.
+    #[arg(long)]
+    until_stdin_closes: bool,
 }
 
-#[derive(Subcommand)]
-enum Command {
-    /// Runs the broker of a folder, lying, until SIGINT or SIGTERM.
-    Run {
-        /// The broker's folder, as `sealcast-broker` has it.
-        folder: PathBuf,
-        /// End as if asked when standard input closes.
-        #[arg(long)]
-        until_stdin_closes: bool,
-    },
-}
-
-fn main() -> ExitCode {
-    let Command::Run { folder, until_stdin_closes } = Arguments::parse().command;
-    match run(&folder, until_stdin_closes) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            log::failure(&failure);
-            ExitCode::from(failure.code().exit())
-        }
-    }
-}
-
-fn run(folder: &std::path::Path, until_stdin_closes: bool) -> Result<(), Failure> {
+pub(crate) fn run(Args { folder, until_stdin_closes }: &Args) -> Result<(), Failure> {
     log::start(false, false);
-    let end = ending::asked(until_stdin_closes)?;
+    let end = ending::asked(*until_stdin_closes)?;
     let config = Config::read(folder)?;
     let (key, cluster, suite) = (OriginKey::from_seed(&config.seed), config.cluster.cluster(), config.cluster.suite);
-    warn!("this broker lies to its clients");
+    warn!(target: "sealcast", "this broker lies to its clients");
     let begun = Broker::start_until(config, &end, |honest| Arc::new(Liar { honest, key, cluster, suite }))?;
     let Some(mut broker) = begun else { return Ok(()) };
     let failure = broker.wait(&end, None);
