@@ -160,7 +160,7 @@ mod tests {
         let genesis = Genesis { name: "test".into(), brokers: keys.clone(), quorum: 1, administrators, issuers };
         let all: Vec<[u8; 32]> = keys.iter().copied().collect();
         let liar = all.iter().position(|key| *key == seeds[0].public()).expect("it is one of them");
-        let evidence = sealcast_order_engine::two_votes(&all, &genesis.cluster().0, &seeds[0], 7);
+        let evidence = sealcast_order_testing::two_votes(&all, &genesis.cluster().0, &seeds[0], 7);
         assert_eq!((evidence.broker, evidence.view), (liar, 7));
 
         let evidence_store = EvidenceStore::open(&folder, &genesis).expect("a new folder");

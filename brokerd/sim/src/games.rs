@@ -12,7 +12,7 @@ use sealcast_brokerd::sync::{Keep, Snapshots};
 use sealcast_brokerd::{Blocks, Outlet, Setup, ShareOn, executor};
 use sealcast_crypto::tdh2::{Ciphertext, Combined, Combiner, Share};
 use sealcast_order::Block;
-use sealcast_order_engine::simulated::{Brokers as Orders, Root, play};
+use sealcast_order_testing::simulated::{Brokers as Orders, Root, play};
 
 use crate::byzantine_client::Deed;
 use crate::event::Event;

@@ -12,7 +12,7 @@ use std::ops::Range;
 use sealcast_broker::operation::Action;
 use sealcast_broker::state::Code;
 use sealcast_brokerd::sync::{Forgotten, Keep};
-use sealcast_order_engine::simulated::{Brokers as Orders, Root, play, play_on};
+use sealcast_order_testing::simulated::{Brokers as Orders, Root, play, play_on};
 use sealcast_wire::limits;
 
 use crate::byzantine_client::Deed;

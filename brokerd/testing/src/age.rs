@@ -5,7 +5,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use sealcast_brokerd::config::Config;
 use sealcast_brokerd::failure::Failure;
-use sealcast_order_engine::{Aged, SigningSeed, StartError};
+use sealcast_order_engine::{SigningSeed, StartError};
+use sealcast_order_testing::Aged;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {

@@ -8,7 +8,8 @@ use std::sync::mpsc::{Receiver, channel};
 
 use rustix::process::{Pid, Signal, kill_process};
 use sealcast_brokerd::serve::Broker;
-use sealcast_order_engine::{Aged, SigningSeed};
+use sealcast_order_engine::SigningSeed;
+use sealcast_order_testing::Aged;
 
 use crate::client::Reader;
 use crate::cluster::{Home, publish, until};

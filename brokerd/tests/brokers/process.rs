@@ -14,7 +14,8 @@ use sealcast_brokerd::config::{self, Config};
 use sealcast_brokerd::deal::deal;
 use sealcast_brokerd::evidence::EvidenceStore;
 use sealcast_brokerd::serve::Broker;
-use sealcast_order_engine::{self as engine, SigningSeed};
+use sealcast_order_engine::SigningSeed;
+use sealcast_order_testing::{two_votes, write_older};
 use sealcast_wire::limits;
 
 use crate::client::Reader;
@@ -145,7 +146,7 @@ fn with_too_few_open_files_for_an_older_versions_blocks_the_program_says_what_to
     let order = home.folder(0).join("order");
     fs::create_dir_all(&order).expect("a folder");
     // Two files for each block, and all of them are opened.
-    engine::write_older(&order, 150);
+    write_older(&order, 150);
     let child = limited("ulimit -n 300").arg("run").arg(home.folder(0)).spawn().expect("it starts");
     let (code, last) = end(child);
     assert_eq!(code, Some(1), "{last}");
@@ -351,7 +352,7 @@ fn a_dealt_key_is_signed_by_all_and_held_from_the_start() {
 fn rule_e4_the_program_says_whom_a_proof_convicts() {
     let home = Home::new("convicts", 4);
     let (keys, genesis) = (home.file.broker_keys(), &home.file.genesis);
-    let evidence = engine::two_votes(&keys, &home.file.cluster().0, &SigningSeed::new(&[212; 32]), 5);
+    let evidence = two_votes(&keys, &home.file.cluster().0, &SigningSeed::new(&[212; 32]), 5);
     let evidence_store = EvidenceStore::open(&home.folder(0).join("evidence"), genesis).expect("a folder");
     let path = evidence_store.keep(&evidence).expect("it is written").expect("it is new");
     let verify = |path: &Path| {

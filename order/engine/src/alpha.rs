@@ -152,9 +152,9 @@ mod tests {
     use commonware_runtime::deterministic::{self, Runner};
     use commonware_runtime::{Runner as _, Supervisor as _};
     use sealcast_order::{Application as _, Batch, Origin};
+    use sealcast_order_testing::Ledger;
 
     use super::*;
-    use crate::testing::Ledger;
 
     const SIZE: BlockSize = BlockSize { batches: 8, bytes: 4096 };
 

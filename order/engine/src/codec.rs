@@ -13,7 +13,7 @@ use sealcast_wire::limits;
 
 /// A block that has the engine's traits.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct EngineBlock(Arc<Block>);
+pub struct EngineBlock(Arc<Block>);
 
 impl EngineBlock {
     /// With its hash, where that is known.

@@ -15,7 +15,7 @@ use super::shared::Shared;
 use super::stack;
 
 #[derive(Clone)]
-pub(super) struct Handle {
+pub struct Handle {
     shared: Arc<Shared>,
     mailbox: Mailbox<Scheme, Standard<EngineBlock>>,
     submit: mpsc::Sender<Batch>,
@@ -30,7 +30,7 @@ impl Handle {
         Handle { shared, mailbox, submit }
     }
 
-    pub(super) fn submit(&self, batch: Batch) -> Result<(), Refused> {
+    pub fn submit(&self, batch: Batch) -> Result<(), Refused> {
         if !self.status().running {
             return Err(Refused::Ended);
         }
@@ -42,28 +42,28 @@ impl Handle {
         Ok(())
     }
 
-    pub(super) fn status(&self) -> Status {
+    pub fn status(&self) -> Status {
         self.shared.status()
     }
 
-    pub(super) fn evidence(&self) -> Vec<Evidence> {
+    pub fn evidence(&self) -> Vec<Evidence> {
         self.shared.evidence()
     }
 
-    pub(super) fn fault(&self) -> Option<Fault> {
+    pub fn fault(&self) -> Option<Fault> {
         self.shared.fault()
     }
 
-    pub(super) fn peers(&self) -> Vec<Peer> {
+    pub fn peers(&self) -> Vec<Peer> {
         self.shared.peers()
     }
 
-    pub(super) fn block(&self, height: u64) -> Later<Option<Arc<Block>>> {
+    pub fn block(&self, height: u64) -> Later<Option<Arc<Block>>> {
         let mailbox = self.mailbox.clone();
         Box::pin(async move { mailbox.get_block(Height::new(height)).await.as_ref().map(codec::shared) })
     }
 
-    pub(super) fn start_certificate(&self, height: u64) -> Later<Option<StartCertificate>> {
+    pub fn start_certificate(&self, height: u64) -> Later<Option<StartCertificate>> {
         let mailbox = self.mailbox.clone();
         Box::pin(async move {
             let certificate = stack::certificate(&mailbox, height).await?;
@@ -72,7 +72,7 @@ impl Handle {
         })
     }
 
-    pub(super) fn prune(&self, height: u64) {
+    pub fn prune(&self, height: u64) {
         self.mailbox.prune(Height::new(height.min(self.status().height)));
     }
 

@@ -13,7 +13,7 @@
 //! All `commonware-*` crates are pinned to one version (`=2026.10.0`): their interfaces change with each monthly
 //! release, while formats on disk and on the wire are kept, with a path to migrate, for what upstream calls BETA.
 //! BETA are: simplex, marshal's core, the links, the archives, the runtime. ALPHA are `consensus::Application` and
-//! `marshal::standard::Inline`, used in `alpha.rs` alone, and the simulated links, used by tests alone.
+//! `marshal::standard::Inline`, used in `alpha.rs` alone, and the simulated links, used by `order/testing` alone.
 //! To upgrade: read upstream's changelog for formats, raise all pins together, let `alpha.rs`, `stack.rs` and
 //! `lib.rs` compile, run this crate's tests, then start a broker on a folder written by the old version.
 //! Going back is a path of its own: 2026.9 cannot read archives that a newer version has written.
@@ -42,7 +42,6 @@ use sealcast_order::{
 };
 use sealcast_wire::limits;
 
-mod aged;
 mod alpha;
 mod codec;
 mod deliver;
@@ -53,25 +52,23 @@ mod peers;
 mod proof;
 mod settings;
 mod shared;
-#[cfg(any(test, feature = "simulation"))]
-pub mod simulated;
-#[cfg(test)]
-mod simulation;
 mod stack;
-#[cfg(test)]
-mod testing;
-#[cfg(test)]
-mod tests;
 pub mod votes;
 mod watch;
 
-pub use aged::Aged;
-#[cfg(any(test, feature = "simulation"))]
-pub use aged::write_older;
 pub use proof::judge;
-#[cfg(any(test, feature = "simulation"))]
-pub use proof::two_votes;
 pub use settings::{Broker, Settings, SigningSeed, Start, StartError, VIEWS_REMEMBERED};
+
+/// What the engine is put together of, for `sealcast-order-testing` alone, which puts it together in a simulation.
+#[doc(hidden)]
+pub mod parts {
+    pub use crate::handle::Handle;
+    pub use crate::log::migrate::write_old;
+    pub use crate::log::{Log, Opened, Sizes};
+    pub use crate::stack::{
+        CHANNELS, Cluster, ITEMS_PER_SECTION, Links, Members, Network, namespace_of, pages, quota, start,
+    };
+}
 
 /// One broker's engine, running.
 pub struct Engine {

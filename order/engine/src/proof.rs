@@ -41,20 +41,3 @@ pub fn judge(brokers: &[[u8; 32]], namespace: &[u8], proof: &[u8]) -> Option<Evi
     it.verify(&mut rng, &scheme, &Sequential)
         .then(|| shows(it.signer(), it.view(), Misbehaviour::SkippedAndFinalized))?
 }
-
-/// What a broker signs that votes for two blocks in one view: for tests of whoever keeps or checks proofs.
-#[cfg(any(test, feature = "simulation"))]
-pub fn two_votes(brokers: &[[u8; 32]], namespace: &[u8], liar: &super::SigningSeed, view: u64) -> Evidence {
-    use commonware_codec::Encode as _;
-    use commonware_consensus::simplex::types::{Notarize, Proposal};
-    use commonware_consensus::types::{Epoch, Round};
-
-    let Members { sorted, .. } = Members::of(brokers.iter()).expect("they are keys");
-    let scheme = Scheme::signer(&namespace_of(namespace), sorted, liar.0.clone()).expect("it is one of them");
-    let vote = |block: u8| {
-        let proposal = Proposal::new(Round::new(Epoch::zero(), View::new(view)), View::zero(), Digest([block; 32]));
-        Notarize::sign(&scheme, proposal).expect("it signs")
-    };
-    let proof = ConflictingNotarize::new(vote(1), vote(2)).encode().to_vec();
-    judge(brokers, namespace, &proof).expect("it contradicts itself")
-}

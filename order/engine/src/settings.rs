@@ -95,6 +95,12 @@ impl SigningSeed {
         )
     }
 
+    /// The key itself.
+    #[doc(hidden)]
+    pub fn private_key(&self) -> &commonware_cryptography::ed25519::PrivateKey {
+        &self.0
+    }
+
     /// The key that others know.
     pub fn public(&self) -> [u8; 32] {
         use commonware_cryptography::Signer as _;

@@ -47,7 +47,7 @@ use super::shared::Shared;
 use super::watch::{Judge, Schedule, Watch};
 
 /// The links of one broker, one per purpose.
-pub(super) struct Links<S, R> {
+pub struct Links<S, R> {
     pub(super) votes: (S, R),
     pub(super) certificates: (S, R),
     pub(super) resolver: (S, R),
@@ -57,20 +57,20 @@ pub(super) struct Links<S, R> {
 }
 
 /// What a broker's tasks reach the others by.
-pub(super) struct Network<S, R, M, B> {
+pub struct Network<S, R, M, B> {
     /// Knows who the brokers are.
-    pub(super) peers: M,
+    pub peers: M,
     /// Cuts off a broker that misbehaves.
-    pub(super) blocker: B,
-    pub(super) links: Links<S, R>,
+    pub blocker: B,
+    pub links: Links<S, R>,
 }
 
 /// How many links that are; channel numbers are 0 to one less.
-pub(super) const CHANNELS: u64 = 6;
+pub const CHANNELS: u64 = 6;
 
 impl<S, R> Links<S, R> {
     /// Registers each channel with `register`.
-    pub(super) fn new(mut channels: impl Iterator<Item = (S, R)>) -> Links<S, R> {
+    pub fn new(mut channels: impl Iterator<Item = (S, R)>) -> Links<S, R> {
         let mut next = || channels.next().expect("there are as many channels as purposes");
         Links {
             votes: next(),
@@ -100,8 +100,8 @@ impl<S, R> Links<S, R> {
 
 /// The cluster as the engine sees it: checked settings.
 #[derive(Clone)]
-pub(super) struct Cluster {
-    pub(super) keys: Vec<PublicKey>,
+pub struct Cluster {
+    pub keys: Vec<PublicKey>,
     pub(super) me: usize,
     pub(super) scheme: Scheme,
     /// Index in the caller's list by index in the sorted one.
@@ -110,15 +110,15 @@ pub(super) struct Cluster {
 }
 
 /// The brokers' keys, as callers and as the engine orders them.
-pub(super) struct Members {
-    pub(super) keys: Vec<PublicKey>,
-    pub(super) sorted: Set<PublicKey>,
+pub struct Members {
+    pub keys: Vec<PublicKey>,
+    pub sorted: Set<PublicKey>,
     /// Index in the caller's list by index in the sorted one.
     pub(super) indices: Vec<usize>,
 }
 
 impl Members {
-    pub(super) fn of<'a>(brokers: impl Iterator<Item = &'a [u8; 32]>) -> Result<Members, StartError> {
+    pub fn of<'a>(brokers: impl Iterator<Item = &'a [u8; 32]>) -> Result<Members, StartError> {
         let mut keys = Vec::new();
         for (i, broker) in brokers.enumerate() {
             let key = PublicKey::decode_cfg(bytes::Bytes::copy_from_slice(broker), &());
@@ -132,12 +132,12 @@ impl Members {
 }
 
 /// What votes are signed under.
-pub(super) fn namespace_of(namespace: &[u8]) -> Vec<u8> {
+pub fn namespace_of(namespace: &[u8]) -> Vec<u8> {
     [b"sealcast/v1/order/", namespace].concat()
 }
 
 impl Cluster {
-    pub(super) fn check(settings: &Settings) -> Result<Cluster, StartError> {
+    pub fn check(settings: &Settings) -> Result<Cluster, StartError> {
         let n = settings.brokers.len();
         let Members { keys, sorted, indices } = Members::of(settings.brokers.iter().map(|it| &it.key))?;
         if !(limits::BROKERS_MIN..=limits::BROKERS_MAX).contains(&n) {
@@ -207,7 +207,7 @@ impl Settings {
 
 /// Messages of one kind that one broker may send another per second; what exceeds it is dropped. Generous: brokers
 /// are few and known, and a view takes milliseconds.
-pub(super) fn quota() -> Quota {
+pub fn quota() -> Quota {
     Quota::per_second(const { NonZeroU32::new(4096).unwrap() })
 }
 
@@ -216,7 +216,7 @@ pub(super) fn quota() -> Quota {
 ///
 /// # Errors
 /// If the log is damaged, or the disk does not do its work.
-pub(super) async fn start<E, S, R, M, B>(
+pub async fn start<E, S, R, M, B>(
     context: E,
     disk: &str,
     settings: &Settings,
@@ -384,7 +384,7 @@ where
 }
 
 /// The cache for keys and votes.
-pub(super) fn pages() -> CacheRef {
+pub fn pages() -> CacheRef {
     CacheRef::new(PAGE_BYTES, PAGES)
 }
 
@@ -400,7 +400,7 @@ const VIEWS_AHEAD: ViewDelta = ViewDelta::new(2);
 /// Views behind the last final one whose votes, and whose unfinalised blocks, are kept.
 const VIEWS_KEPT: ViewDelta = ViewDelta::new(VIEWS_REMEMBERED);
 /// Unfinalised blocks per file of upstream's cache: what pruning removes at once.
-pub(super) const ITEMS_PER_SECTION: NonZeroU64 = NonZeroU64::new(256).unwrap();
+pub const ITEMS_PER_SECTION: NonZeroU64 = NonZeroU64::new(256).unwrap();
 /// Blocks of one broker kept in memory until they are certified: one that lies fills 128 MB of each other one with them.
 const BLOCKS_PER_BROKER: usize = 16;
 /// Missing blocks fetched at a time.

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use futures::executor::block_on;
 use sealcast_order::{Fault, Order, Refused};
-use sealcast_order_engine::{Aged, Broker, Engine, Settings, SigningSeed, StartError};
+use sealcast_order_engine::{Broker, Engine, Settings, SigningSeed, StartError};
+use sealcast_order_testing::Aged;
 
 #[path = "../../tests/common/mod.rs"]
 mod common;

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use sealcast::url::Scheme;
 use sealcast::url::pairs::{Pair, Transport};
 use sealcast_broker::operation::Action;
-use sealcast_order_engine::simulated::{Brokers as Orders, play};
+use sealcast_order_testing::simulated::{Brokers as Orders, play};
 
 use sealcast_brokers_sim::checkers::Violation;
 use sealcast_brokers_sim::fixture::Threshold;

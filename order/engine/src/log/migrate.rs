@@ -170,6 +170,33 @@ fn config<C: Clone>(name: &str, codec_config: C, pages: &CacheRef) -> prunable::
     }
 }
 
+/// Archives as the versions before made them, for tests.
+///
+/// # Panics
+/// If the disk does not do its work.
+pub async fn write_old<E: Runtime>(
+    context: &E,
+    disk: &str,
+    pages: &CacheRef,
+    blocks: &[EngineBlock],
+    certificates: &[(u64, Finalization<Scheme, Digest>)],
+) {
+    let all =
+        Archive::<E, EngineBlock>::init(context.child("old"), config(&format!("{disk}blocks"), BlockSize::MAX, pages));
+    let mut archive = all.await.expect("it is made");
+    for block in blocks {
+        archive = archive.put(block.height, Digest(block.hash()), block).await.expect("it is put");
+    }
+    drop(archive.sync().await.expect("it is durable"));
+    let any = Scheme::certificate_codec_config_unbounded();
+    let all = Archive::<E, _>::init(context.child("old"), config(&format!("{disk}certificates"), any, pages));
+    let mut archive = all.await.expect("it is made");
+    for (height, certificate) in certificates {
+        archive = archive.put(*height, certificate.proposal.payload, certificate).await.expect("it is put");
+    }
+    drop(archive.sync().await.expect("it is durable"));
+}
+
 /// Blocks that move before they are made durable and leave the archives: a multiple of a section's.
 const BLOCKS_AT_ONCE: u64 = 4096;
 /// What the marker's partition holds.
@@ -178,34 +205,3 @@ const MARKER: &[u8] = b"blocks";
 const USED_UP: &str = "Too many open files";
 /// Files that are open beside the archives'.
 const OTHER_FILES: usize = 128;
-
-#[cfg(any(test, feature = "simulation"))]
-pub(crate) mod testing {
-    use super::*;
-
-    /// Archives as the versions before made them.
-    pub(crate) async fn write_old<E: Runtime>(
-        context: &E,
-        disk: &str,
-        pages: &CacheRef,
-        blocks: &[EngineBlock],
-        certificates: &[(u64, Finalization<Scheme, Digest>)],
-    ) {
-        let all = Archive::<E, EngineBlock>::init(
-            context.child("old"),
-            config(&format!("{disk}blocks"), BlockSize::MAX, pages),
-        );
-        let mut archive = all.await.expect("it is made");
-        for block in blocks {
-            archive = archive.put(block.height, Digest(block.hash()), block).await.expect("it is put");
-        }
-        drop(archive.sync().await.expect("it is durable"));
-        let any = Scheme::certificate_codec_config_unbounded();
-        let all = Archive::<E, _>::init(context.child("old"), config(&format!("{disk}certificates"), any, pages));
-        let mut archive = all.await.expect("it is made");
-        for (height, certificate) in certificates {
-            archive = archive.put(*height, certificate.proposal.payload, certificate).await.expect("it is put");
-        }
-        drop(archive.sync().await.expect("it is durable"));
-    }
-}

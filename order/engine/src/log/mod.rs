@@ -45,13 +45,13 @@ use sealcast_order::Fault;
 use segment::{Closed, Location};
 
 /// What the log needs of a runtime.
-pub(super) trait Runtime: Context + Spawner + CryptoRng {}
+pub trait Runtime: Context + Spawner + CryptoRng {}
 impl<E: Context + Spawner + CryptoRng> Runtime for E {}
 
 /// A file that does not hold what was written to it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{file}: {what}")]
-pub(super) struct Damage {
+pub struct Damage {
     /// Its path below the engine's folder.
     pub(super) file: String,
     pub(super) what: String,
@@ -65,7 +65,7 @@ impl Damage {
 
 /// Why the log cannot be used.
 #[derive(Clone, Debug, thiserror::Error)]
-pub(super) enum LogError {
+pub enum LogError {
     #[error(transparent)]
     Damaged(#[from] Damage),
     #[error(transparent)]
@@ -109,7 +109,7 @@ impl From<LogError> for Fault {
 
 /// How large a file gets before it is closed.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Sizes {
+pub struct Sizes {
     pub(super) bytes: u64,
     pub(super) records: usize,
 }
@@ -121,7 +121,7 @@ impl Default for Sizes {
 }
 
 /// The log, open.
-pub(super) struct Log<E: Runtime> {
+pub struct Log<E: Runtime> {
     context: E,
     partition: String,
     sizes: Sizes,
@@ -167,14 +167,14 @@ struct Record {
 }
 
 /// An open log, and the heights of the blocks and certificates in it.
-pub(super) struct Opened<E: Runtime> {
+pub struct Opened<E: Runtime> {
     log: Log<E>,
     heights: [Heights; 2],
 }
 
 impl<E: Runtime> Opened<E> {
     /// Appends a final block and its certificate, which the log does not have.
-    pub(super) async fn append_final(
+    pub async fn append_final(
         &mut self,
         block: &EngineBlock,
         certificate: &Finalization<Scheme, Digest>,
@@ -185,7 +185,7 @@ impl<E: Runtime> Opened<E> {
     }
 
     /// Makes durable what was appended.
-    pub(super) async fn sync(&mut self) -> Result<(), LogError> {
+    pub async fn sync(&mut self) -> Result<(), LogError> {
         self.log.sync().await
     }
 }
@@ -195,7 +195,7 @@ impl<E: Runtime> Log<E> {
     ///
     /// # Errors
     /// [`LogError::Damaged`] if a file lacks something that was durable.
-    pub(super) async fn open(context: E, disk: &str, sizes: Sizes) -> Result<Opened<E>, LogError> {
+    pub async fn open(context: E, disk: &str, sizes: Sizes) -> Result<Opened<E>, LogError> {
         recover::open(context, disk, sizes).await
     }
 

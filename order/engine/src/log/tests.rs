@@ -13,12 +13,12 @@ use commonware_utils::iter::NonEmpty;
 use rand_chacha::ChaCha20Rng;
 use rand_core::{Rng as _, SeedableRng as _};
 use sealcast_order::{Batch, Block};
+use sealcast_order_testing::simulated::{Disks, Root, play, play_on};
 
 use super::segment::TRAILER_BYTES;
 use super::*;
 use crate::codec::EngineBlock;
 use crate::settings::SigningSeed;
-use crate::simulated::{Disks, Root, play, play_on};
 use crate::stack::Members;
 
 const DISK: &str = "broker0-";
@@ -298,7 +298,7 @@ fn old_archives_become_the_log_whenever_it_is_interrupted() {
     for kill_after in [0, 1, 3, 10, 50, 200, 1000] {
         let story = format!("killed after {kill_after} ms");
         let ((), mut disks) = play(1, false, |root| async {
-            migrate::testing::write_old(&root.context(), DISK, &pages(), &old, &certificates).await;
+            migrate::write_old(&root.context(), DISK, &pages(), &old, &certificates).await;
         });
         for life in 0..2 {
             let ((), after) = play_on(disks, |root| async {

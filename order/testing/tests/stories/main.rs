@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use sealcast_order::{Batch, BlockSize, Misbehaviour, Refused, StartCertificate};
+use sealcast_order_engine::{Start, judge};
+use sealcast_order_testing::simulated::{play, play_on};
+use sealcast_order_testing::{BAD, Ledger, assert_agree};
 
-use super::judge;
-use super::settings::Start;
-use super::simulated::{play, play_on};
-use super::simulation::{SIZE, World, ledgers, pairs, settings};
-use crate::testing::{BAD, Ledger, assert_agree};
+mod world;
+
+use world::{SIZE, World, ledgers, pairs, settings};
 
 const ALL: [usize; 4] = [0, 1, 2, 3];
 
@@ -20,7 +21,7 @@ fn seeds(count: u64) -> impl Iterator<Item = u64> {
     }
 }
 
-/// A failure names the seed: `SEALCAST_SEED=<seed> cargo test -p sealcast-order-engine <story>` replays it.
+/// A failure names the seed: `SEALCAST_SEED=<seed> cargo test -p sealcast-order-testing <story>` replays it.
 fn story(name: &str, seed: u64) -> String {
     format!("{name}, seed {seed}")
 }

@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use sealcast_order::{Ack, Application, Batch, Block, BlockSize, Delivered, Hash, Origin, Parent, Refused, pool::Pool};
 
 /// Batches that begin so are refused by every honest ledger.
-pub(crate) const BAD: &[u8] = b"bad";
+pub const BAD: &[u8] = b"bad";
 
 /// What was delivered, which survives crashes, and a pool, which does not.
-pub(crate) struct Ledger {
+pub struct Ledger {
     /// Proposes what honest ledgers refuse.
     lax: bool,
     state: Mutex<State>,
@@ -22,12 +22,12 @@ struct State {
 }
 
 impl Ledger {
-    pub(crate) fn new() -> Ledger {
+    pub fn new() -> Ledger {
         let state = State { pool: Pool::new(), blocks: BTreeMap::new(), batches: BTreeSet::new() };
         Ledger { lax: false, state: Mutex::new(state) }
     }
 
-    pub(crate) fn lax() -> Ledger {
+    pub fn lax() -> Ledger {
         Ledger { lax: true, ..Ledger::new() }
     }
 
@@ -36,36 +36,36 @@ impl Ledger {
     }
 
     /// The pool is gone, as after a crash.
-    pub(crate) fn crash(&self) {
+    pub fn crash(&self) {
         self.state().pool = Pool::new();
     }
 
-    pub(crate) fn height(&self) -> u64 {
+    pub fn height(&self) -> u64 {
         self.state().blocks.last_key_value().map_or(0, |(height, _)| *height)
     }
 
-    pub(crate) fn has(&self, batches: &[Batch]) -> bool {
+    pub fn has(&self, batches: &[Batch]) -> bool {
         let state = self.state();
         batches.iter().all(|f| state.batches.contains(&f.hash()))
     }
 
     /// The batches of the largest block.
-    pub(crate) fn largest(&self) -> usize {
+    pub fn largest(&self) -> usize {
         self.state().blocks.values().map(|(_, block)| block.batches.len()).max().unwrap_or(0)
     }
 
     /// All batches in their order, from the first block on.
-    pub(crate) fn batches(&self) -> Vec<Batch> {
+    pub fn batches(&self) -> Vec<Batch> {
         self.state().blocks.values().flat_map(|(_, b)| b.batches.clone()).collect()
     }
 
-    pub(crate) fn blocks(&self) -> BTreeMap<u64, Hash> {
+    pub fn blocks(&self) -> BTreeMap<u64, Hash> {
         self.state().blocks.iter().map(|(height, (hash, _))| (*height, *hash)).collect()
     }
 }
 
 /// Where both hold a block of a height, it is the same.
-pub(crate) fn assert_agree(ledgers: &[Arc<Ledger>], story: &str) {
+pub fn assert_agree(ledgers: &[Arc<Ledger>], story: &str) {
     let mut all: BTreeMap<u64, Hash> = BTreeMap::new();
     for (i, ledger) in ledgers.iter().enumerate() {
         for (height, hash) in ledger.blocks() {

@@ -1,6 +1,6 @@
 //! A history that nobody ordered: the log of a broker that has idled for years, made in minutes, to measure what age costs.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use commonware_consensus::simplex::scheme::ed25519::Scheme;
 use commonware_consensus::simplex::types::{Finalization, Finalize, Proposal};
@@ -10,16 +10,14 @@ use commonware_parallel::Sequential;
 use commonware_runtime::{Runner as _, Supervisor as _, tokio};
 use commonware_utils::iter::NonEmpty;
 use sealcast_order::{Block, Fault};
-
-use super::log::{Log, Sizes};
-use super::settings::{SigningSeed, StartError};
-use super::stack::{Members, namespace_of};
+use sealcast_order_engine::parts::{ITEMS_PER_SECTION, Log, Members, Sizes, namespace_of, pages, write_old};
+use sealcast_order_engine::{SigningSeed, StartError};
 
 /// What to make.
 pub struct Aged {
     /// The engine's folder, which must be empty or not exist.
     pub folder: PathBuf,
-    /// The cluster's name, as in [`super::Settings`].
+    /// The cluster's name, as in `sealcast_order_engine::Settings`.
     pub namespace: Vec<u8>,
     /// The keys of all brokers, in the callers' order.
     pub keys: Vec<SigningSeed>,
@@ -43,7 +41,7 @@ impl Aged {
         let quorum = brokers.len() - (brokers.len() - 1) / 3;
         let namespace = namespace_of(&self.namespace);
         let signer = |seed: &SigningSeed| {
-            Scheme::signer(&namespace, sorted.clone(), seed.0.clone()).ok_or(StartError::NotAMember)
+            Scheme::signer(&namespace, sorted.clone(), seed.private_key().clone()).ok_or(StartError::NotAMember)
         };
         let signers = self.keys[..quorum].iter().map(signer).collect::<Result<Vec<_>, _>>()?;
         let certify = move |proposal: Proposal<Digest>| {
@@ -85,14 +83,13 @@ impl Aged {
 ///
 /// # Panics
 /// If the disk does not do its work.
-#[cfg(any(test, feature = "simulation"))]
-pub fn write_older(folder: &std::path::Path, blocks: u64) {
+pub fn write_older(folder: &Path, blocks: u64) {
     let at = |height| Block { parent: [0; 32], height, time: height, batches: Vec::new() };
-    let all: Vec<_> = (0..blocks).map(|i| at(1 + i * super::stack::ITEMS_PER_SECTION.get()).into()).collect();
+    let all: Vec<_> = (0..blocks).map(|i| at(1 + i * ITEMS_PER_SECTION.get()).into()).collect();
     let config = tokio::Config::new().with_storage_directory(folder).with_worker_threads(1);
     tokio::Runner::new(config).start(|context| async move {
-        let pages = super::stack::pages();
-        super::log::migrate::testing::write_old(&context, "", &pages, &all, &[]).await;
+        let pages = pages();
+        write_old(&context, "", &pages, &all, &[]).await;
     });
 }
 

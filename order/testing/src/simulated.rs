@@ -1,5 +1,4 @@
 //! Brokers in upstream's deterministic runtime: simulated links, a simulated disk, crashes, one seed for everything.
-//! For tests and simulations alone (feature `simulation`).
 //!
 //! ```text
 //! play(seed, torn, story) ─▶ Root ─▶ Brokers::new: links ─▶ start, crash, start_twins … ─▶ Disks ─▶ play_on
@@ -23,10 +22,8 @@ use rand_core::Rng as _;
 use sealcast_order::{
     Application, Batch, Block, BlockSize, Evidence, Fault, Later, Order, Peer, Refused, StartCertificate, Status,
 };
-
-use super::handle::Handle;
-use super::settings::{Settings, Start};
-use super::stack::{self, Cluster, Links, Network};
+use sealcast_order_engine::parts::{CHANNELS, Cluster, Handle, Links, Network, quota, start};
+use sealcast_order_engine::{Settings, Start};
 
 /// Every sender is split, so that the engine is instantiated once for honest brokers and twins.
 type Forwarder =
@@ -41,8 +38,7 @@ pub struct Root(Context);
 
 impl Root {
     /// The runtime itself, for stories of one part of a broker.
-    #[cfg(test)]
-    pub(super) fn context(self) -> Context {
+    pub fn context(self) -> Context {
         self.0
     }
 }
@@ -184,7 +180,7 @@ impl Brokers {
         let (started, is_started) = oneshot::channel();
         let name = disk.to_string();
         let task = self.context.child("broker").spawn(move |context| async move {
-            let order = stack::start(context, &name, &settings, cluster, application, network).await;
+            let order = start(context, &name, &settings, cluster, application, network).await;
             let (handle, all) = order.expect("the simulated disk does its work");
             assert!(started.send(handle).is_ok(), "the story waits for its broker");
             let _ = all.await;
@@ -196,8 +192,8 @@ impl Brokers {
         let control = self.oracle.control(self.keys[i].clone());
         let mut first = Vec::new();
         let mut second = Vec::new();
-        for channel in 0..stack::CHANNELS {
-            let (sender, receiver) = control.register(channel, stack::quota()).await.expect("the network runs");
+        for channel in 0..CHANNELS {
+            let (sender, receiver) = control.register(channel, quota()).await.expect("the network runs");
             let (s1, s2) = sender.split_with(speaks);
             let (r1, r2) = receiver.split_with(self.context.child("split"), |_| SplitTarget::Both);
             first.push((s1, r1));
