@@ -1,4 +1,5 @@
-//! A publisher who misbehaves, for tests and simulations elsewhere (feature `misbehaving`).
+//! A publisher who misbehaves, for tests and simulations elsewhere. Any publisher can do this: it needs no more than the
+//! public key.
 
 use rand_core::CryptoRng;
 
@@ -13,6 +14,7 @@ use crate::secret::Secret;
 impl<G: PrimeGroup> PublicKey<G> {
     /// A ciphertext of `length` bytes that brokers find well-formed and that opens to nothing: its r is not made of its σ,
     /// so that every reader's check fails, whichever t shares it has.
+    #[doc(hidden)]
     pub fn encrypt_falsely(&self, label: &Label, length: usize, rng: &mut impl CryptoRng) -> Ciphertext<G> {
         let (sigma, commitment) = (Secret::<32>::random(rng), *Secret::<32>::random(rng).expose());
         let mut body = vec![0; length + TAG_LEN];

@@ -52,7 +52,6 @@ mod ciphertext;
 mod combine;
 mod key;
 mod label;
-#[cfg(any(test, feature = "misbehaving"))]
 mod misbehaving;
 mod oracle;
 mod share;

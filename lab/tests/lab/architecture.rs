@@ -451,6 +451,16 @@ fn nothing_that_is_installed_imports_what_tests_are_made_of() {
     }
 }
 
+/// What is tested is what ships: a development dependency that named features would build the others anew with them.
+#[test]
+fn no_development_dependency_names_features() {
+    for package in metadata().workspace_packages() {
+        let ours = package.dependencies.iter().filter(|d| d.kind == DependencyKind::Development && d.path.is_some());
+        let features: Vec<_> = ours.filter(|d| !d.features.is_empty()).map(|d| (&d.name, &d.features)).collect();
+        assert!(features.is_empty(), "{} tests with {features:?}", package.name);
+    }
+}
+
 #[test]
 fn invariant_7_the_engine_stays_in_its_crate_and_what_is_alpha_upstream_in_one_file() {
     let linking = ["sealcast-brokerd", "sealcast-brokerd-testing", "sealcast-brokers-sim", "sealcast-order-testing"];
