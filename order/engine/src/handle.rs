@@ -8,12 +8,13 @@ use commonware_consensus::marshal::standard::Standard;
 use commonware_consensus::simplex::scheme::ed25519::Scheme;
 use commonware_consensus::types::Height;
 use commonware_utils::channel::mpsc;
-use sealcast_order::{Batch, Block, Evidence, Fault, Later, Origin, Peer, Refused, StartCertificate, Status};
+use sealcast_order::{Batch, Block, Evidence, Fault, Later, Order, Origin, Peer, Refused, StartCertificate, Status};
 
 use super::codec::{self, EngineBlock};
 use super::shared::Shared;
 use super::stack;
 
+/// How the engine's tasks are reached.
 #[derive(Clone)]
 pub struct Handle {
     shared: Arc<Shared>,
@@ -30,7 +31,14 @@ impl Handle {
         Handle { shared, mailbox, submit }
     }
 
-    pub fn submit(&self, batch: Batch) -> Result<(), Refused> {
+    pub(super) fn ended(&self) {
+        self.shared.ended();
+    }
+}
+
+/// An order that ends with its tasks, and with nothing else.
+impl Order for Handle {
+    fn submit(&self, batch: Batch) -> Result<(), Refused> {
         if !self.status().running {
             return Err(Refused::Ended);
         }
@@ -42,28 +50,28 @@ impl Handle {
         Ok(())
     }
 
-    pub fn status(&self) -> Status {
+    fn status(&self) -> Status {
         self.shared.status()
     }
 
-    pub fn evidence(&self) -> Vec<Evidence> {
+    fn evidence(&self) -> Vec<Evidence> {
         self.shared.evidence()
     }
 
-    pub fn fault(&self) -> Option<Fault> {
+    fn fault(&self) -> Option<Fault> {
         self.shared.fault()
     }
 
-    pub fn peers(&self) -> Vec<Peer> {
+    fn peers(&self) -> Vec<Peer> {
         self.shared.peers()
     }
 
-    pub fn block(&self, height: u64) -> Later<Option<Arc<Block>>> {
+    fn block(&self, height: u64) -> Later<Option<Arc<Block>>> {
         let mailbox = self.mailbox.clone();
         Box::pin(async move { mailbox.get_block(Height::new(height)).await.as_ref().map(codec::shared) })
     }
 
-    pub fn start_certificate(&self, height: u64) -> Later<Option<StartCertificate>> {
+    fn start_certificate(&self, height: u64) -> Later<Option<StartCertificate>> {
         let mailbox = self.mailbox.clone();
         Box::pin(async move {
             let certificate = stack::certificate(&mailbox, height).await?;
@@ -72,11 +80,11 @@ impl Handle {
         })
     }
 
-    pub fn prune(&self, height: u64) {
+    fn prune(&self, height: u64) {
         self.mailbox.prune(Height::new(height.min(self.status().height)));
     }
 
-    pub(super) fn ended(&self) {
-        self.shared.ended();
+    fn stop(&self) -> Later<()> {
+        Box::pin(std::future::ready(()))
     }
 }

@@ -62,6 +62,7 @@ pub struct Network<S, R, M, B> {
     pub peers: M,
     /// Cuts off a broker that misbehaves.
     pub blocker: B,
+    /// What they are reached by.
     pub links: Links<S, R>,
 }
 
@@ -101,6 +102,7 @@ impl<S, R> Links<S, R> {
 /// The cluster as the engine sees it: checked settings.
 #[derive(Clone)]
 pub struct Cluster {
+    /// The brokers' keys, in the callers' order.
     pub keys: Vec<PublicKey>,
     pub(super) me: usize,
     pub(super) scheme: Scheme,
@@ -111,13 +113,18 @@ pub struct Cluster {
 
 /// The brokers' keys, as callers and as the engine orders them.
 pub struct Members {
-    pub keys: Vec<PublicKey>,
+    pub(super) keys: Vec<PublicKey>,
+    /// In the engine's order.
     pub sorted: Set<PublicKey>,
     /// Index in the caller's list by index in the sorted one.
     pub(super) indices: Vec<usize>,
 }
 
 impl Members {
+    /// The brokers of these keys.
+    ///
+    /// # Errors
+    /// If one is no key, or is named twice.
     pub fn of<'a>(brokers: impl Iterator<Item = &'a [u8; 32]>) -> Result<Members, StartError> {
         let mut keys = Vec::new();
         for (i, broker) in brokers.enumerate() {
@@ -137,6 +144,10 @@ pub fn namespace_of(namespace: &[u8]) -> Vec<u8> {
 }
 
 impl Cluster {
+    /// The cluster of these settings, checked.
+    ///
+    /// # Errors
+    /// [`StartError`].
     pub fn check(settings: &Settings) -> Result<Cluster, StartError> {
         let n = settings.brokers.len();
         let Members { keys, sorted, indices } = Members::of(settings.brokers.iter().map(|it| &it.key))?;

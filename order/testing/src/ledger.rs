@@ -9,12 +9,14 @@ use sealcast_order::{Ack, Application, Batch, Block, BlockSize, Delivered, Hash,
 pub const BAD: &[u8] = b"bad";
 
 /// What was delivered, which survives crashes, and a pool, which does not.
+#[derive(Default)]
 pub struct Ledger {
     /// Proposes what honest ledgers refuse.
     lax: bool,
     state: Mutex<State>,
 }
 
+#[derive(Default)]
 struct State {
     pool: Pool,
     blocks: BTreeMap<u64, (Hash, Arc<Block>)>,
@@ -22,11 +24,12 @@ struct State {
 }
 
 impl Ledger {
+    /// An honest one.
     pub fn new() -> Ledger {
-        let state = State { pool: Pool::new(), blocks: BTreeMap::new(), batches: BTreeSet::new() };
-        Ledger { lax: false, state: Mutex::new(state) }
+        Ledger::default()
     }
 
+    /// One that proposes and accepts what honest ones refuse.
     pub fn lax() -> Ledger {
         Ledger { lax: true, ..Ledger::new() }
     }
@@ -40,10 +43,12 @@ impl Ledger {
         self.state().pool = Pool::new();
     }
 
+    /// Of the last block.
     pub fn height(&self) -> u64 {
         self.state().blocks.last_key_value().map_or(0, |(height, _)| *height)
     }
 
+    /// Whether all of these were delivered.
     pub fn has(&self, batches: &[Batch]) -> bool {
         let state = self.state();
         batches.iter().all(|f| state.batches.contains(&f.hash()))
@@ -59,6 +64,7 @@ impl Ledger {
         self.state().blocks.values().flat_map(|(_, b)| b.batches.clone()).collect()
     }
 
+    /// The hashes of all blocks, by height.
     pub fn blocks(&self) -> BTreeMap<u64, Hash> {
         self.state().blocks.iter().map(|(height, (hash, _))| (*height, *hash)).collect()
     }

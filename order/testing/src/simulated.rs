@@ -19,9 +19,7 @@ use commonware_runtime::{Clock as _, Handle as Task, IoBuf, Spawner as _, Superv
 use commonware_utils::channel::oneshot;
 use commonware_utils::{Probability, probability};
 use rand_core::Rng as _;
-use sealcast_order::{
-    Application, Batch, Block, BlockSize, Evidence, Fault, Later, Order, Peer, Refused, StartCertificate, Status,
-};
+use sealcast_order::{Application, BlockSize, Order, StartCertificate};
 use sealcast_order_engine::parts::{CHANNELS, Cluster, Handle, Links, Network, quota, start};
 use sealcast_order_engine::{Settings, Start};
 
@@ -163,7 +161,7 @@ impl Brokers {
         let (one, two) = self.channels(i, speaks).await;
         let first = self.run(i, &self.disk(i), one, first).await;
         self.running[i] = Some(first);
-        Arc::new(Running(self.run(i, &format!("twin{i}-"), two, second).await.0))
+        Arc::new(self.run(i, &format!("twin{i}-"), two, second).await.0)
     }
 
     async fn run(
@@ -217,7 +215,7 @@ impl Brokers {
     /// # Panics
     /// If it does not run.
     pub fn order(&self, i: usize) -> Arc<dyn Order> {
-        Arc::new(Running(self.running[i].as_ref().expect("it runs").0.clone()))
+        Arc::new(self.running[i].as_ref().expect("it runs").0.clone())
     }
 
     /// Lets time pass.
@@ -275,47 +273,6 @@ impl Brokers {
             0 => format!("broker{i}-"),
             lost => format!("broker{i}_{lost}-"),
         }
-    }
-}
-
-/// A broker's handle as an order.
-struct Running(Handle);
-
-impl Order for Running {
-    fn submit(&self, batch: Batch) -> Result<(), Refused> {
-        self.0.submit(batch)
-    }
-
-    fn status(&self) -> Status {
-        self.0.status()
-    }
-
-    fn evidence(&self) -> Vec<Evidence> {
-        self.0.evidence()
-    }
-
-    fn fault(&self) -> Option<Fault> {
-        self.0.fault()
-    }
-
-    fn peers(&self) -> Vec<Peer> {
-        self.0.peers()
-    }
-
-    fn block(&self, height: u64) -> Later<Option<Arc<Block>>> {
-        self.0.block(height)
-    }
-
-    fn start_certificate(&self, height: u64) -> Later<Option<StartCertificate>> {
-        self.0.start_certificate(height)
-    }
-
-    fn prune(&self, height: u64) {
-        self.0.prune(height);
-    }
-
-    fn stop(&self) -> Later<()> {
-        Box::pin(std::future::ready(()))
     }
 }
 
