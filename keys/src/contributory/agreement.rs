@@ -390,7 +390,9 @@ impl Contributory {
             }
         }
         let recent = |i: &Installed| now.monotonic.since(i.at) < timing::VAIN_FORGIVEN;
-        let soon_again = view.change == Change::Rekeyed && previous.as_ref().is_some_and(recent);
+        // An epoch between ours and this one may have had somebody in it who had to go.
+        let of_others = attempt.proposal.content.base.is_some_and(|b| usize::from(b.size) != agreed.people.len());
+        let soon_again = view.change == Change::Rekeyed && !of_others && previous.as_ref().is_some_and(recent);
         let came =
             |p: &&Arc<Person>| previous.as_ref().is_some_and(|i| !i.agreed.people.iter().any(|q| q.short == p.short));
         for person in agreed.people.iter().filter(came) {
@@ -440,7 +442,9 @@ impl Contributory {
         if soon_again {
             self.charge_rekey(now, *attempt.proposal.proposer());
         }
-        self.rated = None;
+        // One that follows on this epoch came before our last confirmation: others may still follow it.
+        let installed = self.base();
+        self.rated.take_if(|rated| rated.content.base != installed);
         self.proposed = (attempt.proposal.content.counter, attempt.proposal.content.attempt);
         let seats = &attempt.proposal.content.seats;
         let liars: Vec<ShortId> = attempt.liars.iter().map(|seat| seats[*seat]).collect();
@@ -650,6 +654,7 @@ impl Contributory {
             Message::R2(_) => 1,
             _ => 2,
         };
+        let unproved = attempt.proof.is_empty();
         let taken = attempt.take(message, now.monotonic, &self.env());
         let other = match taken {
             Err(Refused::Misbehaved(seat, Misbehaviour::Equivocation)) => attempt.message(round, seat).cloned(),
@@ -686,8 +691,8 @@ impl Contributory {
                 }
                 let cert = self.people.get(&author).map(|p| p.id.cert).unwrap_or_default();
                 let known = self.people.get(&author).is_some_and(|p| self.is_banned(now.monotonic, p));
-                if running || !known {
-                    // Whoever holds the one or the other only is shown both.
+                if running || !known || unproved {
+                    // Whoever holds the one or the other only is shown both, though we know its author already.
                     other.iter().for_each(|message| _ = self.send(message));
                 }
                 if running {
@@ -816,21 +821,26 @@ impl Contributory {
     fn answers(&mut self, now: Now, attempt: &mut Attempt, m: &Status) -> Vec<Message> {
         let n = attempt.seats() as u64;
         let active = attempt.active_seats();
+        let (twice, thrice) = attempt.still_owed(m);
         let mut answer = Vec::new();
         for (round, theirs) in [m.r1, m.r2, m.kc].into_iter().enumerate() {
             for seat in bits(active & !theirs & attempt.held(round)) {
-                let after = if seat == attempt.me {
-                    timing::RTO / 2
-                } else {
-                    let heard = self.people.heard(&attempt.proposal.content.seats[seat]);
-                    let silent = heard.is_none_or(|at| now.monotonic.since(at) > timing::RTO * 2);
-                    let chance = if silent { 3 } else { 1 };
-                    if self.rng.next_u64() % n >= chance {
-                        continue;
-                    }
-                    timing::RTO * 2
-                };
-                answer.extend(attempt.send_again(round, seat, now.monotonic, after));
+                if seat == attempt.me {
+                    answer.extend(attempt.send_again(round, seat, now.monotonic, timing::RTO / 2));
+                    continue;
+                }
+                let heard = self.people.heard(&attempt.proposal.content.seats[seat]);
+                let silent = heard.is_none_or(|at| now.monotonic.since(at) > timing::RTO * 2);
+                let chance = if silent || twice[round] >> seat & 1 == 1 { 3 } else { 1 };
+                if self.rng.next_u64() % n >= chance {
+                    continue;
+                }
+                let after = timing::RTO * 2;
+                answer.extend(match thrice[round] >> seat & 1 == 1 {
+                    // What its author says again does not reach whoever asks so often, though it reaches us.
+                    true => attempt.hand_on(round, seat, now.monotonic, after),
+                    false => attempt.send_again(round, seat, now.monotonic, after),
+                });
             }
         }
         answer

@@ -50,6 +50,9 @@ pub(super) struct Attempt {
     held: [Vec<Option<ReceivedMessage>>; 3],
     /// When each seat last said something of this attempt: its other messages may be old ones, sent again.
     spoken: Vec<Monotonic>,
+    /// Seats whose messages each seat lacked of those that we held, when it said last what it holds; and both times that it
+    /// did so last. By round.
+    owed: Vec<([u64; 3], [u64; 3])>,
     /// Whether somebody else asked for what we lack.
     covered: bool,
     /// How often in a row we did not ask because of that.
@@ -156,6 +159,8 @@ struct ReceivedMessage {
     contributions: Vec<Option<Contribution>>,
     /// When it was last heard or sent.
     sent: Monotonic,
+    /// When we last handed it on to somebody who asked for it again.
+    handed_on: Option<Monotonic>,
 }
 
 /// What an attempt borrows for a step.
@@ -215,6 +220,7 @@ impl Attempt {
             state: AttemptState::Gathering,
             held: [empty(), empty(), empty()],
             spoken: vec![now; n],
+            owed: vec![([0; 3], [0; 3]); n],
             covered: false,
             silences: 0,
             excused: false,
@@ -390,7 +396,7 @@ impl Attempt {
             }
             _ => Vec::new(),
         };
-        self.held[round][seat] = Some(ReceivedMessage { message, digest, contributions, sent: now });
+        self.held[round][seat] = Some(ReceivedMessage { message, digest, contributions, sent: now, handed_on: None });
         self.spoken[seat] = now;
         self.progress = now;
         Ok(())
@@ -669,7 +675,8 @@ impl Attempt {
             }
             _ => Vec::new(),
         };
-        self.held[round][self.me] = Some(ReceivedMessage { message, digest, contributions, sent: now });
+        self.held[round][self.me] =
+            Some(ReceivedMessage { message, digest, contributions, sent: now, handed_on: None });
     }
 
     fn blame(&mut self, seat: usize, why: Misbehaviour) -> Refused {
@@ -701,6 +708,16 @@ impl Attempt {
             return None;
         }
         held.sent = now;
+        Some(held.message.clone())
+    }
+
+    /// A held message for somebody who lacks it still: unless we said it less than `after` ago, whoever else did.
+    pub(super) fn hand_on(&mut self, round: usize, seat: usize, now: Monotonic, after: Duration) -> Option<Message> {
+        let held = self.held[round][seat].as_mut()?;
+        if held.handed_on.is_some_and(|at| now.since(at) < after) {
+            return None;
+        }
+        (held.sent, held.handed_on) = (now, Some(now));
         Some(held.message.clone())
     }
 
@@ -776,6 +793,20 @@ impl Attempt {
         let active = self.active_seats();
         let held = [theirs.r1, theirs.r2, theirs.kc];
         self.covered |= (0..3).all(|round| active & held[round] & !self.held(round) == 0);
+    }
+
+    /// Of what the author of this status lacks and we hold, what it lacked already by its last one, and what by its last two,
+    /// by round. It may not hear everybody whom we hear.
+    pub(super) fn still_owed(&mut self, theirs: &Status) -> ([u64; 3], [u64; 3]) {
+        let Some(seat) = self.proposal.seat_of(&theirs.author) else { return Default::default() };
+        let theirs = [theirs.r1, theirs.r2, theirs.kc];
+        let takes_part = theirs != [0; 3]; // while it lacks cards it can use nothing
+        let owed = [0, 1, 2].map(|round| if takes_part { !theirs[round] & self.held(round) } else { 0 });
+        let both = |a: [u64; 3], b: [u64; 3]| [0, 1, 2].map(|round| a[round] & b[round]);
+        let (once, twice) = self.owed[seat];
+        let again = both(once, owed);
+        self.owed[seat] = (owed, again);
+        (again, both(twice, owed))
     }
 
     /// Whether what we would ask for was asked for by somebody else since we last could have; so often in a row

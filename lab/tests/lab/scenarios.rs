@@ -152,6 +152,20 @@ fn rule_a9_who_is_not_followed_yields() {
     hold("splitter", |knobs| Knobs { members: 9, ..knobs }, &[45]);
 }
 
+/// A seed in which a liar told one member the truth twenty times: the others never learnt that it lied, held it against that
+/// member that it removed the liar each time, and one of them missed a proposal that the others followed.
+#[test]
+fn rule_a9_who_removes_a_liar_again_and_again_is_followed() {
+    hold("splitter", |knobs| Knobs { members: 9, ..knobs }, &[753]);
+}
+
+/// A seed in which a captor was heard by the newcomer alone, which seldom handed on what the group asked for: the group took
+/// the captor for silent in each attempt to merge.
+#[test]
+fn rule_b6_a_captor_that_only_its_target_hears_keeps_nobody_apart() {
+    hold("captor", |knobs| Knobs { members: 4, ..knobs }, &[442]);
+}
+
 /// A seed in which a Welcome that could not be followed was said again.
 #[test]
 fn an_epoch_is_entered_once() {

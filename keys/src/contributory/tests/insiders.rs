@@ -699,3 +699,102 @@ fn rule_g8_members_do_not_part_over_when_somebody_may_propose_again() {
         assert!(!honest.iter().any(blames), "{at}");
     }
 }
+
+/// A joiner confirms to one member alone, which removes it again. The others passed over the epoch between: what changes
+/// nobody's place in their own view is no new key for the same members, and its author may propose again.
+#[test]
+fn rule_g8_whoever_removes_a_joiner_that_others_never_had_is_not_charged() {
+    let mut net = group(840, 4);
+    let joiner = net.start(robot(9));
+    let cert = net.nodes[joiner].keys.me.id.cert;
+    net.muted.insert(joiner);
+    let members = [0, 1, 2, 3];
+    let end = net.now + 1_000_000;
+    let remover = loop {
+        if let Some(told) = members.into_iter().find(|i| ever_with(&net, *i, &cert)) {
+            break told;
+        }
+        assert!(net.step(end), "{}", net.describe());
+        for bytes in std::mem::take(&mut net.held_back) {
+            // Whoever had named it proposes twice in a row, which is counted apart.
+            let named_by = |i: &usize| {
+                let attempt = net.nodes[*i].keys.attempt.as_ref();
+                attempt.is_some_and(|a| *a.proposal.proposer() == net.nodes[*i].keys.me.short)
+            };
+            let is_kc = matches!(bootstrap_open(&bytes), Message::Kc(_));
+            let is_notified = |i: &usize| !is_kc || members.into_iter().find(|i| !named_by(i)) == Some(*i);
+            let told: Vec<usize> = members.into_iter().filter(is_notified).collect();
+            told.into_iter().for_each(|to| hand(&mut net, to, bytes.clone()));
+        }
+    };
+    let slot = net.nodes[remover].epochs.last().unwrap().view.slot_of(&cert).unwrap();
+    net.suspect(remover, slot);
+    assert!(net.run_until(1_000, |net| net.are_one(&members)), "{}", net.describe());
+    let removers = net.nodes[remover].keys.me.id.cert;
+    for i in members.into_iter().filter(|i| *i != remover) {
+        assert!(!ever_with(&net, i, &cert), "{i} did not pass over it\n{}", net.describe());
+        assert_eq!(net.nodes[i].epochs.last().unwrap().view.change, Change::Rekeyed);
+        assert!(!net.nodes[i].keys.vain.contains_key(&removers), "{i}");
+    }
+}
+
+/// A member that is the last to install an epoch follows the proposal on it that others follow, though its author proposes
+/// too often and the proposal came before the last confirmation.
+#[test]
+fn rule_g8_whoever_installs_late_follows_what_the_others_follow() {
+    let mut net = group(841, 4);
+    let (late, requester, slow) = (0, 1, 3);
+    net.muted.insert(slow);
+    let before = net.epoch_of(requester);
+    net.command(requester, Command::Rotate).unwrap();
+    let mut withheld = Vec::new();
+    let end = net.now + 1_000_000;
+    while net.epoch_of(requester) == before {
+        assert!(net.step(end), "{}", net.describe());
+        for bytes in std::mem::take(&mut net.held_back) {
+            let is_kc = matches!(bootstrap_open(&bytes), Message::Kc(_));
+            let told = |to: &usize| !is_kc || *to == requester;
+            (0..slow).filter(told).for_each(|to| hand(&mut net, to, bytes.clone()));
+            withheld.extend(is_kc.then_some(bytes));
+        }
+    }
+    let cert = net.nodes[requester].keys.me.id.cert;
+    let until = Monotonic(net.now + 60_000_000);
+    net.nodes[late].keys.vain.insert(cert, super::super::Strike { count: 9, until });
+    net.command(requester, Command::Rotate).unwrap();
+    assert!(net.run_until(20, |net| net.nodes[late].keys.rated.is_some()), "{}", net.describe());
+    assert_eq!(net.epoch_of(late), before);
+    withheld.append(&mut net.held_back);
+    net.muted.remove(&slow);
+    withheld.into_iter().for_each(|bytes| (0..slow).for_each(|to| hand(&mut net, to, bytes.clone())));
+    net.run(1_000);
+    let all = [0, 1, 2, 3];
+    assert!(net.are_one(&all), "{}{}", net.tail(30), net.describe());
+    let blames = |i: &usize| net.nodes[*i].notices.iter().any(|x| matches!(x, Notice::LeftOut { .. }));
+    assert!(!all.iter().any(blames), "{}{}", net.tail(30), net.describe());
+}
+
+/// One of the members is heard by another one alone, which hands on what the rest asks for again and again.
+#[test]
+fn rule_g7_whoever_is_heard_by_one_alone_holds_nobody_up() {
+    for n in SIZES {
+        for seed in 0..seeds(6) {
+            let mut net = group(850 + seed, n);
+            let (quiet, before) = (n - 1, net.epoch_of(0));
+            net.muted.insert(quiet);
+            net.command(0, Command::Rotate).unwrap();
+            let end = net.now + 1_000_000;
+            while net.step(end) {
+                for bytes in std::mem::take(&mut net.held_back) {
+                    hand(&mut net, 0, bytes);
+                }
+            }
+            let at = format!("n {n}\n{}{}", net.tail(30), net.describe());
+            assert!(net.is_one() && net.epoch_of(0) != before, "{at}");
+            assert!(
+                !net.nodes.iter().any(|node| node.notices.iter().any(|x| matches!(x, Notice::LeftOut { .. }))),
+                "{at}"
+            );
+        }
+    }
+}
