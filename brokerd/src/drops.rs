@@ -53,7 +53,7 @@ pub enum Reason {
     BatchNotYours,
     /// A batch that fits no block.
     BatchTooLarge,
-    /// A batch for which the broker has no room.
+    /// A batch that came while the mempool was full.
     BatchFull,
     /// A batch beyond what its client may have waiting.
     BatchQuota,

@@ -312,8 +312,8 @@ impl Checked {
     }
 }
 
-/// Signs a batch of operations that are encoded already: its digest and its bytes. For whoever sends many; the
-/// operations must be what [`Operation::to_bytes`] writes, with their ids.
+/// Signs a batch of operations that are encoded already: its digest and its bytes. Clients that send many use
+/// it; the operations must be what [`Operation::to_bytes`] writes, with their ids.
 ///
 /// # Panics
 /// If there are none or too many of them.

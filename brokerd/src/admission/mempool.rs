@@ -4,9 +4,9 @@
 //! reserve ─▶ being checked ─▶ settle ─▶ ready ─▶ enter ─▶ waiting ─▶ deliver ─▶ on its way ─▶ executed
 //!                                                remember (stood in a block) ─▶ stray ─▶ deliver
 //! ```
-//! A batch is checked once, whichever way it came. **Fairness**: whoever is behind a client, with all its clients, may
+//! A batch is checked once, from clients and from other brokers alike. **Fairness**: an account, with all its clients, may
 //! have waiting at most half as many bytes and batches as are still free. So one alone gets a third of the mempool, n of them
-//! 1/(n+2) each, and a new account finds room; clients for whom nobody vouches share a small part of it. Accounts take
+//! 1/(n+2) each, and a new account is still admitted; clients for whom nobody vouches share a small part of it. Accounts take
 //! turns by bytes ([`Fair`]), in blocks and in what is forwarded: nobody waits longer because another has much waiting.
 //! **Turns**: a batch whose predecessors are missing is held back for a while, so that the state need not refuse it.
 
@@ -110,14 +110,14 @@ impl Progress {
     }
 }
 
-/// Why a batch finds no room.
+/// Why a batch is not admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AdmissionError {
     /// It waits, or is on its way.
     Known,
     /// Its client has enough waiting.
     Quota,
-    /// There is room for nobody.
+    /// The mempool is full.
     Full,
 }
 

@@ -1,4 +1,4 @@
-//! What stands between clients, the other brokers and the order: every batch is checked once, whichever way it comes,
+//! What stands between clients, the other brokers and the order: every batch is checked once, wherever it comes from,
 //! before it may wait to be ordered.
 //!
 //! ```text

@@ -1,4 +1,4 @@
-//! The history of a broker that has idled for years, made in minutes, for whoever measures what age costs.
+//! The history of a broker that has idled for years, made in minutes, to measure what age costs.
 
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};

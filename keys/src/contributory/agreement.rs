@@ -692,7 +692,7 @@ impl Contributory {
                 let cert = self.people.get(&author).map(|p| p.id.cert).unwrap_or_default();
                 let known = self.people.get(&author).is_some_and(|p| self.is_banned(now.monotonic, p));
                 if running || !known || unproved {
-                    // Whoever holds the one or the other only is shown both, though we know its author already.
+                    // Members that hold one of the two are shown both, even if we know its author already.
                     other.iter().for_each(|message| _ = self.send(message));
                 }
                 if running {
@@ -837,7 +837,7 @@ impl Contributory {
                 }
                 let after = timing::RTO * 2;
                 answer.extend(match thrice[round] >> seat & 1 == 1 {
-                    // What its author says again does not reach whoever asks so often, though it reaches us.
+                    // We hear its author, and a member that asks so often does not.
                     true => attempt.hand_on(round, seat, now.monotonic, after),
                     false => attempt.send_again(round, seat, now.monotonic, after),
                 });

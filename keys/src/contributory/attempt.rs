@@ -711,7 +711,8 @@ impl Attempt {
         Some(held.message.clone())
     }
 
-    /// A held message for somebody who lacks it still: unless we said it less than `after` ago, whoever else did.
+    /// A held message for a member that still lacks it, unless we handed it on less than `after` ago. What others said
+    /// meanwhile does not count.
     pub(super) fn hand_on(&mut self, round: usize, seat: usize, now: Monotonic, after: Duration) -> Option<Message> {
         let held = self.held[round][seat].as_mut()?;
         if held.handed_on.is_some_and(|at| now.since(at) < after) {

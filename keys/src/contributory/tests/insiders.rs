@@ -527,7 +527,7 @@ fn twins(seed: u64, n: usize, join_for_all: bool) -> (Net, ShortId) {
     (net, short)
 }
 
-/// Both cards are shown to whoever names their holder, and no insider makes everybody show them without end by that.
+/// Members that name a holder of two cards are shown both, and no insider makes the others show them without end by that.
 #[test]
 fn rule_g8_proposals_that_name_a_twin_bring_few_cards() {
     let (mut net, twin) = twins(640, 3, true);
