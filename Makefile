@@ -18,7 +18,9 @@ demo: setup     ## three robots, an eavesdropper, an outsider, an eviction: the 
 	$(BIN)/debug/sealcast demo lan
 
 demo-brokers: setup ## two hospitals, an insurer and the four brokers between them, in under 60 s
-	$(CARGO) build -p sealcast-cli -p sealcast-brokerd -p sealcast-brokerd-testing --bin sealcast --bin sealcast-broker --bin broker-testing
+	@# In two calls: with the engine's features `make demo`'s build would begin anew.
+	$(CARGO) build -p sealcast-cli
+	$(CARGO) build -p sealcast-brokerd -p sealcast-brokerd-testing --bin sealcast-broker --bin broker-testing
 	$(BIN)/debug/sealcast demo brokers
 
 PROGRAMS := sealcast sealcast-lab sealcast-broker
