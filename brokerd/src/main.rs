@@ -18,6 +18,7 @@ use sealcast_brokerd::failure::Failure;
 use sealcast_brokerd::serve::Broker;
 use sealcast_brokerd::sync::Keep;
 use sealcast_brokerd::{descriptors, ending, evidence, log};
+use sealcast_order_engine::Simplex;
 use tracing::{error, info, warn};
 
 /// One broker of a Sealcast cluster: orders and keeps what clients publish, and reads none of it.
@@ -151,7 +152,7 @@ fn convicted(file: &Path, cluster: &Path) -> Result<bool, Failure> {
     } else {
         std::fs::File::open(file).and_then(|it| std::io::read_to_string(it.take(FILE_BYTES_MAX)))
     };
-    match evidence::convicts(&of.genesis, &text.map_err(|e| wrong(file, &e))?) {
+    match evidence::convicts(&Simplex, &of.genesis, &text.map_err(|e| wrong(file, &e))?) {
         Some(Report { broker, at, misbehaviour }) => {
             println!(
                 "{}",
@@ -183,7 +184,7 @@ fn serve(run: Run) -> Result<(), Failure> {
     let control = Control::start(&run.folder)
         .map_err(|e| Failure::Config(format!("{} cannot be asked: {e}", run.folder.display())))?;
     loop {
-        let begun = Broker::start_until(config, &end, |front| front)?;
+        let begun = Broker::start_until(config, &Simplex, &end, |front| front)?;
         let Some(mut broker) = begun else { return Ok(()) };
         let failure = broker.wait(&end, Some(&control));
         info!("{}", if matches!(failure, Some(Failure::Behind(_))) { "beginning anew" } else { "ending" });

@@ -19,9 +19,9 @@ use sealcast_broker::protocol::{Answer, Query, Refusal, Reply, Report, Status, W
 use sealcast_crypto::group::{P256, PrimeGroup, Ristretto255};
 use sealcast_crypto::signature::OriginKey;
 use sealcast_crypto::tdh2::{KeyShare, PublicKey};
+use sealcast_order::consensus::{self, Consensus, SigningSeed, Start, StartError};
 use sealcast_order::solo::{self, Solo};
 use sealcast_order::{Block, Fault, Order, Peer, StartCertificate};
-use sealcast_order_engine::{self as engine, Engine, SigningSeed, Start};
 use sealcast_wire::limits;
 use tracing::{error, info, warn};
 
@@ -62,8 +62,8 @@ impl Broker {
     ///
     /// # Errors
     /// [`Failure`].
-    pub fn start(config: Config) -> Result<Broker, Failure> {
-        let begun = Broker::start_until(config, &Arc::default(), |front| front)?;
+    pub fn start(config: Config, consensus: &dyn Consensus) -> Result<Broker, Failure> {
+        let begun = Broker::start_until(config, consensus, &Arc::default(), |front| front)?;
         Ok(begun.expect("nobody can ask it to end"))
     }
 
@@ -74,6 +74,7 @@ impl Broker {
     /// [`Failure`].
     pub fn start_until(
         config: Config,
+        consensus: &dyn Consensus,
         end: &Arc<AtomicBool>,
         behind: impl FnOnce(Arc<dyn Handler>) -> Arc<dyn Handler>,
     ) -> Result<Option<Broker>, Failure> {
@@ -98,7 +99,7 @@ impl Broker {
             failure: OnceLock::new(),
             running: AtomicBool::new(true),
         });
-        let begin = begin(&config, &key, end)?;
+        let begin = begin(&config, consensus, &key, end)?;
         if end.load(Ordering::Acquire) {
             return Ok(None);
         }
@@ -150,7 +151,7 @@ impl Broker {
             SuiteName::P256 => begin_key::<P256>(making, &node, config.cluster.key.as_ref())?,
         };
 
-        let order = start_order(&config, begin, admission.clone())?;
+        let order = start_order(&config, consensus, begin, admission.clone())?;
         if let Some(failure) = rows_lost(&config, &*order, &executor) {
             return Err(failure);
         }
@@ -611,7 +612,12 @@ impl Handler for ClientHandler {
 }
 
 /// Sees to it that what is in the folder can be gone on with; where the order begins, if not at the first block.
-fn begin(config: &Config, key: &Arc<OriginKey>, end: &Arc<AtomicBool>) -> Result<Option<StartCertificate>, Failure> {
+fn begin(
+    config: &Config,
+    consensus: &dyn Consensus,
+    key: &Arc<OriginKey>,
+    end: &Arc<AtomicBool>,
+) -> Result<Option<StartCertificate>, Failure> {
     if config.cluster.brokers() == 1 {
         return Ok(None);
     }
@@ -622,19 +628,19 @@ fn begin(config: &Config, key: &Arc<OriginKey>, end: &Arc<AtomicBool>) -> Result
     let place = sync::JoinFolders { joining, state, snapshots, votes };
     let peers = Peers { cluster: &config.cluster, index: config.index, key, end };
     let is_start_certificate = |start_certificate: &StartCertificate| {
-        Engine::check(&engine_settings(config, Some(start_certificate.clone()))).is_ok()
+        consensus.check(&engine_settings(config, Some(start_certificate.clone()))).is_ok()
     };
     let rows = |e: io::Error| rows_failure(&place.state, &e.to_string(), true);
     let executed = sync::height_in(&place.state).map_err(rows)?;
-    if known && let Some(damaged) = engine::votes::check(&config.at("order"), executed).map_err(disk)? {
-        let engine::votes::DamagedVotes { file, what } = damaged;
+    if known && let Some(damaged) = consensus.check_votes(&config.at("order"), executed).map_err(disk)? {
+        let consensus::DamagedVotes { file, what } = damaged;
         warn!(
             "{}: the journal of votes is damaged: {what}. This broker goes on without it, and does not vote where it may \
              have voted before",
             file.display()
         );
         place.votes.are_lost().map_err(disk)?;
-        engine::votes::forget(&config.at("order")).map_err(disk)?;
+        consensus.forget_votes(&config.at("order")).map_err(disk)?;
     }
     let mut rng = rng()?;
     let start_certificate = sync::prepare(&place, &peers, &is_start_certificate, &mut rng).map_err(rows)?;
@@ -693,11 +699,12 @@ fn wait_for_views(mut forgotten: sync::Forgotten, peers: &Peers<'_>, votes: &syn
     Ok(())
 }
 
-fn engine_settings(config: &Config, begin: Option<StartCertificate>) -> engine::Settings {
+fn engine_settings(config: &Config, begin: Option<StartCertificate>) -> consensus::Settings {
     let (namespace, keys) = (config.cluster.cluster().0, config.cluster.broker_keys());
-    let brokers = keys.into_iter().zip(&config.order).map(|(key, at)| engine::Broker { key, address: *at }).collect();
+    let brokers =
+        keys.into_iter().zip(&config.order).map(|(key, at)| consensus::Broker { key, address: *at }).collect();
     let seed = SigningSeed::new(config.seed.expose());
-    let mut settings = engine::Settings::new(&namespace, brokers, seed, config.listen_order, config.at("order"));
+    let mut settings = consensus::Settings::new(&namespace, brokers, seed, config.listen_order, config.at("order"));
     settings.start = begin.map_or(Start::Genesis, Start::StartCertificate);
     settings.block = config.settings.block;
     settings.unacknowledged = UNACKNOWLEDGED;
@@ -718,6 +725,7 @@ fn when(share_on: ShareOn) -> executor::ShareOn {
 /// The engine, or its place taken by one broker alone.
 fn start_order(
     config: &Config,
+    consensus: &dyn Consensus,
     begin: Option<StartCertificate>,
     admission: Arc<Admission>,
 ) -> Result<Arc<dyn Order>, Failure> {
@@ -737,17 +745,15 @@ fn start_order(
         return Ok(Arc::new(solo.map_err(fault)?));
     }
     let settings = engine_settings(config, begin);
-    match Engine::start(settings, admission) {
-        Ok(engine) => Ok(Arc::new(engine)),
-        Err(engine::StartError::Io(e))
-            if matches!(e.kind(), io::ErrorKind::AddrInUse | io::ErrorKind::AddrNotAvailable) =>
-        {
+    match consensus.start(settings, admission) {
+        Ok(order) => Ok(order),
+        Err(StartError::Io(e)) if matches!(e.kind(), io::ErrorKind::AddrInUse | io::ErrorKind::AddrNotAvailable) => {
             Err(address("brokers", config.listen_order, &e))
         }
-        Err(engine::StartError::Io(e)) => Err(fault(Fault::Storage(e.to_string()))),
-        Err(engine::StartError::Damaged { file, what }) => Err(fault(Fault::Damaged { file, what })),
-        Err(engine::StartError::Files { needed }) => Err(fault(Fault::Files { needed })),
-        Err(engine::StartError::Ended) => Err(order_failure(&folder, None, log::engine_panic(), n)),
+        Err(StartError::Io(e)) => Err(fault(Fault::Storage(e.to_string()))),
+        Err(StartError::Damaged { file, what }) => Err(fault(Fault::Damaged { file, what })),
+        Err(StartError::Files { needed }) => Err(fault(Fault::Files { needed })),
+        Err(StartError::Ended) => Err(order_failure(&folder, None, log::engine_panic(), n)),
         Err(e) => Err(Failure::Config(e.to_string())),
     }
 }

@@ -132,7 +132,7 @@ pub enum Misbehaviour {
 }
 
 /// Two signed statements that contradict each other. Anyone who knows the brokers' keys can check them:
-/// `sealcast_order_engine::judge`.
+/// [`crate::consensus::Consensus::judge`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Evidence {
     /// The broker's index.

@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use sealcast_order_engine::VIEWS_REMEMBERED;
+use sealcast_order::consensus::VIEWS_REMEMBERED;
 
 use super::peers::Others;
 

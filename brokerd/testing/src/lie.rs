@@ -28,6 +28,7 @@ use sealcast_crypto::group::{P256, PrimeGroup, Ristretto255};
 use sealcast_crypto::signature::OriginKey;
 use sealcast_crypto::tdh2::{ProvedShare, Share};
 use sealcast_keys::threshold::sealed::{Attachment, SignedShare, What, statement};
+use sealcast_order_engine::Simplex;
 use tracing::warn;
 
 #[derive(clap::Args)]
@@ -45,7 +46,7 @@ pub(crate) fn run(Args { folder, until_stdin_closes }: &Args) -> Result<(), Fail
     let config = Config::read(folder)?;
     let (key, cluster, suite) = (OriginKey::from_seed(&config.seed), config.cluster.cluster(), config.cluster.suite);
     warn!(target: "sealcast", "this broker lies to its clients");
-    let begun = Broker::start_until(config, &end, |honest| Arc::new(Liar { honest, key, cluster, suite }))?;
+    let begun = Broker::start_until(config, &Simplex, &end, |honest| Arc::new(Liar { honest, key, cluster, suite }))?;
     let Some(mut broker) = begun else { return Ok(()) };
     let failure = broker.wait(&end, None);
     broker.stop();

@@ -18,6 +18,7 @@ use sealcast_crypto::ed25519::Key;
 use sealcast_crypto::identity::keytext::export_seed;
 use sealcast_crypto::secret::Secret;
 use sealcast_crypto::signature::{Algorithm, OriginKey, SigningKey};
+use sealcast_order_engine::Simplex;
 use sealcast_wire::Utc;
 
 /// The files of a cluster; they go when it does.
@@ -79,7 +80,7 @@ impl Home {
     }
 
     pub(crate) fn start(&self, broker: usize) -> Broker {
-        Broker::start(self.config(broker)).unwrap_or_else(|e| panic!("{e}"))
+        Broker::start(self.config(broker), &Simplex).unwrap_or_else(|e| panic!("{e}"))
     }
 
     pub(crate) fn start_all(&self) -> Vec<Broker> {

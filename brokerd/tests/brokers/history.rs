@@ -7,6 +7,7 @@ use sealcast_broker::operation::Operation;
 use sealcast_broker::protocol::{Answer, Query, Why};
 use sealcast_broker::state::Reading;
 use sealcast_brokerd::serve::Broker;
+use sealcast_order_engine::Simplex;
 
 use crate::client::Reader;
 use crate::cluster::{Home, header, publish, subscribe, until};
@@ -60,7 +61,7 @@ fn a_broker_that_lacks_what_the_others_pruned_begins_with_a_snapshot() {
     let start = |broker: usize| {
         let mut config = home.config(broker);
         config.settings.keep = keep();
-        Broker::start(config).unwrap_or_else(|e| panic!("{e}"))
+        Broker::start(config, &Simplex).unwrap_or_else(|e| panic!("{e}"))
     };
     let mut brokers: Vec<Broker> = (0..4).map(start).collect();
     let mut publisher = Reader::open(&home, &brokers, 1);

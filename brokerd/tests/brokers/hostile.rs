@@ -12,6 +12,7 @@ use sealcast_brokerd::channel::Channel;
 use sealcast_brokerd::config::{self, Config};
 use sealcast_brokerd::drops::Reason;
 use sealcast_brokerd::serve::Broker;
+use sealcast_order_engine::Simplex;
 use sealcast_wire::limits;
 
 use crate::client::Reader;
@@ -56,7 +57,7 @@ fn rule_g7_noise_at_every_port_of_all_brokers_disturbs_no_client() {
     let start = |broker| {
         let mut config = home.config(broker);
         config.settings.metrics = Some("127.0.0.1:0".parse().expect("an address"));
-        Broker::start(config).unwrap_or_else(|e| panic!("{e}"))
+        Broker::start(config, &Simplex).unwrap_or_else(|e| panic!("{e}"))
     };
     let brokers: Vec<Broker> = (0..4).map(start).collect();
     let metrics = brokers.iter().map(|it| it.metrics_address().expect("it shows figures"));

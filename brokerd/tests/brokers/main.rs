@@ -3,6 +3,7 @@
 mod client;
 mod cluster;
 mod damage;
+mod evidence;
 mod history;
 mod hostile;
 mod outside;
@@ -28,6 +29,7 @@ use sealcast_brokerd::serve::Broker;
 use sealcast_crypto::group::{P256, Ristretto255};
 use sealcast_crypto::tdh2::{Ciphertext, Combined, Combiner, PublicKey, Share, Sharing};
 use sealcast_keys::threshold::sealed::{Attachment, What};
+use sealcast_order_engine::Simplex;
 
 use client::Reader;
 use cluster::{Home, key, publish, subscribe, until};
@@ -311,7 +313,7 @@ fn rule_e1_a_receipt_of_one_broker_alone_is_verified_as_any() {
 fn what_keeps_a_broker_from_starting_is_said_in_one_line() {
     let home = Home::new("refused", 4);
     let taken = std::net::TcpListener::bind(home.order_address(1)).expect("it is free");
-    let failed = |broker: usize| Broker::start(home.config(broker)).map(drop).expect_err("it does not start");
+    let failed = |broker: usize| Broker::start(home.config(broker), &Simplex).map(drop).expect_err("it does not start");
     let failure = failed(1);
     assert!(matches!(&failure, Failure::Address(what) if what.ends_with("the port is in use")), "{failure}");
     assert_eq!(failure.code().exit(), 4);

@@ -186,7 +186,7 @@ fn invariant_2_pure_crates_keep_to_a_short_list_of_dependencies() {
         ),
         ("sealcast-delivery", &["sealcast-wire", "sealcast-crypto", "thiserror"][..]),
         ("sealcast-client", &["sealcast-wire", "sealcast-crypto", "sealcast-broker", "sealcast-delivery"][..]),
-        ("sealcast-order", &["sealcast-wire", "aws-lc-rs", "bytes", "futures", "thiserror"][..]),
+        ("sealcast-order", &["sealcast-wire", "aws-lc-rs", "bytes", "futures", "thiserror", "zeroize"][..]),
         (
             "sealcast-order-engine",
             &[

@@ -21,8 +21,10 @@
 //! The engine is instantiated for its runtime in this crate, so that callers never compile it again: `Engine` and
 //! everything else public here is free of type parameters.
 
+use std::io;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -37,6 +39,7 @@ use commonware_stream::sake::{self, Sake};
 use commonware_utils::TryCollect as _;
 use commonware_utils::channel::oneshot;
 use commonware_utils::ordered::Map;
+use sealcast_order::consensus::{Consensus, DamagedVotes};
 use sealcast_order::{
     Application, Batch, Block, Evidence, Fault, Later, Order, Peer, Refused, StartCertificate, Status,
 };
@@ -50,14 +53,13 @@ mod handle;
 mod log;
 mod peers;
 mod proof;
-mod settings;
 mod shared;
 mod stack;
-pub mod votes;
+mod votes;
 mod watch;
 
 pub use proof::judge;
-pub use settings::{Broker, Settings, SigningSeed, Start, StartError, VIEWS_REMEMBERED};
+pub use sealcast_order::consensus::{Broker, Settings, SigningSeed, Start, StartError};
 
 /// What the engine is put together of, for `sealcast-order-testing` alone, which puts it together in a simulation.
 #[doc(hidden)]
@@ -66,8 +68,34 @@ pub mod parts {
     pub use crate::log::migrate::write_old;
     pub use crate::log::{Log, Opened, Sizes};
     pub use crate::stack::{
-        CHANNELS, Cluster, ITEMS_PER_SECTION, Links, Members, Network, namespace_of, pages, quota, start,
+        CHANNELS, Cluster, ITEMS_PER_SECTION, Links, Members, Network, namespace_of, pages, quota, signer, start,
     };
+}
+
+/// Consensus by simplex: the engine, to whoever starts brokers.
+#[derive(Clone, Copy, Debug)]
+pub struct Simplex;
+
+impl Consensus for Simplex {
+    fn start(&self, settings: Settings, application: Arc<dyn Application>) -> Result<Arc<dyn Order>, StartError> {
+        Ok(Arc::new(Engine::start(settings, application)?))
+    }
+
+    fn check(&self, settings: &Settings) -> Result<(), StartError> {
+        stack::Cluster::check(settings).map(drop)
+    }
+
+    fn check_votes(&self, folder: &Path, executed: u64) -> io::Result<Option<DamagedVotes>> {
+        votes::check(folder, executed)
+    }
+
+    fn forget_votes(&self, folder: &Path) -> io::Result<()> {
+        votes::forget(folder)
+    }
+
+    fn judge(&self, brokers: &[[u8; 32]], namespace: &[u8], proof: &[u8]) -> Option<Evidence> {
+        judge(brokers, namespace, proof)
+    }
 }
 
 /// One broker's engine, running.
@@ -104,14 +132,6 @@ impl Engine {
             Fault::Files { needed } => StartError::Files { needed },
         })?;
         Ok(Engine { handle, end: Mutex::new(Some(end)), thread: Mutex::new(Some(thread)) })
-    }
-
-    /// Whether an engine could start so: a certificate to start from is one of this cluster, for a block of that height.
-    ///
-    /// # Errors
-    /// As [`Engine::start`], but nothing is opened.
-    pub fn check(settings: &Settings) -> Result<(), StartError> {
-        stack::Cluster::check(settings).map(drop)
     }
 
     fn end(&self, graceful: Option<oneshot::Sender<()>>) {
@@ -246,7 +266,7 @@ type Handshake = Cups<Sake<commonware_cryptography::ed25519::PrivateKey>, ChaCha
 fn links(settings: &Settings, message_bytes_max: u32) -> lookup::Config<Handshake> {
     let handshake = Cups::new(
         Sake {
-            signer: settings.key.0.clone(),
+            signer: stack::signer(&settings.key),
             synchrony_bound: CLOCKS_APART,
             max_handshake_age: CLOCKS_APART,
             version: sake::Version::V1,

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use commonware_broadcast::buffered;
-use commonware_codec::{Decode as _, Encode as _};
+use commonware_codec::{Copying, Decode as _, DecodeExt as _, Encode as _};
 use commonware_consensus::marshal::core::{Actor, Mailbox};
 use commonware_consensus::marshal::standard::Standard;
 use commonware_consensus::marshal::store::Blocks as _;
@@ -20,7 +20,7 @@ use commonware_consensus::simplex::types::Finalization;
 use commonware_consensus::types::{Epoch, FixedEpocher, Height, Round, TermLength, View, ViewDelta};
 use commonware_cryptography::Signer as _;
 use commonware_cryptography::certificate::{ConstantProvider, Verifier as _};
-use commonware_cryptography::ed25519::PublicKey;
+use commonware_cryptography::ed25519::{PrivateKey, PublicKey};
 use commonware_cryptography::sha256::Digest;
 use commonware_p2p::{Blocker, Provider, Receiver, Sender};
 use commonware_parallel::Sequential;
@@ -32,6 +32,7 @@ use commonware_utils::{NonZeroDuration, TryCollect as _};
 use futures::future::{Either, select};
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng as _;
+use sealcast_order::consensus::{Settings, SigningSeed, Start, StartError, VIEWS_REMEMBERED};
 use sealcast_order::{Application, Block, BlockSize, Fault};
 use sealcast_wire::limits;
 
@@ -42,7 +43,6 @@ use super::forward::Forward;
 use super::handle::Handle;
 use super::log::{self, Log, Sizes};
 use super::peers::{Counts, CutOff, Heard, Tap};
-use super::settings::{Settings, Start, StartError, VIEWS_REMEMBERED};
 use super::shared::Shared;
 use super::watch::{Judge, Schedule, Watch};
 
@@ -138,6 +138,11 @@ impl Members {
     }
 }
 
+/// The key of a seed, as upstream has it.
+pub fn signer(seed: &SigningSeed) -> PrivateKey {
+    PrivateKey::decode(Copying(seed.expose())).expect("any 32 bytes are a seed")
+}
+
 /// What votes are signed under.
 pub fn namespace_of(namespace: &[u8]) -> Vec<u8> {
     [b"sealcast/v1/order/", namespace].concat()
@@ -154,10 +159,10 @@ impl Cluster {
         if !(limits::BROKERS_MIN..=limits::BROKERS_MAX).contains(&n) {
             return Err(StartError::Brokers(n));
         }
-        let own = settings.key.0.public_key();
+        let key = signer(&settings.key);
+        let own = key.public_key();
         let me = keys.iter().position(|k| *k == own).ok_or(StartError::NotAMember)?;
-        let scheme = Scheme::signer(&namespace_of(&settings.namespace), sorted, settings.key.0.clone())
-            .ok_or(StartError::NotAMember)?;
+        let scheme = Scheme::signer(&namespace_of(&settings.namespace), sorted, key).ok_or(StartError::NotAMember)?;
         settings.check()?;
         let floor = match &settings.start {
             Start::Genesis => None,
@@ -191,28 +196,6 @@ impl Cluster {
             simplex::max_payload_size::<Scheme, Digest>(n),
             codec::batches_bytes_max(BlockSize::MAX),
         ])
-    }
-}
-
-impl Settings {
-    fn check(&self) -> Result<(), StartError> {
-        let wrong = StartError::Settings;
-        if self.heartbeat >= self.leader_timeout {
-            return Err(wrong("the heartbeat must come before the leader's time-out"));
-        }
-        if self.leader_timeout.is_zero() || self.leader_timeout > limits::LEADER_TIMEOUT_MAX {
-            return Err(wrong("the leader's time-out is too long, or zero"));
-        }
-        if self.term == 0 || self.threads == 0 || self.unacknowledged == 0 {
-            return Err(wrong("term, threads and unacknowledged are at least 1"));
-        }
-        if self.block.batches == 0 || self.block.bytes == 0 || self.block.bytes > limits::BLOCK_BYTES_MAX {
-            return Err(wrong("a block holds at least one batch and at most BLOCK_BYTES_MAX bytes"));
-        }
-        if self.block.batches > limits::BLOCK_BATCHES_MAX {
-            return Err(wrong("a block holds at most BLOCK_BATCHES_MAX batches"));
-        }
-        Ok(())
     }
 }
 

@@ -29,22 +29,14 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use commonware_cryptography::{Crc32, Hasher as _, Sha256};
-
-/// Damage to the journal of votes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DamagedVotes {
-    /// The file that does not hold what was written to it.
-    pub file: PathBuf,
-    /// What is wrong with it.
-    pub what: String,
-}
+use sealcast_order::consensus::DamagedVotes;
 
 /// Looks at the journal of votes in an engine's folder while no engine runs there; `None` if it is sound. `executed` is
 /// the height of the last block that the application has executed.
 ///
 /// # Errors
 /// The disk.
-pub fn check(folder: &Path, executed: u64) -> io::Result<Option<DamagedVotes>> {
+pub(super) fn check(folder: &Path, executed: u64) -> io::Result<Option<DamagedVotes>> {
     let sections = sections(folder)?;
     if let Some(closed) = closed(folder)? {
         let Ok(closed) = closed else {
@@ -79,7 +71,7 @@ pub fn check(folder: &Path, executed: u64) -> io::Result<Option<DamagedVotes>> {
 ///
 /// # Errors
 /// The disk.
-pub fn forget(folder: &Path) -> io::Result<()> {
+pub(super) fn forget(folder: &Path) -> io::Result<()> {
     match fs::remove_dir_all(folder.join(PARTITION)) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
         _ => {}

@@ -217,7 +217,7 @@ mod tests {
 
     use super::super::SigningSeed;
     use super::super::proof::judge;
-    use super::super::stack::{Members, namespace_of};
+    use super::super::stack::{Members, namespace_of, signer};
     use super::*;
 
     #[test]
@@ -226,7 +226,7 @@ mod tests {
         let keys: Vec<[u8; 32]> = seeds.iter().map(SigningSeed::public).collect();
         let scheme = |i: usize| {
             let Members { sorted, .. } = Members::of(keys.iter()).expect("they are keys");
-            Scheme::signer(&namespace_of(b"test"), sorted, seeds[i].0.clone()).expect("it is one of them")
+            Scheme::signer(&namespace_of(b"test"), sorted, signer(&seeds[i])).expect("it is one of them")
         };
         let vote = |i: usize, view: u64, block: u8| {
             let round = Round::new(Epoch::zero(), View::new(view));

@@ -10,7 +10,7 @@ use commonware_parallel::Sequential;
 use commonware_runtime::{Runner as _, Supervisor as _, tokio};
 use commonware_utils::iter::NonEmpty;
 use sealcast_order::{Block, Fault};
-use sealcast_order_engine::parts::{ITEMS_PER_SECTION, Log, Members, Sizes, namespace_of, pages, write_old};
+use sealcast_order_engine::parts::{ITEMS_PER_SECTION, Log, Members, Sizes, namespace_of, pages, signer, write_old};
 use sealcast_order_engine::{SigningSeed, StartError};
 
 /// What to make.
@@ -40,10 +40,9 @@ impl Aged {
         let Members { sorted, .. } = Members::of(brokers.iter())?;
         let quorum = brokers.len() - (brokers.len() - 1) / 3;
         let namespace = namespace_of(&self.namespace);
-        let signer = |seed: &SigningSeed| {
-            Scheme::signer(&namespace, sorted.clone(), seed.private_key().clone()).ok_or(StartError::NotAMember)
-        };
-        let signers = self.keys[..quorum].iter().map(signer).collect::<Result<Vec<_>, _>>()?;
+        let scheme =
+            |seed: &SigningSeed| Scheme::signer(&namespace, sorted.clone(), signer(seed)).ok_or(StartError::NotAMember);
+        let signers = self.keys[..quorum].iter().map(scheme).collect::<Result<Vec<_>, _>>()?;
         let certify = move |proposal: Proposal<Digest>| {
             let votes: Vec<_> = signers.iter().filter_map(|it| Finalize::sign(it, proposal.clone())).collect();
             let votes = NonEmpty::try_new(votes.into_iter()).expect("a quorum has members");

@@ -17,9 +17,9 @@ use sealcast_order_testing::simulated::{Disks, Root, play, play_on};
 
 use super::segment::TRAILER_BYTES;
 use super::*;
+use crate::SigningSeed;
 use crate::codec::EngineBlock;
-use crate::settings::SigningSeed;
-use crate::stack::Members;
+use crate::stack::{Members, signer};
 
 const DISK: &str = "broker0-";
 /// A file holds few records here.
@@ -271,8 +271,8 @@ fn certificates(blocks: &[EngineBlock]) -> Vec<(u64, Finalization<Scheme, Digest
     let seeds: Vec<SigningSeed> = (1..=4).map(|i| SigningSeed::new(&[i; 32])).collect();
     let keys: Vec<[u8; 32]> = seeds.iter().map(SigningSeed::public).collect();
     let sorted = Members::of(keys.iter()).expect("they are keys").sorted;
-    let signer = |seed: &SigningSeed| Scheme::signer(b"test", sorted.clone(), seed.0.clone()).expect("it is a member");
-    let signers: Vec<Scheme> = seeds[..3].iter().map(signer).collect();
+    let scheme = |seed: &SigningSeed| Scheme::signer(b"test", sorted.clone(), signer(seed)).expect("it is a member");
+    let signers: Vec<Scheme> = seeds[..3].iter().map(scheme).collect();
     let certify = |block: &EngineBlock| {
         let round = Round::new(Epoch::zero(), View::new(block.height + 1));
         let proposal = Proposal::new(round, View::new(block.height), Digest(block.hash()));

@@ -1,11 +1,60 @@
-//! What an engine is told at its start.
+//! What orders among several brokers, as the process of a broker starts it: the engine of `sealcast-order-engine`, given to it by
+//! the program that links it.
 
-use std::fmt;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
+use std::{fmt, io};
 
-use sealcast_order::{BlockSize, StartCertificate};
+use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair as _};
+use sealcast_wire::limits;
+use zeroize::Zeroizing;
+
+use crate::application::Application;
+use crate::block::BlockSize;
+use crate::order::{Evidence, Order, StartCertificate};
+
+/// Byzantine agreement among brokers.
+pub trait Consensus: Send + Sync {
+    /// Starts one broker's, with its journal and log in `settings.folder`. Returns when the journal has been read.
+    ///
+    /// # Errors
+    /// [`StartError`].
+    fn start(&self, settings: Settings, application: Arc<dyn Application>) -> Result<Arc<dyn Order>, StartError>;
+
+    /// Whether it could start so: a certificate to start from is one of this cluster, for a block of that height.
+    ///
+    /// # Errors
+    /// As [`Consensus::start`], but nothing is opened.
+    fn check(&self, settings: &Settings) -> Result<(), StartError>;
+
+    /// Looks at the journal of votes in a folder in which nothing runs; `None` if it is sound. `executed` is the height of the
+    /// last block that the application has executed.
+    ///
+    /// # Errors
+    /// The disk.
+    fn check_votes(&self, folder: &Path, executed: u64) -> io::Result<Option<DamagedVotes>>;
+
+    /// Removes the journal of votes, so that an order begins without one.
+    ///
+    /// # Errors
+    /// The disk.
+    fn forget_votes(&self, folder: &Path) -> io::Result<()>;
+
+    /// What a proof shows; `None` if nothing. `brokers` are the keys of all in the callers' order, and `namespace` is that of
+    /// their [`Settings`].
+    fn judge(&self, brokers: &[[u8; 32]], namespace: &[u8], proof: &[u8]) -> Option<Evidence>;
+}
+
+/// Damage to the journal of votes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DamagedVotes {
+    /// The file that does not hold what was written to it.
+    pub file: PathBuf,
+    /// What is wrong with it.
+    pub what: String,
+}
 
 /// The settings of one broker's engine.
 ///
@@ -71,6 +120,30 @@ impl Settings {
             progress: |_, _| (),
         }
     }
+
+    /// Whether they hold together.
+    ///
+    /// # Errors
+    /// [`StartError::Settings`].
+    pub fn check(&self) -> Result<(), StartError> {
+        let wrong = StartError::Settings;
+        if self.heartbeat >= self.leader_timeout {
+            return Err(wrong("the heartbeat must come before the leader's time-out"));
+        }
+        if self.leader_timeout.is_zero() || self.leader_timeout > limits::LEADER_TIMEOUT_MAX {
+            return Err(wrong("the leader's time-out is too long, or zero"));
+        }
+        if self.term == 0 || self.threads == 0 || self.unacknowledged == 0 {
+            return Err(wrong("term, threads and unacknowledged are at least 1"));
+        }
+        if self.block.batches == 0 || self.block.bytes == 0 || self.block.bytes > limits::BLOCK_BYTES_MAX {
+            return Err(wrong("a block holds at least one batch and at most BLOCK_BYTES_MAX bytes"));
+        }
+        if self.block.batches > limits::BLOCK_BATCHES_MAX {
+            return Err(wrong("a block holds at most BLOCK_BATCHES_MAX batches"));
+        }
+        Ok(())
+    }
 }
 
 /// Another broker, or this one, as all know it.
@@ -84,27 +157,23 @@ pub struct Broker {
 
 /// The seed of a broker's Ed25519 key.
 #[derive(Clone)]
-pub struct SigningSeed(pub(super) commonware_cryptography::ed25519::PrivateKey);
+pub struct SigningSeed(Zeroizing<[u8; 32]>);
 
 impl SigningSeed {
     /// From 32 secret bytes (RFC 8032).
     pub fn new(seed: &[u8; 32]) -> SigningSeed {
-        use commonware_codec::{Copying, DecodeExt as _};
-        SigningSeed(
-            commonware_cryptography::ed25519::PrivateKey::decode(Copying(seed)).expect("any 32 bytes are a seed"),
-        )
+        SigningSeed(Zeroizing::new(*seed))
     }
 
-    /// The key itself.
-    #[doc(hidden)]
-    pub fn private_key(&self) -> &commonware_cryptography::ed25519::PrivateKey {
+    /// The secret bytes.
+    pub fn expose(&self) -> &[u8; 32] {
         &self.0
     }
 
     /// The key that others know.
     pub fn public(&self) -> [u8; 32] {
-        use commonware_cryptography::Signer as _;
-        self.0.public_key().as_ref().try_into().expect("an Ed25519 key has 32 bytes")
+        let pair = Ed25519KeyPair::from_seed_unchecked(&*self.0).expect("any 32 bytes are a seed");
+        pair.public_key().as_ref().try_into().expect("an Ed25519 key has 32 bytes")
     }
 }
 
@@ -169,7 +238,6 @@ pub const VIEWS_REMEMBERED: u64 = 64;
 
 #[cfg(test)]
 mod tests {
-    use super::super::Engine;
     use super::*;
 
     #[test]
@@ -179,6 +247,6 @@ mod tests {
         let brokers = seeds.iter().map(|it| Broker { key: it.public(), address: listen }).collect();
         let defaults = Settings::new(b"test", brokers, seeds[0].clone(), listen, PathBuf::new());
         assert!(defaults.leader_timeout <= Duration::from_millis(300), "{:?}", defaults.leader_timeout);
-        Engine::check(&defaults).expect("an engine starts so");
+        defaults.check().expect("an engine starts so");
     }
 }
