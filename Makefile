@@ -20,11 +20,11 @@ demo: setup     ## three robots, an eavesdropper, an outsider, an eviction: the 
 demo-brokers: setup ## two hospitals, an insurer and the four brokers between them, in under 60 s
 	@# In two calls: with the engine's features `make demo`'s build would begin anew.
 	$(CARGO) build -p sealcast-cli
-	$(CARGO) build -p sealcast-brokerd -p sealcast-brokerd-testing --bin sealcast-broker --bin broker-testing
+	$(CARGO) build -p sealcast-brokerd-program -p sealcast-brokerd-testing --bin sealcast-broker --bin broker-testing
 	$(BIN)/debug/sealcast demo brokers
 
 PROGRAMS := sealcast sealcast-lab sealcast-broker
-BUILD_PROGRAMS := $(CARGO) build -p sealcast-cli -p sealcast-lab -p sealcast-brokerd $(PROGRAMS:%=--bin %)
+BUILD_PROGRAMS := $(CARGO) build -p sealcast-cli -p sealcast-lab -p sealcast-brokerd-program $(PROGRAMS:%=--bin %)
 
 install: setup  ## the programs, completions and man pages, under PREFIX (~/.local)
 	$(BUILD_PROGRAMS) --release
@@ -56,7 +56,7 @@ peers: setup    ## the systems that figures compare with
 	@scripts/peers.sh
 
 figures: setup  ## measure every row of the figures table, quickly (about 10 minutes)
-	$(CARGO) build --release -p sealcast-cli -p sealcast-lab -p sealcast-brokerd -p sealcast-brokerd-testing
+	$(CARGO) build --release -p sealcast-cli -p sealcast-lab -p sealcast-brokerd -p sealcast-brokerd-program -p sealcast-brokerd-testing
 	$(BIN)/release/sealcast lab figures lan --quick --record docs/figures.md
 	$(BIN)/release/sealcast lab figures brokers --quick --record docs/figures.md
 

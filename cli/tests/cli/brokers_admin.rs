@@ -20,7 +20,7 @@ use serde_json::Value;
 fn brokers_program() {
     let beside = PathBuf::from(env!("CARGO_BIN_EXE_sealcast")).with_file_name("sealcast-broker");
     if !beside.is_file() {
-        let built = Command::new(env!("CARGO")).args(["build", "-q", "-p", "sealcast-brokerd"]).status();
+        let built = Command::new(env!("CARGO")).args(["build", "-q", "-p", "sealcast-brokerd-program"]).status();
         assert!(built.is_ok_and(|it| it.success()) && beside.is_file(), "sealcast-broker is built beside sealcast");
     }
 }

@@ -27,7 +27,7 @@ pub(crate) fn beside(name: &str) -> Result<PathBuf, Failure> {
     if path.is_file() {
         return Ok(path);
     }
-    let packages = "-p sealcast-cli -p sealcast-brokerd -p sealcast-brokerd-testing";
+    let packages = "-p sealcast-cli -p sealcast-brokerd -p sealcast-brokerd-program -p sealcast-brokerd-testing";
     Err(format!("{} is not built: cargo build --release {packages}", path.display()).into())
 }
 

@@ -463,7 +463,8 @@ fn no_development_dependency_names_features() {
 
 #[test]
 fn invariant_7_the_engine_stays_in_its_crate_and_what_is_alpha_upstream_in_one_file() {
-    let linking = ["sealcast-brokerd", "sealcast-brokerd-testing", "sealcast-brokers-sim", "sealcast-order-testing"];
+    let linking =
+        ["sealcast-brokerd-program", "sealcast-brokerd-testing", "sealcast-brokers-sim", "sealcast-order-testing"];
     for (name, dependencies) in dependencies() {
         let engine: Vec<_> = dependencies.iter().filter(|d| d.starts_with("commonware")).collect();
         let is_engine = ["sealcast-order-engine", "sealcast-order-testing"].contains(&&*name);

@@ -14,7 +14,8 @@ fn programs() {
     let beside = |name: &str| PathBuf::from(env!("CARGO_BIN_EXE_sealcast-lab")).with_file_name(name);
     if ["sealcast", "sealcast-broker", "fresh-broker"].into_iter().any(|it| !beside(it).is_file()) {
         let mut cargo = Command::new(env!("CARGO"));
-        let built = cargo.args(["build", "-q", "-p", "sealcast-cli", "-p", "sealcast-brokerd"]).status();
+        let packages = ["-p", "sealcast-cli", "-p", "sealcast-brokerd", "-p", "sealcast-brokerd-program"];
+        let built = cargo.args(["build", "-q"]).args(packages).status();
         assert!(built.is_ok_and(|it| it.success()), "sealcast and sealcast-broker are built beside sealcast-lab");
     }
 }

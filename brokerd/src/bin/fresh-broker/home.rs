@@ -102,7 +102,7 @@ impl Home {
     }
 
     pub(crate) fn start(&self, broker: usize, keep: Option<Keep>) -> io::Result<Running> {
-        let program = beside("sealcast-broker", "sealcast-brokerd")?;
+        let program = beside("sealcast-broker", "sealcast-brokerd-program")?;
         let mut command = Command::new(&program);
         command.arg("run").arg(self.folder(broker)).arg("--until-stdin-closes");
         if let Some(keep) = keep {

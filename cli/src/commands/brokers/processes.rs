@@ -290,7 +290,7 @@ fn missing(name: &str, error: &io::Error) -> Failure {
         io::ErrorKind::NotFound => {
             let what = format!("{name} is neither beside this program nor on the PATH");
             Failure::new(Code::Missing, what).hint(match name {
-                NAME => "make install   (cargo build -p sealcast-brokerd beside a build of this program)",
+                NAME => "make install   (cargo build -p sealcast-brokerd-program beside a build of this program)",
                 _ => "cargo build -p sealcast-brokerd-testing, beside a build of this program",
             })
         }

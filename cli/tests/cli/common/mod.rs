@@ -270,7 +270,7 @@ pub fn brokers_programs() {
     let beside = |name: &str| PathBuf::from(env!("CARGO_BIN_EXE_sealcast")).with_file_name(name).is_file();
     let all = || beside("sealcast-broker") && beside("broker-testing");
     if !all() {
-        let packages = ["-p", "sealcast-brokerd", "-p", "sealcast-brokerd-testing"];
+        let packages = ["-p", "sealcast-brokerd-program", "-p", "sealcast-brokerd-testing"];
         let built = Command::new(env!("CARGO")).args(["build", "-q"]).args(packages).status();
         assert!(built.is_ok_and(|it| it.success()) && all(), "sealcast-broker is built beside sealcast");
     }

@@ -114,7 +114,7 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 /// Figures are measured where there is no network.
 /// The broker and the order in it; the lab's programs beside it link the engine once more each.
 const BUILD: [&str; 8] =
-    ["build", "--release", "--offline", "--locked", "-p", "sealcast-brokerd", "--bin", "sealcast-broker"];
+    ["build", "--release", "--offline", "--locked", "-p", "sealcast-brokerd-program", "--bin", "sealcast-broker"];
 
 #[cfg(test)]
 mod tests {

@@ -1,7 +1,6 @@
 //! How a broker comes by a history that it does not have: its folder lost, or others' blocks pruned.
 
 use std::fs;
-use std::process::Command;
 
 use sealcast_broker::operation::Operation;
 use sealcast_broker::protocol::{Answer, Query, Why};
@@ -114,15 +113,4 @@ fn a_broker_that_lacks_what_the_others_pruned_begins_with_a_snapshot() {
     let ordered = brokers[0].status().height;
     until("it has gone on", || brokers[3].status().height >= ordered);
     brokers.into_iter().for_each(Broker::stop);
-}
-
-/// What `sealcast lab sync brokers` starts, at a small size: the program itself compares what is kept.
-#[test]
-fn a_fresh_process_gets_what_was_published_and_keeps_all_of_it() {
-    let mut program = Command::new(env!("CARGO_BIN_EXE_fresh-broker"));
-    let output = program.args(["--json", "--size", "4MB"]).output().expect("it starts");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let said: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one object");
-    let kept = said["kept"].as_u64().expect("a number");
-    assert_eq!(kept * 1024, 4_000_000_u64.next_multiple_of(32 * 1024), "every publication: {said}");
 }
