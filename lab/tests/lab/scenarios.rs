@@ -207,7 +207,7 @@ fn an_epoch_that_is_believed_by_a_claim_is_reported() {
 
 #[test]
 fn a_newcomer_that_believes_whoever_answers_first_is_reported() {
-    planted("captor", &[Rule::Proof, Rule::Caution], &["convergence", "majority"]);
+    planted("captor", &[Rule::Proof, Rule::Caution], &["numbers", "convergence", "majority"]);
     planted("evicted-captor", &[Rule::Proof, Rule::Caution], &["never", "deaf"]);
 }
 
