@@ -29,7 +29,7 @@ impl Plain {
 
 impl Keys for Plain {
     fn properties(&self) -> Properties {
-        Properties::ANY
+        Properties::PLAIN
     }
 
     fn handle(&mut self, _now: Now, input: Input<'_>) -> Result<(), HandleError> {
@@ -79,6 +79,9 @@ impl Keys for Plain {
 pub struct Everything;
 
 impl Access for Everything {
+    fn reads(&self, _: Slot, _: Domain) -> bool {
+        true
+    }
     fn domain(&self, _topic: &str) -> Option<Domain> {
         Some(Domain::GROUP)
     }

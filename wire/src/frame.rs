@@ -30,6 +30,11 @@ pub const FLAG_SIGNED: u8 = 1;
 /// Flag: of the channel that is reliable or ordered; without it, best effort.
 pub const FLAG_RELIABLE: u8 = 2;
 
+/// Set in the packet counters of reliable records, so that they share no nonce with best effort.
+pub const COUNTER_RELIABLE: u64 = 1 << 63;
+/// Set beside it in those of signed ones.
+pub const COUNTER_SIGNED: u64 = 1 << 62;
+
 /// Which of an epoch's keys seals: 0 is the group's own, 1 and up are topic compartments (A8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Domain(pub u16);
@@ -76,6 +81,25 @@ impl Header {
             return Err(Malformed);
         }
         Ok(header)
+    }
+
+    /// Which packet counters these flags take: the bits that they set, and what a counter counts up from 1 beside them.
+    #[inline]
+    pub fn counting(flags: u8) -> u64 {
+        match (flags & FLAG_RELIABLE != 0, flags & FLAG_SIGNED != 0) {
+            (false, _) => 0,
+            (true, false) => COUNTER_RELIABLE,
+            (true, true) => COUNTER_RELIABLE | COUNTER_SIGNED,
+        }
+    }
+
+    /// The number of a reliable record in its stream, 1 and up; `None` if it is none, or its counter is not one of these
+    /// flags.
+    #[inline]
+    pub fn reliable_number(flags: u8, counter: u64) -> Option<u64> {
+        let number = counter & !(COUNTER_RELIABLE | COUNTER_SIGNED);
+        let fits = flags & FLAG_RELIABLE != 0 && counter == Header::counting(flags) | number;
+        (fits && number > 0).then_some(number)
     }
 
     /// Writes the header into the first `HEADER_LEN` bytes.

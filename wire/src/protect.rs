@@ -32,7 +32,7 @@ pub trait Protect: Send + Sync {
 
     /// Seals `datagram` = header room ‖ plaintext ‖ tag room in place and returns its packet counter.
     ///
-    /// `flags` are the frame's `FLAG_…`.
+    /// `flags` are the frame's `FLAG_…`; reliable records are numbered by themselves ([`Header::counting`]).
     ///
     /// # Errors
     /// [`Exhausted`] when the epoch's packet counter is used up, or we hold no sending key of the domain.
@@ -40,7 +40,8 @@ pub trait Protect: Send + Sync {
 
     /// Opens `datagram` in place: who it claims to be from, its flags, and the plaintext.
     ///
-    /// Verifies before it changes anything: only a datagram whose tag is right moves a replay window.
+    /// Verifies before it changes anything: only a datagram whose tag is right moves a replay window. Of records that say
+    /// `FLAG_RELIABLE` it remembers nothing: who keeps their stream knows what came. Our own are opened, too.
     fn open<'a>(&self, datagram: &'a mut [u8]) -> Result<(Source, u8, &'a mut [u8]), Dropped>;
 
     /// Whether we read what this datagram claims to be, and lack its sender's key alone: that one may still come.
@@ -63,6 +64,8 @@ pub trait Access: Send + Sync {
     fn may_publish(&self, slot: Slot, topic: &str) -> bool;
     /// Whether the member's certificate grants `sub` on the topic and it reads the topic's compartment.
     fn may_subscribe(&self, slot: Slot, topic: &str) -> bool;
+    /// Whether the member holds the key of this domain, and opens what is sealed there.
+    fn reads(&self, slot: Slot, domain: Domain) -> bool;
     /// Whether some reader of the topic may not write it, so that receivers demand a signature (A1).
     fn must_sign(&self, topic: &str) -> bool;
 }

@@ -153,6 +153,11 @@ impl Access for Table {
         reads && self.rights(slot).is_some_and(|r| r.may_subscribe(&self.group, topic))
     }
 
+    fn reads(&self, slot: Slot, domain: Domain) -> bool {
+        let ring = self.ring_of(domain).and_then(|ring| self.rings().get(ring).copied());
+        ring.is_some_and(|readers| slot.0 < 64 && readers >> slot.0 & 1 == 1)
+    }
+
     fn must_sign(&self, topic: &str) -> bool {
         let readers = self.find(topic).map_or(0, |(_, c)| c.readers);
         let may_not = |(i, r): (usize, &Arc<Rights>)| readers >> i & 1 == 1 && !r.may_publish(&self.group, topic);

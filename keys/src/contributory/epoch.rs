@@ -17,7 +17,7 @@ use sealcast_crypto::hash::Transcript;
 use sealcast_crypto::kdf::hkdf;
 use sealcast_crypto::secret::Secret;
 use sealcast_crypto::signature::{OriginKey, PublicKey};
-use sealcast_wire::frame::HEADER_LEN;
+use sealcast_wire::frame::{COUNTER_RELIABLE, FLAG_RELIABLE, FLAG_SIGNED, HEADER_LEN};
 use sealcast_wire::{Domain, Dropped, EpochId, Exhausted, Header, Incarnation, Protect, Slot, Source};
 
 use super::replay::Window;
@@ -51,6 +51,8 @@ pub(super) struct EpochKeys {
 struct Sending {
     key: Key,
     next: AtomicU64,
+    /// Of reliable records: unsigned ones, and signed ones.
+    reliable: [AtomicU64; 2],
 }
 
 struct Receiving {
@@ -65,7 +67,11 @@ impl EpochKeys {
         let sending = (0..parts.secrets.len()).map(|d| {
             let sub = parts.secrets[d].as_ref().map(|s| subkey(&parts, Domain(d as u16), parts.me, s));
             let key = sub.as_ref().or(parts.own[d].as_ref())?;
-            Some(Sending { key: Key::new(parts.suite, key), next: AtomicU64::new(0) })
+            Some(Sending {
+                key: Key::new(parts.suite, key),
+                next: AtomicU64::new(0),
+                reliable: [1, 1].map(AtomicU64::new),
+            })
         });
         let sending = sending.collect();
         EpochKeys { sending, receiving, parts }
@@ -91,7 +97,14 @@ impl EpochKeys {
         if let Some(known) = place.get() {
             return Some(known);
         }
-        let secret = self.parts.secrets[usize::from(domain.0)].as_ref()?;
+        let domain_secret = self.parts.secrets[usize::from(domain.0)].as_ref();
+        // What we sealed ourselves, and where we write without reading.
+        if let (None, Some(own)) = (domain_secret, self.parts.own[usize::from(domain.0)].as_ref())
+            && slot == self.parts.me
+        {
+            return Some(place.get_or_init(|| Receiving::new(self.parts.suite, own)));
+        }
+        let secret = domain_secret?;
         if self.parts.readers[usize::from(domain.0)] >> slot.0 & 1 == 0 {
             return None;
         }
@@ -125,16 +138,23 @@ impl Protect for EpochKeys {
 
     fn ready(&self, domain: Domain) -> Result<(), Exhausted> {
         let sending = self.sending.get(usize::from(domain.0)).and_then(Option::as_ref).ok_or(Exhausted)?;
-        if sending.next.load(Ordering::Relaxed) < PACKETS_MAX { Ok(()) } else { Err(Exhausted) }
+        let counters = [&sending.next, &sending.reliable[0], &sending.reliable[1]];
+        let has_capacity = counters.iter().all(|next| next.load(Ordering::Relaxed) < PACKETS_MAX);
+        if has_capacity { Ok(()) } else { Err(Exhausted) }
     }
 
     fn seal(&self, domain: Domain, flags: u8, datagram: &mut [u8]) -> Result<u64, Exhausted> {
         let sending = self.sending.get(usize::from(domain.0)).and_then(Option::as_ref).ok_or(Exhausted)?;
-        let counter = sending.next.fetch_add(1, Ordering::Relaxed);
-        if counter >= PACKETS_MAX {
-            sending.next.store(PACKETS_MAX, Ordering::Relaxed);
+        let next = match flags & FLAG_RELIABLE {
+            0 => &sending.next,
+            _ => &sending.reliable[usize::from(flags & FLAG_SIGNED != 0)],
+        };
+        let number = next.fetch_add(1, Ordering::Relaxed);
+        if number >= PACKETS_MAX {
+            next.store(PACKETS_MAX, Ordering::Relaxed);
             return Err(Exhausted);
         }
+        let counter = Header::counting(flags) | number;
         Header { domain, epoch: self.parts.epoch, slot: self.parts.me, flags, counter }.write(datagram);
         let (header, body) = datagram.split_at_mut(HEADER_LEN);
         sending.key.seal(counter, header, body);
@@ -148,13 +168,18 @@ impl Protect for EpochKeys {
         }
         let incarnation = self.parts.members.get(header.slot.index()).ok_or(Dropped::Malformed)?.0;
         let receiving = self.receiving(header.domain, header.slot).ok_or(Dropped::NoKey)?;
-        if !receiving.window().is_new(header.counter) {
+        // Which reliable records came, their stream knows, however far apart they come.
+        let is_reliable = header.flags & FLAG_RELIABLE != 0;
+        if is_reliable != (header.counter & COUNTER_RELIABLE != 0) {
+            return Err(Dropped::Malformed);
+        }
+        if !is_reliable && !receiving.window().is_new(header.counter) {
             return Err(Dropped::Replay);
         }
         let (head, body) = datagram.split_at_mut(HEADER_LEN);
         let plaintext = receiving.key.open(header.counter, head, body).map_err(|_| Dropped::Auth)?;
         // Two threads may have opened the same datagram at once: only one may have it.
-        if !receiving.window().accept(header.counter) {
+        if !is_reliable && !receiving.window().accept(header.counter) {
             return Err(Dropped::Replay);
         }
         let (epoch, slot, counter, domain) = (header.epoch, header.slot, header.counter, header.domain);
@@ -261,6 +286,31 @@ mod tests {
         };
         assert_eq!((source, flags, &text[..]), (from_a, 0, &b"hello"[..]));
         assert_eq!(b.open(&mut sealed.clone()).map(|_| ()), Err(Dropped::Replay));
+    }
+
+    #[test]
+    fn rule_g4_reliable_records_have_numbers_of_their_own_and_are_opened_as_often_as_they_come() {
+        let (a, b) = (keys(0), keys(1));
+        let seal = |flags: u8| {
+            let mut d = vec![0; HEADER_LEN + TAG_LEN];
+            let counter = a.seal(Domain(1), flags, &mut d).unwrap();
+            (counter, d)
+        };
+        let (first, _) = seal(0);
+        let sealed = [FLAG_RELIABLE, FLAG_RELIABLE | FLAG_SIGNED, FLAG_RELIABLE].map(seal);
+        let numbers = sealed.each_ref().map(|(counter, d)| Header::reliable_number(d[19], *counter));
+        assert_eq!((first, numbers), (0, [Some(1), Some(1), Some(2)]));
+        for (_, d) in &sealed {
+            assert!((0..3).all(|_| b.open(&mut d.clone()).is_ok()));
+            let mut unmarked = d.clone();
+            unmarked[19] &= !FLAG_RELIABLE;
+            assert_eq!(b.open(&mut unmarked).map(|_| ()), Err(Dropped::Malformed));
+        }
+        assert!(b.open(&mut datagram(&a, 1, b"best effort")).is_ok(), "their counters move no window");
+        // Who writes without reading opens what it sealed itself, and nothing else.
+        let writer = keys(2);
+        let own = datagram(&writer, 1, b"log");
+        assert!(writer.open(&mut own.clone()).is_ok());
     }
 
     #[test]

@@ -71,6 +71,9 @@ mod tests {
     struct Ward;
 
     impl Access for Ward {
+        fn reads(&self, _: Slot, _: Domain) -> bool {
+            true
+        }
         fn domain(&self, topic: &str) -> Option<Domain> {
             Some(Domain(u16::from(topic == "orders")))
         }

@@ -355,6 +355,9 @@ mod tests {
     struct Anything;
 
     impl Access for Anything {
+        fn reads(&self, _: Slot, _: Domain) -> bool {
+            true
+        }
         fn domain(&self, _: &str) -> Option<Domain> {
             Some(Domain(1))
         }
