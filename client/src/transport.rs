@@ -63,6 +63,7 @@ impl Transport {
             fetches: Fetches { shares: true, directory: false },
             names_packets: false,
             keeps_sealed: false,
+            needs_keys: false,
         }
     }
 
@@ -121,7 +122,7 @@ impl Delivery for Transport {
                 machine.put(Output::Flushed(view.epoch, [0; 32]));
             }
             // Brokers keep nothing but publications.
-            Input::Install(_) | Input::Retire(_) | Input::Provide { .. } => {}
+            Input::Install { .. } | Input::Excluded | Input::Retire(_) | Input::Provide { .. } => {}
         }
         machine.drain(now);
     }

@@ -84,7 +84,14 @@ fn run(bytes: usize, segment: usize, protection: Protection) -> Figures {
         let start = Instant::now();
         for _ in 0..messages {
             let signed = protection == Protection::Signed;
-            let data = Data { topic: "pose/robot7", domain: Domain(1), signed, sent_micros: None, body: &body };
+            let data = Data {
+                topic: "pose/robot7",
+                domain: Domain(1),
+                signed,
+                reliable: false,
+                sent_micros: None,
+                body: &body,
+            };
             sender.data(now, protect, data).expect("there is room");
         }
         let ready: Vec<_> = std::iter::from_fn(|| sender.poll()).collect();

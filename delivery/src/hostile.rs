@@ -68,6 +68,8 @@ impl Target {
                 Ok(Frame::Whole { .. }) => "whole",
                 Ok(Frame::Piece { .. }) => "piece",
                 Ok(Frame::Heartbeat { .. }) => "heartbeat",
+                Ok(Frame::Control { .. }) => "control",
+                Ok(Frame::After { .. }) => "after",
                 Err(_) => "bad frame",
             });
         }
@@ -200,7 +202,8 @@ mod tests {
         let mut sender = Sender::new(ETHERNET_SEGMENT, false);
         let long = [3; 5000];
         for (signed, body) in [(false, &b"short"[..]), (true, b"short"), (false, &long), (true, &long)] {
-            let data = Data { topic: "pose/robot7", domain: Domain(0), signed, sent_micros: Some(1), body };
+            let data =
+                Data { topic: "pose/robot7", domain: Domain(0), signed, reliable: false, sent_micros: Some(1), body };
             sender.data(Monotonic(0), Some(&members[0]), data).expect("sealed");
         }
         sender.keys(Monotonic(0), Some(&members[0]), b"keys").expect("sealed");

@@ -19,8 +19,8 @@ use std::sync::Arc;
 
 use sealcast_crypto::identity::Pattern;
 use sealcast_wire::{
-    Address, Agreement, Domain, Dropped, Drops, Envelope, EpochId, Exhausted, Fetch, FetchId, Fetched, Fetches, Flush,
-    Guarantee, Monotonic, Now, Protect, Reason, SealMessage, Slot, Source, To, Unsealed, View, limits,
+    Access, Address, Agreement, Domain, Dropped, Drops, Envelope, EpochId, Exhausted, Fetch, FetchId, Fetched, Fetches,
+    Flush, Guarantee, Monotonic, Now, Protect, Reason, SealMessage, Slot, Source, To, Unsealed, View, limits,
 };
 
 pub use batch::{Batch, Train};
@@ -132,6 +132,8 @@ pub struct Properties {
     pub names_packets: bool,
     /// It may send on what members sealed, as repairs do: [`Input::Frame`] brings each datagram as it came, too.
     pub keeps_sealed: bool,
+    /// It carries nothing of the application that nobody seals.
+    pub needs_keys: bool,
     /// It has to connect first: before [`Output::Up`] nothing can be sent, and the key scheme does not begin.
     pub connects: bool,
     /// It carries to a member only what that member subscribed to ([`Input::Subscribe`]).
@@ -151,6 +153,7 @@ impl Properties {
         fetches: Fetches::NOTHING,
         names_packets: false,
         keeps_sealed: false,
+        needs_keys: false,
         connects: false,
         subscribes: false,
         message_bytes_max: limits::MESSAGE_BYTES_MAX,
@@ -261,7 +264,16 @@ pub enum Input<'a> {
         flush: Flush,
     },
     /// The view that was prepared is installed.
-    Install(&'a View),
+    Install {
+        /// The view.
+        view: &'a View,
+        /// Seals and opens in it; `None` where nothing is sealed.
+        protect: Option<&'a Arc<dyn Protect>>,
+        /// Who may do what in it.
+        access: &'a Arc<dyn Access>,
+    },
+    /// We are out: no key is ours any more, and nothing more becomes of what was sent.
+    Excluded,
     /// Seal nothing more for an epoch. The answer comes as [`Output::Sealed`] where [`Properties::names_packets`].
     Retire(EpochId),
 }

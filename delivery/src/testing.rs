@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex};
 use sealcast_crypto::aead::{Key, Suite};
 use sealcast_crypto::secret::Secret;
 use sealcast_crypto::signature::OriginKey;
-use sealcast_wire::frame::HEADER_LEN;
+use sealcast_wire::frame::{FLAG_RELIABLE, FLAG_SIGNED, HEADER_LEN};
 use sealcast_wire::limits::REPLAY_WINDOW_PACKETS;
-use sealcast_wire::{Domain, Dropped, EpochId, Exhausted, Header, Incarnation, Protect, Slot, Source};
+use sealcast_wire::{Access, Domain, Dropped, EpochId, Exhausted, Header, Incarnation, Protect, Slot, Source};
 
 /// Domains that a [`Ring`] seals in.
 pub(crate) const DOMAINS: u16 = 4;
@@ -22,6 +22,8 @@ pub(crate) struct Ring {
     /// By slot and domain.
     keys: BTreeMap<(Slot, Domain), Key>,
     counters: Vec<AtomicU64>,
+    /// By domain: of reliable records, unsigned and signed ones.
+    reliable: Vec<[AtomicU64; 2]>,
     /// Packets that may be sealed per domain.
     pub(crate) packets_max: u64,
     windows: Mutex<BTreeMap<(Slot, Domain), Window>>,
@@ -47,6 +49,7 @@ impl Ring {
             slot: Slot(slot),
             keys,
             counters: (0..DOMAINS).map(|_| AtomicU64::new(0)).collect(),
+            reliable: (0..DOMAINS).map(|_| [1, 1].map(AtomicU64::new)).collect(),
             packets_max: u64::MAX,
             windows: Mutex::default(),
             signing: (0..members).map(signing).collect(),
@@ -77,6 +80,29 @@ pub(crate) fn group(epoch: u32, members: u32) -> Vec<Arc<dyn Protect>> {
     (0..members).map(|slot| Arc::new(Ring::member(epoch, slot, members)) as Arc<dyn Protect>).collect()
 }
 
+/// The rights of a group in which everybody may do everything, in one compartment.
+pub(crate) fn everything() -> Arc<dyn Access> {
+    struct Everything;
+    impl Access for Everything {
+        fn domain(&self, _: &str) -> Option<Domain> {
+            Some(Domain(1))
+        }
+        fn may_publish(&self, _: Slot, _: &str) -> bool {
+            true
+        }
+        fn may_subscribe(&self, _: Slot, _: &str) -> bool {
+            true
+        }
+        fn reads(&self, _: Slot, _: Domain) -> bool {
+            true
+        }
+        fn must_sign(&self, _: &str) -> bool {
+            false
+        }
+    }
+    Arc::new(Everything)
+}
+
 fn signing(slot: u32) -> OriginKey {
     let mut seed = [7; 32];
     seed[..2].copy_from_slice(&Slot(slot).to_bytes()[2..]);
@@ -99,7 +125,9 @@ impl Protect for Ring {
 
     fn seal(&self, domain: Domain, flags: u8, datagram: &mut [u8]) -> Result<u64, Exhausted> {
         self.ready(domain)?;
-        let counter = self.counters[usize::from(domain.0)].fetch_add(1, Ordering::Relaxed);
+        let (at, signed) = (usize::from(domain.0), usize::from(flags & FLAG_SIGNED != 0));
+        let next = if flags & FLAG_RELIABLE == 0 { &self.counters[at] } else { &self.reliable[at][signed] };
+        let counter = Header::counting(flags) | next.fetch_add(1, Ordering::Relaxed);
         Header { domain, epoch: self.epoch, slot: self.slot, flags, counter }.write(datagram);
         let (header, rest) = datagram.split_at_mut(HEADER_LEN);
         self.keys[&(self.slot, domain)].seal(counter, header, rest);
@@ -112,7 +140,7 @@ impl Protect for Ring {
         let (header, rest) = datagram.split_at_mut(HEADER_LEN);
         let plaintext = key.open(counter, header, rest).map_err(|_| Dropped::Auth)?;
         let mut windows = self.windows.lock().expect("no test panics while it holds this");
-        if !windows.entry((slot, domain)).or_default().mark(counter) {
+        if flags & FLAG_RELIABLE == 0 && !windows.entry((slot, domain)).or_default().mark(counter) {
             return Err(Dropped::Replay);
         }
         let source = Source::Inside { epoch, slot, incarnation: incarnation(slot), counter, domain };

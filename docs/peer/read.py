@@ -14,7 +14,7 @@ import sys
 
 from ring import Ring, wide
 from wire import (
-    AESGCM, MANY, Certificate, ChaCha20Poly1305, Reader, Refused, Veil, check, covers, derive, ed25519, frames, hpke_open,
+    AESGCM, MANY, Certificate, ChaCha20Poly1305, Reader, Refused, Veil, check, control, covers, derive, ed25519, frames, hpke_open,
     hpke_pair, matches, order, overlaps, pattern, proof, sha256, transcript, u8, u16, u32, u64, verified, x509)
 
 
@@ -325,7 +325,7 @@ class Epoch:
         check(header.take(2) == b"\x5c\x01", "a sealed datagram")
         domain, _, slot = header.int(2), header.take(12), header.int(2) | header.int(1) << 16
         flags, counter = header.int(1), header.int(8)
-        check(flags <= 1, "unknown flags, or the reliable channel, which a LAN has not")
+        check(flags <= 1, "unknown flags, or a reliable record, which these vectors have not")
         aead = (AESGCM if self.group.suite == 1 else ChaCha20Poly1305)(self.key(domain, slot))
         record = aead.decrypt(bytes(4) + u64(counter), datagram[28:], datagram[:28])
         check((domain, slot, counter) not in self.seen, "a replay")
@@ -408,6 +408,9 @@ def read_records(path):
         [f] = frames(bytes.fromhex(v["bytes"]))
         expect = {**v, "body": bytes.fromhex(v.get("body", ""))}
         check(all(expect[key] == value for key, value in f.items()), v["what"])
+    for v in file["controls"]:
+        said = control(bytes.fromhex(v["bytes"]))
+        check(said == (v["what"], v["streams"], v.get("ranges", [])), v["what"])
     signed = file["signed"]
     key = ed25519.Ed25519PrivateKey.from_private_bytes(bytes.fromhex(signed["seed"])).public_key()
     epoch = u32(signed["epoch_counter"]) + u64(signed["epoch_hash"])
@@ -416,7 +419,7 @@ def read_records(path):
             data, root, signature = proof(bytes.fromhex(v["record"]))
             statement = transcript("sealcast/v1/origin", epoch, u16(signed["domain"]), u32(signed["slot"]), root)
             check(data.hex() == v["frames"] and verified(key, statement, signature), f"a record of {batch['count']}")
-    print(f"{path.name}: {len(file['frames'])} frames, {len(signed['batches'])} signed batches")
+    print(f"{path.name}: {len(file['frames'])} frames, {len(file['controls'])} control messages, {len(signed['batches'])} signed batches")
 
 
 def read_primitives(path):

@@ -133,9 +133,16 @@ def frames(data):
             check(not any(r.take(len(r.rest))), "padding is zero")
         elif kind == 3:
             found.append({"kind": "heartbeat", "number": r.int(8)})
+        elif kind == 4:
+            found.append({"kind": "control", "number": 0, "body": r.take(r.int(2))})
+        elif kind == 5:
+            domain, signed = stream(r)
+            found.append({"kind": "after", "domain": domain, "is_signed": signed, "number": r.int(8)})
         else:
-            check(kind & 0x3F in (1, 2), "unknown frame")
-            f = {"kind": "whole" if kind & 0x3F == 1 else "piece", "keys": bool(kind & 0x40)}
+            check(kind & 0x1F in (1, 2), "unknown frame")
+            f = {"kind": "whole" if kind & 0x1F == 1 else "piece", "keys": bool(kind & 0x40)}
+            if kind & 0x20:
+                f["again"] = True
             topic, length, f["number"] = r.int(1), r.int(4), r.int(8)
             if f["kind"] == "piece":
                 f["total"], f["offset"] = r.int(4), r.int(4)
@@ -145,6 +152,35 @@ def frames(data):
             f["topic"], f["body"] = r.take(topic).decode(), r.take(length)
             found.append(f)
     return found
+
+
+# 2.2 Reliable records.
+def stream(r):
+    domain, signed = r.int(2), r.int(1)
+    check(signed < 2, "signed or not")
+    return domain, bool(signed)
+
+
+def control(data):
+    """What a member says of reliable records: its name, streams and ranges."""
+    r = Reader(data)
+    kind = r.int(1)
+    check(1 <= kind <= 5, "no such message")
+    name = ("TAIL", "STATUS", "SUMMARY", "NAK", "GONE")[kind - 1]
+    count = r.int(1) if name in ("TAIL", "STATUS", "SUMMARY") else 1
+    check(count <= 56, "too many streams")
+    streams, ranges = [], []
+    for _ in range(count):
+        slot = [] if name in ("TAIL", "GONE") else [r.int(4)]
+        domain, signed = stream(r)
+        streams.append([*slot, domain, int(signed), 0 if name == "NAK" else r.int(8)])
+    if name == "NAK":
+        ranges = [[r.int(8), r.int(8)] for _ in range(r.int(1))]
+        check(len(ranges) <= 32 and all(first <= last for first, last in ranges), "no such ranges")
+    if name == "GONE":
+        r.take(len(r.rest))  # the proof: 2.2
+    check(not r.rest, "nothing is left over")
+    return name, streams, ranges
 
 
 # 2.1 Origin proofs.

@@ -68,6 +68,24 @@ pub const HERE_MEMBERS_MAX: u32 = 64;
 pub const VOUCHED_BYTES_MAX: usize = 2 << 20;
 /// Bytes that wait in a sender to be transmitted; a message more than that makes `Full`.
 pub const SENDING_BYTES_MAX: usize = 8 << 20;
+/// Bytes of reliable records that not all readers have acknowledged; more makes `Full`.
+pub const RELIABLE_BACKLOG_BYTES: usize = 16 << 20;
+/// The same before the network has shown that it takes more.
+pub const RELIABLE_WINDOW_BYTES: usize = 512 << 10;
+/// The same on a network that loses much.
+pub const RELIABLE_WINDOW_BYTES_MIN: usize = 64 << 10;
+/// Runs of reliable messages of ours that are remembered as such of which others may lack some.
+pub const DOUBTFUL_MAX: usize = 1024;
+/// Records of one stream that came ahead of a missing one.
+pub const RELIABLE_AHEAD_MAX: u64 = 1 << 16;
+/// Bytes of all records that came ahead of missing ones.
+pub const RELIABLE_HELD_BYTES_MAX: usize = 128 << 20;
+/// Ranges of missing records that one NAK names.
+pub const NAK_RANGES_MAX: usize = 32;
+/// Records sent again for one NAK.
+pub const REPAIRS_MAX: usize = 256;
+/// Streams that one message about reliable records names: it fits the shortest segment.
+pub const STREAMS_TOLD_MAX: usize = 56;
 /// Message numbers of one signing sender that a receiver remembers, against an insider who seals
 /// signed records again (A12).
 pub const SIGNED_NUMBERS_WINDOW: usize = 16_384;

@@ -235,7 +235,8 @@ impl Delivery for BestEffort {
             }
             Input::Fetch(id, _) => self.outputs.push_back(Output::Fetched(id, Fetched::Missing)),
             // Everything comes, nothing is kept, and nothing waits.
-            Input::Install(_)
+            Input::Install { .. }
+            | Input::Excluded
             | Input::Retire(_)
             | Input::Pause
             | Input::Resume

@@ -431,12 +431,13 @@ impl Delivery for Ordered {
                 self.provided.insert(what.clone(), Provided { datagram, retry_at: now.monotonic, tries: 0 });
             }
             Input::Prepare { view, flush } => self.flush(now, view.epoch, flush),
-            Input::Install(_) => self.forget_flush(),
+            Input::Install { .. } => self.forget_flush(),
             // The orderer does not wait, and brings everything.
             Input::Retire(_)
             | Input::Pause
             | Input::Resume
             | Input::Opened(..)
+            | Input::Excluded
             | Input::Subscribe(_)
             | Input::Unsubscribe(_) => {}
             // There are no channels.

@@ -8,9 +8,12 @@
 //! piece      | kind | topic len | length | number | total  | offset | [sent] | topic | bytes |
 //!              u8     u8          u32      u64      u32      u32      u64
 //! heartbeat  | 3 | number u64 |
+//! control    | 4 | length u16 | bytes |                           of the reliable channel; in the group's own domain
+//! after      | 5 | domain u16 | signed u8 | number u64 |          in a reliable record, before all but others of its kind
 //! padding    | 0 … 0 |                                           to the end of the frames
 //!
-//! kind of whole and piece: bits 0–5: 1 whole message, 2 piece of a message
+//! kind of whole and piece: bits 0–4: 1 whole message, 2 piece of a message
+//!                          bit 5 (0x20): sealed again, after an epoch in which not all got it
 //!                          bit 6 (0x40): a key scheme's message; topic length is 0
 //!                          bit 7 (0x80): `sent` is there: the sender's clock, µs since 1970
 //! ```
@@ -19,7 +22,37 @@
 //! and `offset` is the place of the bytes in it. Each piece names its topic, so that a receiver can pass
 //! over it without putting it together. Keys and heartbeats are good in `Domain::GROUP` only.
 
+use sealcast_wire::Domain;
 use sealcast_wire::codec::{Malformed, Reader};
+
+/// One of a sender's reliable streams in an epoch: its records are numbered from 1 and come in that order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Stream {
+    /// The domain that its records are sealed in.
+    pub domain: Domain,
+    /// Whether they end in an origin proof.
+    pub signed: bool,
+}
+
+impl Stream {
+    /// Appends its 3 bytes.
+    pub fn write(self, bytes: &mut Vec<u8>) {
+        bytes.extend_from_slice(&self.domain.0.to_be_bytes());
+        bytes.push(u8::from(self.signed));
+    }
+
+    /// Reads them.
+    ///
+    /// # Errors
+    /// [`Malformed`].
+    pub fn read(r: &mut Reader<'_>) -> Result<Stream, Malformed> {
+        let domain = Domain(r.u16()?);
+        match r.u8()? {
+            signed @ 0..=1 => Ok(Stream { domain, signed: signed == 1 }),
+            _ => Err(Malformed),
+        }
+    }
+}
 
 /// One frame; borrowed from its record.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,6 +80,18 @@ pub enum Frame<'a> {
         /// The number of the sender's last message.
         number: u64,
     },
+    /// What members say to each other about reliable records.
+    Control {
+        /// Its bytes.
+        bytes: &'a [u8],
+    },
+    /// What follows comes after this record of another of the sender's streams.
+    After {
+        /// Which stream.
+        stream: Stream,
+        /// The record's number there.
+        number: u64,
+    },
 }
 
 /// What a message is about.
@@ -54,6 +99,8 @@ pub enum Frame<'a> {
 pub struct Head<'a> {
     /// A key scheme's message, not application data.
     pub keys: bool,
+    /// It was sealed for an earlier epoch before.
+    pub again: bool,
     /// The sender's number for it.
     pub number: u64,
     /// The sender's clock, microseconds since 1970.
@@ -104,7 +151,8 @@ impl Head<'_> {
     fn start(&self, kind: u8, length: usize, fixed: &mut [u8]) {
         let keys = if self.keys { KEYS } else { 0 };
         let timed = if self.sent_micros.is_some() { TIMED } else { 0 };
-        fixed[0] = kind | keys | timed;
+        let again = if self.again { AGAIN } else { 0 };
+        fixed[0] = kind | keys | timed | again;
         fixed[1] = u8::try_from(self.topic.len()).expect("senders bound topics");
         fixed[2..6].copy_from_slice(&u32_of(length).to_be_bytes());
         fixed[6..14].copy_from_slice(&self.number.to_be_bytes());
@@ -122,6 +170,23 @@ impl Head<'_> {
 /// Appends a heartbeat.
 pub fn write_heartbeat(number: u64, record: &mut Vec<u8>) {
     record.push(HEARTBEAT);
+    record.extend_from_slice(&number.to_be_bytes());
+}
+
+/// Appends a message about reliable records.
+///
+/// # Panics
+/// If it is longer than its length field; callers check.
+pub fn write_control(bytes: &[u8], record: &mut Vec<u8>) {
+    record.push(CONTROL);
+    record.extend_from_slice(&u16::try_from(bytes.len()).expect("control messages are short").to_be_bytes());
+    record.extend_from_slice(bytes);
+}
+
+/// Appends what a record comes after.
+pub fn write_after(stream: Stream, number: u64, record: &mut Vec<u8>) {
+    record.push(AFTER);
+    stream.write(record);
     record.extend_from_slice(&number.to_be_bytes());
 }
 
@@ -161,6 +226,11 @@ fn read<'a>(r: &mut Reader<'a>) -> Result<Option<Frame<'a>>, Malformed> {
             return if clean { Ok(None) } else { Err(Malformed) };
         }
         HEARTBEAT => return Ok(Some(Frame::Heartbeat { number: r.u64()? })),
+        CONTROL => {
+            let length = usize::from(r.u16()?);
+            return Ok(Some(Frame::Control { bytes: r.take(length)? }));
+        }
+        AFTER => return Ok(Some(Frame::After { stream: Stream::read(r)?, number: r.u64()? })),
         _ => {}
     }
     let topic_len = usize::from(r.u8()?);
@@ -178,7 +248,7 @@ fn read<'a>(r: &mut Reader<'a>) -> Result<Option<Frame<'a>>, Malformed> {
     let sent_micros = if kind & TIMED != 0 { Some(r.u64()?) } else { None };
     let topic = std::str::from_utf8(r.take(topic_len)?).map_err(|_| Malformed)?;
     let bytes = r.take(length)?;
-    let head = Head { keys, number, sent_micros, topic };
+    let head = Head { keys, again: kind & AGAIN != 0, number, sent_micros, topic };
     match place {
         None => Ok(Some(Frame::Whole { head, body: bytes })),
         Some((total, offset)) => {
@@ -199,10 +269,17 @@ const PADDING: u8 = 0;
 const WHOLE: u8 = 1;
 const PIECE: u8 = 2;
 const HEARTBEAT: u8 = 3;
-const KIND_MASK: u8 = 0x3F;
+const CONTROL: u8 = 4;
+const AFTER: u8 = 5;
+const KIND_MASK: u8 = 0x1F;
+const AGAIN: u8 = 0x20;
 const KEYS: u8 = 0x40;
 const TIMED: u8 = 0x80;
 
+/// Bytes of an `after` frame.
+pub(super) const AFTER_BYTES: usize = 12;
+/// Bytes of a `control` frame before its bytes.
+pub(crate) const CONTROL_FIXED: usize = 3;
 const WHOLE_FIXED: usize = 14;
 const PIECE_FIXED: usize = 22;
 
@@ -218,19 +295,24 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read() {
-        let timed = Head { keys: false, number: 9, sent_micros: Some(77), topic: "pose/robot7" };
-        let keys = Head { keys: true, number: 10, sent_micros: None, topic: "" };
+        let timed = Head { keys: false, again: true, number: 9, sent_micros: Some(77), topic: "pose/robot7" };
+        let keys = Head { keys: true, again: false, number: 10, sent_micros: None, topic: "" };
         let mut record = Vec::new();
         timed.write_whole(b"body", &mut record);
         assert_eq!(record.len(), timed.whole_len() + 4);
         keys.write_piece(100, 40, b"part", &mut record);
         write_heartbeat(11, &mut record);
+        write_control(b"nak", &mut record);
+        let stream = Stream { domain: Domain(3), signed: true };
+        write_after(stream, 12, &mut record);
         assert_eq!(
             frames(&record),
             [
                 Ok(Frame::Whole { head: timed, body: b"body" }),
                 Ok(Frame::Piece { head: keys, total: 100, offset: 40, bytes: b"part" }),
                 Ok(Frame::Heartbeat { number: 11 }),
+                Ok(Frame::Control { bytes: b"nak" }),
+                Ok(Frame::After { stream, number: 12 }),
             ]
         );
         let read = frames(&record).len();
@@ -243,10 +325,16 @@ mod tests {
     #[test]
     fn the_layout_is_this() {
         let mut record = Vec::new();
-        Head { keys: false, number: 0x0102, sent_micros: None, topic: "ab" }.write_whole(b"xyz", &mut record);
+        Head { keys: false, again: false, number: 0x0102, sent_micros: None, topic: "ab" }
+            .write_whole(b"xyz", &mut record);
         assert_eq!(record, b"\x01\x02\x00\x00\x00\x03\x00\x00\x00\x00\x00\x00\x01\x02abxyz");
         record.clear();
-        Head { keys: true, number: 3, sent_micros: Some(4), topic: "" }.write_piece(9, 5, b"z", &mut record);
+        Head { keys: true, again: false, number: 3, sent_micros: Some(4), topic: "" }.write_piece(
+            9,
+            5,
+            b"z",
+            &mut record,
+        );
         let expect = b"\xC2\x00\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x03\x00\x00\x00\x09\x00\x00\x00\x05";
         assert_eq!(record[..22], expect[..]);
         assert_eq!(record[22..], *b"\x00\x00\x00\x00\x00\x00\x00\x04z");
@@ -254,16 +342,24 @@ mod tests {
 
     #[test]
     fn rule_g2_impossible_frames_are_malformed() {
-        let head = Head { keys: false, number: 1, sent_micros: None, topic: "t" };
+        let head = Head { keys: false, again: false, number: 1, sent_micros: None, topic: "t" };
         let mut beyond = Vec::new();
         head.write_piece(4, 3, b"ab", &mut beyond);
         let mut empty = Vec::new();
         head.write_piece(4, 3, b"", &mut empty);
         let mut named = Vec::new();
         Head { keys: true, ..head }.write_whole(b"", &mut named);
-        for record in
-            [&beyond[..], &empty, &named, b"\x05", b"\x3F123456789012345", b"\x01\x01\xFF\xFF\xFF\xFF12345678t"]
-        {
+        for record in [
+            &beyond[..],
+            &empty,
+            &named,
+            b"\x05",
+            b"\x05\0\x01\x02\0\0\0\0\0\0\0\x01",
+            b"\x04\0\x02a",
+            b"\x06",
+            b"\x3F123456789012345",
+            b"\x01\x01\xFF\xFF\xFF\xFF12345678t",
+        ] {
             assert_eq!(frames(record), [Err(Malformed)]);
         }
     }
@@ -275,6 +371,8 @@ mod tests {
                 Frame::Whole { body, .. } => body.len(),
                 Frame::Piece { bytes, .. } => bytes.len(),
                 Frame::Heartbeat { .. } => 8,
+                Frame::Control { bytes } => bytes.len(),
+                Frame::After { .. } => 11,
             }).sum();
             prop_assert!(total <= bytes.len());
         }

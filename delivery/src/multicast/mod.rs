@@ -9,6 +9,7 @@
 //! ([`Multicast::sender`]) and keeps the rest on one. Every datagram is authenticated before anything
 //! here looks into it; the frames inside are described in [`frame`], origin proofs in `origin`.
 
+pub(crate) mod backlog;
 pub mod frame;
 mod liveness;
 mod origin;
@@ -102,7 +103,23 @@ impl Multicast {
         self.transmission = Transmission::Shell { waits: false };
     }
 
-    fn transmit_soon(&mut self) {
+    /// Keeps reliable records until all readers have them, and what members say of those for whoever asks.
+    pub(crate) fn keep_backlog(&mut self, bytes: usize) {
+        self.lock().keep_backlog(bytes);
+        self.inbox.controls = Some(VecDeque::new());
+    }
+
+    /// The next thing that a member said about reliable records.
+    pub(crate) fn next_control(&mut self) -> Option<(Source, Vec<u8>)> {
+        self.inbox.controls.as_mut()?.pop_front()
+    }
+
+    /// The receiving half, and where its messages go.
+    pub(crate) fn receiving(&mut self) -> (&mut Receiver, &mut Inbox) {
+        (&mut self.receiver, &mut self.inbox)
+    }
+
+    pub(crate) fn transmit_soon(&mut self) {
         if let Transmission::Shell { waits } = &mut self.transmission {
             *waits = true;
         }
@@ -118,7 +135,7 @@ impl Multicast {
         &self.receiver
     }
 
-    fn lock(&self) -> MutexGuard<'_, Sender> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Sender> {
         self.sender.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -141,7 +158,8 @@ impl Delivery for Multicast {
         let mut sender = self.lock();
         let number = match message.what {
             What::Data { topic, domain, signed, sent_micros, body } => {
-                sender.data(now.monotonic, protect, Data { topic, domain, signed, sent_micros, body })?
+                let data = Data { topic, domain, signed, reliable: false, sent_micros, body };
+                sender.data(now.monotonic, protect, data)?
             }
             What::Keys { bytes, sealed } => sender.keys(now.monotonic, protect.filter(|_| sealed), bytes)?,
             What::Message { .. } => return Err(SendError::PerDatagram),
@@ -165,7 +183,7 @@ impl Delivery for Multicast {
                     self.inbox.ready.push_back(Output::Flushed(view.epoch, [0; 32]));
                 }
             }
-            Input::Install(view) => {
+            Input::Install { view, .. } => {
                 self.receiver.install(now.monotonic, view);
                 self.beat = (view.members.len() > 1 && !self.plain).then_some(now.monotonic);
             }
@@ -184,7 +202,8 @@ impl Delivery for Multicast {
             | Input::Provide { .. }
             | Input::Opened(..)
             | Input::Subscribe(_)
-            | Input::Unsubscribe(_) => {}
+            | Input::Unsubscribe(_)
+            | Input::Excluded => {}
             // There are no channels.
             Input::Connected(_) | Input::Disconnected(_) | Input::Message { .. } => {}
         }
@@ -249,8 +268,10 @@ impl Delivery for Multicast {
 
 /// What came up, until it is polled.
 #[derive(Debug, Default)]
-struct Inbox {
+pub(crate) struct Inbox {
     ready: VecDeque<Output>,
+    /// What members say about reliable records, where somebody asks for it.
+    controls: Option<VecDeque<(Source, Vec<u8>)>>,
     topics: BTreeSet<Arc<str>>,
 }
 
@@ -285,6 +306,12 @@ impl Sink for Inbox {
 
     fn keys(&mut self, source: Source, bytes: Cow<'_, [u8]>) {
         self.ready.push_back(Output::Keys { source, position: None, bytes: bytes.into_owned() });
+    }
+
+    fn control(&mut self, source: Source, bytes: &[u8]) -> bool {
+        let Some(controls) = &mut self.controls else { return false };
+        controls.push_back((source, bytes.to_vec()));
+        true
     }
 }
 

@@ -41,12 +41,12 @@ impl Unsigned {
         self.leaves.len()
     }
 
-    /// Signs the batch, and starts the next.
-    pub(super) fn sign(&mut self, domain: Domain, protect: &dyn Protect) -> Signed {
+    /// Signs the batch, and starts the next. Of reliable records the signature binds the numbers, of which `first` is the first.
+    pub(super) fn sign(&mut self, domain: Domain, first: Option<u64>, protect: &dyn Protect) -> Signed {
         let tree = Tree::new(&self.leaves);
         self.leaves.clear();
         let mut signature = Vec::with_capacity(SIGNATURE_BYTES);
-        protect.vouch(&statement(protect.epoch(), domain, protect.slot(), &tree.root()), &mut signature);
+        protect.vouch(&statement((protect.epoch(), domain, protect.slot(), first), &tree.root()), &mut signature);
         Signed { tree, signature }
     }
 }
@@ -87,36 +87,43 @@ pub(super) struct Origins {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Root {
-    epoch: EpochId,
-    domain: Domain,
-    slot: Slot,
+    of: Of,
     root: [u8; 32],
 }
+
+/// Whose records a root is of, and the number of the first one, if they are reliable.
+type Of = (EpochId, Domain, Slot, Option<u64>);
 
 /// Whose a tree is, and what is known of it.
 #[derive(Debug)]
 struct Grown {
-    of: (EpochId, Domain, Slot),
+    of: Of,
     tree: Known,
 }
 
 impl Origins {
-    /// Splits a signed record into its frames once its proof is verified.
+    /// Splits a signed record into its frames once its proof is verified; a reliable one has a number.
     pub(super) fn verify<'a>(
         &mut self,
         now: Monotonic,
         (epoch, domain, slot): (EpochId, Domain, Slot),
+        number: Option<u64>,
         record: &'a [u8],
         protect: &dyn Protect,
     ) -> Result<&'a [u8], Dropped> {
         let proof = Proof::parse(record)?;
+        // Nobody who holds the key seals it again as another one.
+        let first = match number {
+            Some(number) => Some(number.checked_sub(proof.index as u64).ok_or(Dropped::Auth)?),
+            None => None,
+        };
         let mut path =
             MerklePath::new(&sha256(proof.frames), proof.index, proof.count, proof.path).ok_or(Dropped::Auth)?;
-        let of = (epoch, domain, slot);
+        let of = (epoch, domain, slot, first);
         if self.trees.iter_mut().any(|grown| grown.of == of && grown.tree.proves(&mut path)) {
             return Ok(proof.frames);
         }
-        let root = Root { epoch, domain, slot, root: path.root() };
+        let root = Root { of, root: path.root() };
         if !self.verified.contains(&root) {
             self.check(now, root, proof.signature, protect)?;
         }
@@ -127,7 +134,7 @@ impl Origins {
 
     /// Verifies the signature of a root that was not seen before.
     fn check(&mut self, now: Monotonic, root: Root, signature: &[u8], protect: &dyn Protect) -> Result<(), Dropped> {
-        let Root { epoch, domain, slot, .. } = root;
+        let (_, _, slot, _) = root.of;
         if self
             .failed
             .get(&slot)
@@ -136,7 +143,7 @@ impl Origins {
             return Err(Dropped::Rate);
         }
         self.checks += 1;
-        if !protect.vouched(slot, &statement(epoch, domain, slot, &root.root), signature) {
+        if !protect.vouched(slot, &statement(root.of, &root.root), signature) {
             let failed = self.failed.entry(slot).or_insert((now, 0));
             let over = now >= failed.0 + Duration::from_secs(1);
             *failed = if over { (now, 1) } else { (failed.0, failed.1 + 1) };
@@ -207,6 +214,11 @@ impl<'a> Proof<'a> {
     }
 }
 
+/// The frames of a signed record of ours, without their proof.
+pub(super) fn without_proof(record: &[u8]) -> Option<&[u8]> {
+    Proof::parse(record).ok().map(|proof| proof.frames)
+}
+
 /// A window over the message numbers of one sender, as in RFC 6479.
 #[derive(Debug)]
 struct Numbers {
@@ -251,14 +263,14 @@ impl Numbers {
     }
 }
 
-/// What is signed (G3: protocol, epoch with its member set, domain, signer).
-fn statement(epoch: EpochId, domain: Domain, slot: Slot, root: &[u8; 32]) -> [u8; 32] {
-    Transcript::new("sealcast/v1/origin")
-        .add(&epoch.to_bytes())
-        .add(&domain.0.to_be_bytes())
-        .add(&slot.to_bytes())
-        .add(root)
-        .finish()
+/// What is signed (G3: protocol, epoch with its member set, domain, signer, and of reliable records their numbers).
+fn statement((epoch, domain, slot, first): Of, root: &[u8; 32]) -> [u8; 32] {
+    let t = Transcript::new("sealcast/v1/origin").add(&epoch.to_bytes()).add(&domain.0.to_be_bytes());
+    let t = t.add(&slot.to_bytes()).add(root);
+    match first {
+        Some(first) => t.add(&first.to_be_bytes()).finish(),
+        None => t.finish(),
+    }
 }
 
 /// ⌈log₂ count⌉.

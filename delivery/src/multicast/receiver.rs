@@ -6,7 +6,7 @@ use std::time::Duration;
 use sealcast_wire::frame::{FLAG_RELIABLE, FLAG_SIGNED};
 use sealcast_wire::{Domain, Dropped, Drops, EpochId, Incarnation, Monotonic, Protect, Slot, Source, View};
 
-use super::frame::{Frame, Frames, Head};
+use super::frame::{Frame, Frames, Head, Stream};
 use super::liveness::Liveness;
 use super::origin::Origins;
 use crate::lcm;
@@ -34,6 +34,11 @@ pub trait Sink {
 
     /// A message of the key scheme, from inside the group.
     fn keys(&mut self, source: Source, bytes: Cow<'_, [u8]>);
+
+    /// What a member says about reliable records; `false` where nobody speaks of them.
+    fn control(&mut self, _source: Source, _bytes: &[u8]) -> bool {
+        false
+    }
 }
 
 /// A message of the application as it arrived.
@@ -141,6 +146,27 @@ impl Receiver {
         self.origins.checks()
     }
 
+    /// The frames of a reliable record, once its origin proof is verified if it is signed.
+    pub(crate) fn prove<'a>(
+        &mut self,
+        now: Monotonic,
+        (epoch, slot): (EpochId, Slot),
+        (stream, number): (Stream, u64),
+        record: &'a [u8],
+        protect: Option<&dyn Protect>,
+    ) -> Result<&'a [u8], Dropped> {
+        if !stream.signed {
+            return Ok(record);
+        }
+        let of = (epoch, stream.domain, slot);
+        self.origins.verify(now, of, Some(number), record, protect.ok_or(Dropped::NoKey)?)
+    }
+
+    /// A reliable record came for the first time: its sender lives.
+    pub(crate) fn heard(&mut self, now: Monotonic, who: &Incarnation) {
+        self.liveness.heard(now, who);
+    }
+
     fn take_in(
         &mut self,
         now: Monotonic,
@@ -160,7 +186,7 @@ impl Receiver {
         let signed = flags & FLAG_SIGNED != 0;
         let frames = if signed {
             let protect = protect.ok_or(Dropped::NoKey)?;
-            self.origins.verify(now, (epoch, domain, slot), record, protect)?
+            self.origins.verify(now, (epoch, domain, slot), None, record, protect)?
         } else {
             record
         };
@@ -182,7 +208,10 @@ impl Receiver {
     ) -> Result<(), Dropped> {
         match frame {
             Frame::Heartbeat { .. } if from.domain == Domain::GROUP => Ok(()),
-            Frame::Heartbeat { .. } => Err(Dropped::Malformed),
+            Frame::Control { bytes } if from.domain == Domain::GROUP && !from.signed => {
+                if sink.control(from.source, bytes) { Ok(()) } else { Err(Dropped::Foreign) }
+            }
+            Frame::Heartbeat { .. } | Frame::Control { .. } | Frame::After { .. } => Err(Dropped::Malformed),
             Frame::Whole { head, body } => {
                 self.admit(from, &head, true)?;
                 deliver(from, &head, body.into(), sink);
@@ -209,7 +238,7 @@ impl Receiver {
     /// Refuses what a record of this domain cannot carry, and signed messages that came before: an
     /// insider can seal them again under a new packet counter, but not sign them with a new number.
     fn admit(&mut self, from: From, head: &Head<'_>, whole: bool) -> Result<(), Dropped> {
-        if head.keys && from.domain != Domain::GROUP {
+        if head.again || head.keys && from.domain != Domain::GROUP {
             return Err(Dropped::Malformed);
         }
         if from.signed && !self.origins.fresh(from.incarnation, head.number, whole) {

@@ -4,7 +4,7 @@
 //! data ──▶ lane (domain, signed?) ─ record open ─▶ record closed: sealed in place ─▶ batch ─▶ poll
 //!                                                   signed: after the whole batch is signed
 //! ```
-//! One lane per domain and signed-ness has one record open at a time, at the end of its batch; a
+//! One lane per domain, signed-ness and reliability has one record open at a time, at the end of its batch; a
 //! record is closed when the next message does not fit or when [`Sender::poll`] flushes. The payload is
 //! copied once, into the batch, and sealed there. In steady state nothing is allocated: batches that the
 //! caller has let go of come back.
@@ -13,11 +13,14 @@ use std::collections::VecDeque;
 use std::mem;
 use std::sync::Arc;
 
-use sealcast_wire::frame::{FLAG_SIGNED, HEADER_LEN, KIND_OPEN, MAGIC, SEGMENT_MIN, TAG_LEN};
-use sealcast_wire::{Domain, EpochId, Exhausted, Monotonic, Protect, limits};
+use sealcast_wire::frame::{FLAG_RELIABLE, FLAG_SIGNED, HEADER_LEN, KIND_OPEN, MAGIC, SEGMENT_MIN, TAG_LEN};
+use sealcast_wire::{Domain, EpochId, Exhausted, Guarantee, Monotonic, Protect, limits};
 
-use super::frame::{Head, write_heartbeat};
-use super::origin::{PROOF_BYTES_MAX, Unsigned};
+use super::backlog::{Again, Backlog, Settled};
+use super::frame::{
+    AFTER_BYTES, CONTROL_FIXED, Frame, Frames, Head, Stream, write_after, write_control, write_heartbeat,
+};
+use super::origin::{PROOF_BYTES_MAX, Unsigned, without_proof};
 use super::sent::Sent;
 use crate::{Batch, Packet, SendError, lcm};
 
@@ -35,6 +38,8 @@ pub struct Sender {
     done: VecDeque<Arc<Batch>>,
     done_bytes: usize,
     sent: Sent,
+    /// What not all readers have, where there is a reliable channel.
+    backlog: Option<Backlog>,
     spoken: Option<Monotonic>,
     retired: VecDeque<EpochId>,
     lost: u64,
@@ -49,6 +54,8 @@ pub struct Data<'a> {
     pub domain: Domain,
     /// Whether to prove its origin by signature (A12).
     pub signed: bool,
+    /// Whether all readers get it, in the order of publishing.
+    pub reliable: bool,
     /// The sender's clock, microseconds since 1970, if it wants to tell.
     pub sent_micros: Option<u64>,
     /// The payload, at most `limits::MESSAGE_BYTES_MAX`.
@@ -74,6 +81,7 @@ impl Sender {
             done: VecDeque::new(),
             done_bytes: 0,
             sent: Sent::default(),
+            backlog: None,
             spoken: None,
             retired: VecDeque::new(),
             lost: 0,
@@ -113,8 +121,13 @@ impl Sender {
         if data.topic.len() > limits::TOPIC_BYTES_MAX {
             return Err(SendError::BadTopic);
         }
-        let head = Head { keys: false, number: 0, sent_micros: data.sent_micros, topic: data.topic };
-        self.sealed(now, protect, data.domain, data.signed, head, data.body)
+        if data.reliable {
+            let backlog = self.backlog.as_ref().ok_or(SendError::NotGiven(Guarantee::Fifo))?;
+            backlog.admit(protect.epoch(), data.body.len())?;
+        }
+        let head = Head { keys: false, again: false, number: 0, sent_micros: data.sent_micros, topic: data.topic };
+        let stream = Stream { domain: data.domain, signed: data.signed };
+        self.sealed(now, protect, LaneOf { stream, reliable: data.reliable }, head, data.body)
     }
 
     /// Takes a key scheme's message: sealed under the group's key, or without `protect` on the open lane.
@@ -136,18 +149,107 @@ impl Sender {
             self.number += 1;
             return Ok(self.number);
         };
-        let head = Head { keys: true, number: 0, sent_micros: None, topic: "" };
-        self.sealed(now, protect, Domain::GROUP, false, head, bytes)
+        let head = Head { keys: true, again: false, number: 0, sent_micros: None, topic: "" };
+        self.sealed(now, protect, LaneOf::GROUP, head, bytes)
     }
 
     /// Says that we are alive.
     pub fn heartbeat(&mut self, now: Monotonic, protect: &Arc<dyn Protect>) -> Result<(), SendError> {
         let number = self.number;
-        let lane = self.lane(protect, Domain::GROUP, false)?;
+        let lane = self.lane(now, protect, LaneOf::GROUP)?;
         self.reserve(lane, HEARTBEAT_BYTES);
         write_heartbeat(number, &mut self.lanes[lane].batch.bytes);
         self.spoken = Some(now);
         Ok(())
+    }
+
+    /// Says something about reliable records.
+    pub(crate) fn control(
+        &mut self,
+        now: Monotonic,
+        protect: &Arc<dyn Protect>,
+        bytes: &[u8],
+    ) -> Result<(), SendError> {
+        let lane = self.lane(now, protect, LaneOf::GROUP)?;
+        self.reserve(lane, CONTROL_FIXED + bytes.len());
+        write_control(bytes, &mut self.lanes[lane].batch.bytes);
+        self.spoken = Some(now);
+        Ok(())
+    }
+
+    /// Messages can be sent reliably from now on, once an epoch begins; so many bytes may wait for acknowledgement.
+    pub(crate) fn keep_backlog(&mut self, bytes: usize) {
+        self.backlog = Some(Backlog::new(bytes));
+        self.sent.keep_more_spares();
+    }
+
+    /// Whether something waits to be acknowledged and nobody looks at the clock for it: whoever asks wakes who does.
+    pub fn take_unwatched(&mut self) -> bool {
+        self.backlog.as_mut().is_some_and(Backlog::take_unwatched)
+    }
+
+    /// What not all readers have.
+    pub(crate) fn backlog(&mut self) -> Option<&mut Backlog> {
+        self.backlog.as_mut()
+    }
+
+    /// All readers have a stream's records up to this one; what became of messages by that, in the order of publishing.
+    pub(crate) fn acknowledge(&mut self, now: Monotonic, stream: Stream, number: u64) -> Vec<Settled> {
+        let is_open = |lane: &&Lane| lane.of.reliable && !lane.batch.bytes.is_empty();
+        let more: Vec<Stream> = self.lanes.iter().filter(is_open).map(|lane| lane.of.stream).collect();
+        let Sender { backlog: Some(backlog), sent, .. } = self else { return Vec::new() };
+        backlog.acknowledge(now, stream, number, &more, |batch| sent.reuse(batch))
+    }
+
+    /// Nothing more will be acknowledged: the messages of which not all readers have the end.
+    pub(crate) fn give_up(&mut self) -> Vec<Settled> {
+        self.finish_lanes();
+        self.backlog.as_mut().map(Backlog::give_up).unwrap_or_default()
+    }
+
+    /// Sends records again before anything else leaves.
+    pub(crate) fn again(&mut self, repairs: Batch) {
+        self.done_bytes += repairs.bytes.len();
+        self.done.push_front(Arc::new(repairs));
+    }
+
+    /// Another epoch begins: what not all readers have is sealed anew for it, in the stream that `route` names for its topic
+    /// and signed-ness; others may have the messages that have none any more. What became of messages by that.
+    pub(crate) fn change_epoch(
+        &mut self,
+        now: Monotonic,
+        protect: &Arc<dyn Protect>,
+        route: impl Fn(&str, bool) -> Option<Stream>,
+    ) -> Vec<Settled> {
+        self.finish_lanes();
+        let Some(backlog) = &mut self.backlog else { return Vec::new() };
+        for Again { stream: Stream { signed, .. }, entry, from } in backlog.change(protect.epoch()) {
+            for (datagram, _) in entry.batch.iter().zip(entry.first..).filter(|(_, number)| *number >= from) {
+                let mut datagram = datagram.to_vec();
+                let Ok((_, _, record)) = entry.protect.open(&mut datagram) else { continue };
+                let Some(frames) = (if signed { without_proof(record) } else { Some(&*record) }) else { continue };
+                for frame in Frames::of(frames).flatten() {
+                    let (head, total, offset, body) = match frame {
+                        Frame::Whole { head, body } => (head, body.len(), 0, body),
+                        Frame::Piece { head, total, offset, bytes } => (head, total as usize, offset as usize, bytes),
+                        Frame::Heartbeat { .. } | Frame::Control { .. } | Frame::After { .. } => continue,
+                    };
+                    // A record may hold the end of a message that all have.
+                    if !self.backlog.as_ref().is_some_and(|backlog| backlog.is_open(head.number)) {
+                        continue;
+                    }
+                    let head = Head { again: true, ..head };
+                    let of = route(head.topic, signed).map(|stream| LaneOf { stream, reliable: true });
+                    match of.map(|of| self.lane(now, protect, of)) {
+                        Some(Ok(lane)) => self.put(now, lane, &head, total, offset, body),
+                        Some(Err(_)) | None => {
+                            self.backlog.iter_mut().for_each(|backlog| backlog.doubt(head.number));
+                        }
+                    }
+                }
+            }
+        }
+        self.backlog.as_mut().map(Backlog::told).unwrap_or_default()
     }
 
     /// Ends the use of an epoch: seals what waits under its key, and refuses it from now on (A5).
@@ -253,33 +355,42 @@ impl Sender {
         &mut self,
         now: Monotonic,
         protect: &Arc<dyn Protect>,
-        domain: Domain,
-        signed: bool,
+        of: LaneOf,
         mut head: Head<'_>,
         body: &[u8],
     ) -> Result<u64, SendError> {
-        let lane = self.lane(protect, domain, signed)?;
+        let lane = self.lane(now, protect, of)?;
         head.number = self.number.checked_add(1).ok_or(Exhausted)?;
         self.number = head.number;
-        if domain == Domain::GROUP {
+        if of.stream.domain == Domain::GROUP {
             self.spoken = Some(now);
         }
-        let room = self.room(signed);
+        self.put(now, lane, &head, body.len(), 0, body);
+        Ok(head.number)
+    }
+
+    /// Frames the part of a message of `total` bytes that begins at `offset` and is `body`: all of it in one frame if that
+    /// fits, else in pieces.
+    fn put(&mut self, now: Monotonic, lane: usize, head: &Head<'_>, total: usize, offset: usize, body: &[u8]) {
+        let room = self.room(self.lanes[lane].of.stream.signed);
         let whole = head.whole_len() + body.len();
-        if whole <= room {
+        if whole <= room && body.len() == total {
             self.reserve(lane, whole);
             self.lanes[lane].since.get_or_insert(now);
             head.write_whole(body, &mut self.lanes[lane].batch.bytes);
-            return Ok(head.number);
+        } else {
+            // Pieces of equal length: ⌈body ÷ n⌉ bytes each, for the least n that fits.
+            let most = room - head.piece_len();
+            let each = body.len().div_ceil(body.len().div_ceil(most));
+            for (i, bytes) in body.chunks(each).enumerate() {
+                self.reserve(lane, head.piece_len() + bytes.len());
+                head.write_piece(total, offset + i * each, bytes, &mut self.lanes[lane].batch.bytes);
+            }
         }
-        // Pieces of equal length: ⌈body ÷ n⌉ bytes each, for the least n that fits.
-        let most = room - head.piece_len();
-        let each = body.len().div_ceil(body.len().div_ceil(most));
-        for (i, bytes) in body.chunks(each).enumerate() {
-            self.reserve(lane, head.piece_len() + bytes.len());
-            head.write_piece(body.len(), i * each, bytes, &mut self.lanes[lane].batch.bytes);
+        let lane = &mut self.lanes[lane];
+        if lane.of.reliable && offset + body.len() == total {
+            lane.ends.push((lane.batch.lengths.len(), head.number));
         }
-        Ok(head.number)
     }
 
     /// Bytes of frames that fit into a record.
@@ -287,30 +398,56 @@ impl Sender {
         self.segment - HEADER_LEN - TAG_LEN - if signed { PROOF_BYTES_MAX } else { 0 }
     }
 
-    /// The lane of this domain, sealing with this capability.
-    fn lane(&mut self, protect: &Arc<dyn Protect>, domain: Domain, signed: bool) -> Result<usize, SendError> {
-        let known = self.lanes.iter().position(|lane| (lane.domain, lane.signed) == (domain, signed));
-        if let Some(at) = known {
-            if self.lanes[at].protect.as_ref().is_some_and(|mine| Arc::ptr_eq(mine, protect)) {
-                return Ok(at);
+    /// The lane of this kind, sealing with this capability.
+    fn lane(&mut self, now: Monotonic, protect: &Arc<dyn Protect>, of: LaneOf) -> Result<usize, SendError> {
+        let known = self.lanes.iter().position(|lane| lane.of == of);
+        let sealing = known.filter(|at| self.lanes[*at].protect.as_ref().is_some_and(|it| Arc::ptr_eq(it, protect)));
+        let at = match sealing {
+            Some(at) => at,
+            None => {
+                if let Some(at) = known {
+                    self.finish(at);
+                }
+                if self.retired.contains(&protect.epoch()) {
+                    return Err(SendError::Retired);
+                }
+                protect.ready(of.stream.domain)?;
+                let at = known.unwrap_or_else(|| {
+                    self.lanes.push(Lane::new(of));
+                    self.lanes.len() - 1
+                });
+                self.lanes[at].protect = Some(Arc::clone(protect));
+                at
             }
-            self.finish(at);
+        };
+        if of.reliable {
+            self.enter(now, at);
         }
-        if self.retired.contains(&protect.epoch()) {
-            return Err(SendError::Retired);
-        }
-        protect.ready(domain)?;
-        let at = known.unwrap_or_else(|| {
-            self.lanes.push(Lane::new(domain, signed));
-            self.lanes.len() - 1
-        });
-        self.lanes[at].protect = Some(Arc::clone(protect));
         Ok(at)
+    }
+
+    /// The next reliable record is of this lane: those before it are sealed, and it says which ones it comes after.
+    fn enter(&mut self, now: Monotonic, at: usize) {
+        let stream = self.lanes[at].of.stream;
+        let Some(backlog) = &mut self.backlog else { return };
+        if !backlog.begin(now, stream) {
+            return;
+        }
+        for other in (0..self.lanes.len()).filter(|other| *other != at) {
+            if self.lanes[other].of.reliable {
+                self.finish(other);
+            }
+        }
+        let news = self.backlog.as_mut().map(|backlog| backlog.after(stream)).unwrap_or_default();
+        for (other, number) in news {
+            self.reserve(at, AFTER_BYTES);
+            write_after(other, number, &mut self.lanes[at].batch.bytes);
+        }
     }
 
     /// Makes room for a frame of `len` bytes in the lane's open record, closing the one before if need be.
     fn reserve(&mut self, at: usize, len: usize) {
-        let room = self.room(self.lanes[at].signed);
+        let room = self.room(self.lanes[at].of.stream.signed);
         let lane = &mut self.lanes[at];
         if let Some(start) = lane.open {
             if lane.batch.bytes.len() - start - HEADER_LEN + len <= room {
@@ -340,12 +477,20 @@ impl Sender {
     fn queue(&mut self, at: usize) {
         let lane = &mut self.lanes[at];
         (lane.waited, lane.since) = (false, None);
-        self.lost += lane.close(false) + lane.sign();
+        let last = self.backlog.as_ref().map_or(0, |backlog| backlog.last(lane.of.stream));
+        let first = lane.of.reliable.then_some(last + 1);
+        self.lost += lane.close(false) + lane.sign(first);
         if lane.batch.is_empty() {
+            lane.ends.clear();
             return;
         }
-        let epoch = lane.protect.as_ref().map(|protect| protect.epoch());
+        let protect = lane.protect.as_ref();
+        // Nobody has to vouch for reliable records: what not all have is sealed anew.
+        let epoch = protect.filter(|_| !lane.of.reliable).map(|protect| protect.epoch());
         let batch = self.sent.share(epoch, &mut lane.batch);
+        if let (true, Some(protect), Some(backlog)) = (lane.of.reliable, protect, &mut self.backlog) {
+            backlog.push(lane.of.stream, Arc::clone(protect), &batch, &mut lane.ends);
+        }
         self.done_bytes += batch.bytes.len();
         self.done.push_back(batch);
     }
@@ -357,10 +502,21 @@ impl std::fmt::Debug for Sender {
     }
 }
 
-/// The records of one domain and signed-ness that were not handed over yet.
+/// What a lane's records have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct LaneOf {
+    stream: Stream,
+    reliable: bool,
+}
+
+impl LaneOf {
+    /// Of key schemes' messages, heartbeats and control.
+    const GROUP: LaneOf = LaneOf { stream: Stream { domain: Domain::GROUP, signed: false }, reliable: false };
+}
+
+/// The records of one kind that were not handed over yet.
 struct Lane {
-    domain: Domain,
-    signed: bool,
+    of: LaneOf,
     /// Seals what is in `batch`; `None` while nothing is.
     protect: Option<Arc<dyn Protect>>,
     /// Whether the open record was passed over by the last poll.
@@ -372,27 +528,37 @@ struct Lane {
     /// When the first small message in it came.
     since: Option<Monotonic>,
     unsigned: Unsigned,
+    /// Of reliable ones: in which record of the batch which message ends.
+    ends: Vec<(usize, u64)>,
 }
 
 impl Lane {
-    fn new(domain: Domain, signed: bool) -> Lane {
+    fn new(of: LaneOf) -> Lane {
         Lane {
-            domain,
-            signed,
+            of,
             protect: None,
             waited: false,
             batch: Batch::default(),
             open: None,
             since: None,
             unsigned: Unsigned::default(),
+            ends: Vec::new(),
         }
+    }
+
+    /// What the headers of its records say.
+    fn flags(&self) -> u8 {
+        let LaneOf { stream, reliable } = self.of;
+        let signed = if stream.signed { FLAG_SIGNED } else { 0 };
+        signed | if reliable { FLAG_RELIABLE } else { 0 }
     }
 
     /// Closes the open record; returns how many were lost.
     fn close(&mut self, full: bool) -> u64 {
         let Some(start) = self.open.take() else { return 0 };
+        let (flags, signed) = (self.flags(), self.of.stream.signed);
         let bytes = &mut self.batch.bytes;
-        let fixed = TAG_LEN + if self.signed { PROOF_BYTES_MAX } else { 0 };
+        let fixed = TAG_LEN + if signed { PROOF_BYTES_MAX } else { 0 };
         // Padded up to its predecessor a record keeps the segmented send going.
         if full && let Some(&before) = self.batch.lengths.last() {
             let len = bytes.len() - start + fixed;
@@ -400,17 +566,17 @@ impl Lane {
                 bytes.resize(bytes.len() + before - len, 0);
             }
         }
-        if self.signed {
+        if signed {
             self.unsigned.push(&bytes[start + HEADER_LEN..]);
         }
         bytes.resize(bytes.len() + fixed, 0);
         let length = bytes.len() - start;
-        if self.signed {
+        if signed {
             self.batch.lengths.push(length);
             return 0;
         }
         let protect = self.protect.as_ref().expect("an open record has its capability");
-        if protect.seal(self.domain, 0, &mut bytes[start..]).is_err() {
+        if protect.seal(self.of.stream.domain, flags, &mut bytes[start..]).is_err() {
             bytes.truncate(start);
             return 1;
         }
@@ -419,12 +585,15 @@ impl Lane {
     }
 
     /// Signs and seals the closed records of a signed lane; returns how many were lost.
-    fn sign(&mut self) -> u64 {
+    ///
+    /// Reliable ones have numbers from `first` on.
+    fn sign(&mut self, first: Option<u64>) -> u64 {
         if self.unsigned.len() == 0 {
             return 0;
         }
         let protect = self.protect.as_ref().expect("a closed record has its capability");
-        let signed = self.unsigned.sign(self.domain, &**protect);
+        let (flags, domain) = (self.flags(), self.of.stream.domain);
+        let signed = self.unsigned.sign(domain, first, &**protect);
         let proof = signed.proof_len();
         assert!(proof <= PROOF_BYTES_MAX, "a proof of {proof} bytes does not fit its room");
         let (mut from, mut to, mut lost) = (0, 0, 0);
@@ -439,7 +608,7 @@ impl Lane {
             from += length;
             let length = frames + proof + TAG_LEN;
             signed.write(index, &mut bytes[to + frames..to + frames + proof]);
-            match protect.seal(self.domain, FLAG_SIGNED, &mut bytes[to..to + length]) {
+            match protect.seal(domain, flags, &mut bytes[to..to + length]) {
                 Ok(_) => {
                     self.batch.lengths.push(length);
                     to += length;
@@ -455,13 +624,14 @@ impl Lane {
         // Nothing shares a segmented send with a record of more than half of one: it goes first, and its
         // receivers open it while the next one is sealed.
         let alone = self.batch.lengths.last().is_some_and(|length| 2 * length > limits::TRAIN_BYTES_MAX);
-        let target = if self.signed { SIGNED_BATCH_TARGET } else { BATCH_TARGET };
-        alone && !self.signed || self.batch.bytes.len() >= target || self.unsigned.len() == limits::ORIGIN_BATCH_MAX
+        let signed = self.of.stream.signed;
+        let target = if signed { SIGNED_BATCH_TARGET } else { BATCH_TARGET };
+        alone && !signed || self.batch.bytes.len() >= target || self.unsigned.len() == limits::ORIGIN_BATCH_MAX
     }
 
     /// Until when what is to be signed may wait for more.
     fn gathers_until(&self) -> Option<Monotonic> {
-        self.since.filter(|_| self.signed).map(|since| since + limits::SIGNING_GATHER)
+        self.since.filter(|_| self.of.stream.signed).map(|since| since + limits::SIGNING_GATHER)
     }
 }
 

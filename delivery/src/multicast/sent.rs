@@ -32,6 +32,8 @@ pub(super) struct Sent {
     spares: Vec<Arc<Batch>>,
     /// Memory of small batches that were forgotten, for the copies of new ones.
     copies: Vec<Arc<Batch>>,
+    /// How many spares are kept besides [`SPARES`].
+    more_spares: usize,
 }
 
 impl Sent {
@@ -114,10 +116,15 @@ impl Sent {
         }
     }
 
+    /// Keeps the memory of batches that come back in numbers, since a backlog holds them for a while.
+    pub(super) fn keep_more_spares(&mut self) {
+        self.more_spares = SPARES_OF_BACKLOG;
+    }
+
     /// Takes back memory that nobody else holds.
-    fn reuse(&mut self, mut batch: Arc<Batch>) {
+    pub(super) fn reuse(&mut self, mut batch: Arc<Batch>) {
         if let Some(mine) = Arc::get_mut(&mut batch)
-            && self.spares.len() < SPARES
+            && self.spares.len() < SPARES + self.more_spares
         {
             mine.clear();
             self.spares.push(batch);
@@ -133,6 +140,8 @@ const SLACK: usize = 8;
 const UNDER_WAY: usize = 4;
 /// Batches of each kind that wait to be filled.
 const SPARES: usize = 4;
+/// The same besides, where a backlog gives back several at once.
+const SPARES_OF_BACKLOG: usize = 28;
 
 #[cfg(test)]
 mod tests {

@@ -9,11 +9,11 @@ use sealcast_wire::{
 };
 use serde::Deserialize;
 
-use super::frame::{Frame, Frames, Head, write_heartbeat};
+use super::frame::{Frame, Frames, Head, Stream, write_after, write_control, write_heartbeat};
 use super::origin::{Origins, Unsigned};
 use super::*;
 use crate::Packet;
-use crate::testing::{Ring, group, incarnation};
+use crate::testing::{Ring, everything, group, incarnation};
 
 const TOPIC: &str = "pose/robot7";
 const COMPARTMENT: Domain = Domain(1);
@@ -63,7 +63,7 @@ fn receiver() -> Receiver {
 }
 
 fn data(body: &[u8]) -> Data<'_> {
-    Data { topic: TOPIC, domain: COMPARTMENT, signed: false, sent_micros: None, body }
+    Data { topic: TOPIC, domain: COMPARTMENT, signed: false, reliable: false, sent_micros: None, body }
 }
 
 fn signed(body: &[u8]) -> Data<'_> {
@@ -401,7 +401,7 @@ fn rule_a12_nothing_is_signed_by_whoever_did_not_sign_it() {
     let as_another = insider.forge(COMPARTMENT, FLAG_SIGNED, Slot(2), 1, record);
     let elsewhere = insider.forge(Domain(2), FLAG_SIGNED, Slot(0), 1, record);
     let mut bare = Vec::new();
-    Head { keys: false, number: 1, sent_micros: None, topic: TOPIC }.write_whole(b"x", &mut bare);
+    Head { keys: false, again: false, number: 1, sent_micros: None, topic: TOPIC }.write_whole(b"x", &mut bare);
     let proofless = insider.forge(COMPARTMENT, FLAG_SIGNED, Slot(0), 900, &bare);
     receive(&mut receiver, &members[1], &[as_another, elsewhere, proofless], &mut got);
     assert_eq!(got.messages, [], "none of them is taken");
@@ -496,7 +496,7 @@ fn rule_a1_unsigned_pieces_never_complete_a_signed_message() {
     sender.data(Monotonic(0), Some(&members[0]), signed(&body(2000))).expect("sealed");
     let datagrams = flush(&mut sender);
     assert_eq!(datagrams.len(), 2);
-    let head = Head { keys: false, number: 1, sent_micros: None, topic: TOPIC };
+    let head = Head { keys: false, again: false, number: 1, sent_micros: None, topic: TOPIC };
     let mut forged = Vec::new();
     head.write_piece(2000, 1000, &[0xEE; 1000], &mut forged);
     let forged = insider.forge(COMPARTMENT, 0, Slot(0), 77, &forged);
@@ -510,7 +510,7 @@ fn rule_a1_unsigned_pieces_never_complete_a_signed_message() {
 fn w3_a_hostile_insiders_offsets_are_checked() {
     let members = group(1, 2);
     let insider = Ring::member(1, 0, 2);
-    let head = Head { keys: false, number: 1, sent_micros: None, topic: TOPIC };
+    let head = Head { keys: false, again: false, number: 1, sent_micros: None, topic: TOPIC };
     let mut piece = Vec::new();
     head.write_piece(36, 0, &[0; 36], &mut piece);
     let (mut receiver, mut got) = (receiver(), Got::default());
@@ -596,7 +596,7 @@ fn keys_travel_sealed_in_the_groups_domain_only_and_open_as_they_are() {
     assert_eq!(got, [(false, b"open".to_vec()), (true, long.clone()), (true, b"sealed".to_vec())]);
 
     let mut stray = Vec::new();
-    Head { keys: true, number: 1, sent_micros: None, topic: "" }.write_whole(b"k", &mut stray);
+    Head { keys: true, again: false, number: 1, sent_micros: None, topic: "" }.write_whole(b"k", &mut stray);
     let stray = Ring::member(1, 0, 2).forge(COMPARTMENT, 0, Slot(0), 5, &stray);
     let mut got = Got::default();
     receive(&mut receiver(), &members[1], &[stray], &mut got);
@@ -608,7 +608,8 @@ fn the_silent_are_suspected_and_the_idle_are_not() {
     let members = group(1, 3);
     let mut nodes: Vec<_> = (0..3).map(|_| Multicast::new(Config::default())).collect();
     for (me, node) in (0..).zip(&mut nodes) {
-        node.handle(at(0), Input::Install(&view(members[0].epoch(), 3, me)));
+        let (view, access) = (view(members[0].epoch(), 3, me), everything());
+        node.handle(at(0), Input::Install { view: &view, protect: None, access: &access });
     }
     let mut suspected = Vec::new();
     let mut beats = 0;
@@ -647,7 +648,8 @@ fn the_silent_are_suspected_and_the_idle_are_not() {
 fn data_that_not_everybody_reads_does_not_replace_the_heartbeat() {
     let members = group(1, 2);
     let mut node = Multicast::new(Config::default());
-    node.handle(at(0), Input::Install(&view(members[0].epoch(), 2, 0)));
+    let (view, access) = (view(members[0].epoch(), 2, 0), everything());
+    node.handle(at(0), Input::Install { view: &view, protect: None, access: &access });
     let mut group_frames = 0;
     for step in 0..60 {
         let now = at(step * 50_000);
@@ -696,7 +698,7 @@ fn rule_g7_what_a_hostile_insider_makes_us_hold_is_bounded_and_passes() {
     let mut received = 0;
     for n in 0..20_000_u64 {
         let mut record = Vec::new();
-        let head = Head { keys: n % 2 == 0, number: n, sent_micros: None, topic: "" };
+        let head = Head { keys: n % 2 == 0, again: false, number: n, sent_micros: None, topic: "" };
         head.write_piece(64 << 20, (n as usize * 977) % (32 << 20), &[0; 1000], &mut record);
         let datagram = insider.forge(Domain::GROUP, 0, Slot(0), n, &record);
         received += datagram.len();
@@ -803,6 +805,8 @@ struct FrameVector {
     kind: String,
     #[serde(default)]
     keys: bool,
+    #[serde(default)]
+    again: bool,
     number: u64,
     sent_micros: Option<u64>,
     #[serde(default)]
@@ -813,6 +817,10 @@ struct FrameVector {
     offset: usize,
     #[serde(default)]
     body: String,
+    #[serde(default)]
+    domain: u16,
+    #[serde(default)]
+    is_signed: bool,
     bytes: String,
 }
 
@@ -851,7 +859,7 @@ fn unhex(hex: &str) -> Vec<u8> {
 fn rule_g9_frames_are_those_of_the_vectors_both_ways() {
     for v in vectors().frames {
         let (body, expect) = (unhex(&v.body), unhex(&v.bytes));
-        let head = Head { keys: v.keys, number: v.number, sent_micros: v.sent_micros, topic: &v.topic };
+        let head = Head { keys: v.keys, again: v.again, number: v.number, sent_micros: v.sent_micros, topic: &v.topic };
         let mut bytes = Vec::new();
         let frame = match &*v.kind {
             "whole" => {
@@ -863,10 +871,20 @@ fn rule_g9_frames_are_those_of_the_vectors_both_ways() {
                 let number = |n| u32::try_from(n).expect("32 bits");
                 Frame::Piece { head, total: number(v.total), offset: number(v.offset), bytes: &body }
             }
-            _ => {
+            "control" => {
+                write_control(&body, &mut bytes);
+                Frame::Control { bytes: &body }
+            }
+            "after" => {
+                let stream = Stream { domain: Domain(v.domain), signed: v.is_signed };
+                write_after(stream, v.number, &mut bytes);
+                Frame::After { stream, number: v.number }
+            }
+            "heartbeat" => {
                 write_heartbeat(v.number, &mut bytes);
                 Frame::Heartbeat { number: v.number }
             }
+            other => panic!("no frame is called {other}"),
         };
         assert_eq!(bytes, expect, "{}", v.what);
         assert_eq!(Frames::of(&expect).collect::<Vec<_>>(), [Ok(frame)], "{}", v.what);
@@ -885,18 +903,19 @@ fn rule_g9_signed_records_are_those_of_the_vectors_both_ways() {
         for n in 0..batch.count {
             let fill = [u8::try_from(n).expect("small"); 3];
             let mut frames = Vec::new();
-            let head = Head { keys: false, number: n as u64 + 1, sent_micros: None, topic: TOPIC };
+            let head = Head { keys: false, again: false, number: n as u64 + 1, sent_micros: None, topic: TOPIC };
             head.write_whole(&fill, &mut frames);
             unsigned.push(&frames);
         }
-        let signed = unsigned.sign(domain, &signer);
+        let signed = unsigned.sign(domain, None, &signer);
         for expect in batch.records {
             let mut record = unhex(&expect.frames);
             let frames = record.len();
             record.resize(frames + signed.proof_len(), 0);
             signed.write(expect.index, &mut record[frames..]);
             assert_eq!(record, unhex(&expect.record), "record {} of {}", expect.index, batch.count);
-            let proved = Origins::default().verify(Monotonic(0), (signer.epoch(), domain, slot), &record, &signer);
+            let proved =
+                Origins::default().verify(Monotonic(0), (signer.epoch(), domain, slot), None, &record, &signer);
             assert_eq!(proved, Ok(&record[..frames]));
         }
     }

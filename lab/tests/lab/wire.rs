@@ -98,6 +98,8 @@ fn rule_g9_what_the_vectors_seal_are_records_of_delivery() {
                 Frame::Whole { head, .. } => (1, head.keys, head.sent_micros.is_some()),
                 Frame::Piece { head, .. } => (2, head.keys, head.sent_micros.is_some()),
                 Frame::Heartbeat { .. } => (3, false, false),
+                Frame::Control { .. } => (4, false, false),
+                Frame::After { .. } => (5, false, false),
             });
         }
     }

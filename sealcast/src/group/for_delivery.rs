@@ -86,7 +86,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         if let Some(whole) = self.sealed.remove(&token) {
             self.whole_became(now, token, whole, outcome);
         } else if !self.lost(now, token, outcome)
-            && let Some(first) = self.names.remove(&token)
+            && let Some(first) = self.names.remove(&token).or(Some(token).filter(|_| self.numbered))
         {
             self.ready.push_back(Output::Outcome(first, outcome));
         }

@@ -77,7 +77,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
             keys::Output::Excluded { why } => {
                 // If we left, perhaps for a reason of ours.
                 let why = self.leaving.clone().unwrap_or(why);
-                self.exclude(why);
+                self.exclude(now, why);
             }
             keys::Output::Opened { index, origin, bodies } => {
                 self.delivery.handle(now, Input::Opened(index, bodies.as_deref()));
@@ -104,9 +104,10 @@ impl<K: Keys, D: Delivery> Group<K, D> {
     }
 
     /// We are out.
-    pub(super) fn exclude(&mut self, why: keys::Exclusion) {
+    pub(super) fn exclude(&mut self, now: Now, why: keys::Exclusion) {
         self.close_gate(&why);
         self.ring.clear();
+        self.delivery.handle(now, Input::Excluded);
         self.vouching = None;
         self.give_up();
         for _ in self.held.take(|_| true) {
@@ -178,7 +179,8 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         let beside = self.ordered.as_ref().is_some_and(|it| it.keys == KeysIn::Beside);
         let kept = beside.then(|| now.monotonic + if excludes { limits::EPOCH_OVERLAP } else { ordered::OPEN_END });
         self.ring.install(now.monotonic, epoch.clone(), excludes, overlap, self.passed_until(now), kept);
-        self.delivery.handle(now, Input::Install(&epoch.view));
+        let Epoch { view, protect, access } = &*epoch;
+        self.delivery.handle(now, Input::Install { view, protect: protect.as_ref(), access });
         // Others may have been in an epoch between that excluded somebody, and hold what we sealed before.
         let skipped = |old: &View| epoch.view.epoch.counter > old.epoch.counter.saturating_add(1);
         let vouches = !self.orders_all() && (excludes || before.as_deref().is_some_and(skipped));

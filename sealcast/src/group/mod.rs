@@ -89,6 +89,8 @@ pub struct Group<K, D> {
     evicting: bool,
     /// Whether the way remembers what it sent last, so that we need not.
     remembers: bool,
+    /// Publishers' threads send reliably without us, and the way names those messages by their numbers.
+    numbered: bool,
     /// Whether it wants datagrams as they came, too.
     keeps_sealed: bool,
     misbehaved: VecDeque<(CertHash, keys::Misbehaviour)>,
@@ -168,6 +170,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         let remembers = by_position[Guarantee::BestEffort as usize] || properties.names_packets;
         Ok(Group {
             remembers,
+            numbered: properties.acknowledges(Guarantee::Fifo) && !properties.cuts_by_position(Guarantee::Fifo),
             keeps_sealed: properties.keeps_sealed,
             keys,
             delivery,
@@ -206,6 +209,9 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         now: Now,
         message: Publication<'_>,
     ) -> std::result::Result<delivery::Token, PublishError> {
+        if self.delivery.properties().gives(message.guarantee).is_none() {
+            return Err(delivery::SendError::NotGiven(message.guarantee).into());
+        }
         let gate = self.gate.clone();
         let mut gate = lock(&gate);
         match gate.admit(&message)? {
@@ -364,7 +370,10 @@ impl<K: Keys, D: Delivery> Group<K, D> {
                     }
                     opened => opened?,
                 };
-                entry.heard.insert(header.slot, Heard { at: now.monotonic, from: Some(from) });
+                // Reliable records can be sent again by whoever heard them.
+                if flags & frame::FLAG_RELIABLE == 0 {
+                    entry.heard.insert(header.slot, Heard { at: now.monotonic, from: Some(from) });
+                }
                 let (sealed, protect) = (sealed.as_deref(), Some(protect));
                 self.delivery.handle(now, Input::Frame { source, from, flags, frame: plaintext, sealed, protect });
                 Ok(())

@@ -267,7 +267,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
             self.give_up();
             self.leaving = Some(Exclusion::Behind);
             if self.command(now, Command::Leave).is_err() {
-                self.exclude(Exclusion::Behind);
+                self.exclude(now, Exclusion::Behind);
             }
         }
     }

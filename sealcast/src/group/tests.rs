@@ -124,10 +124,14 @@ impl Delivery for Wire {
                 told(&self.story, "prepare".to_owned());
                 self.outputs.push_back(delivery::Output::Flushed(view.epoch, [7; 32]));
             }
-            Input::Install(view) => told(&self.story, format!("install {}", view.epoch.counter)),
+            Input::Install { view, .. } => told(&self.story, format!("install {}", view.epoch.counter)),
             Input::Fetch(id, _) => self.outputs.push_back(delivery::Output::Fetched(id, keys::Fetched::Missing)),
             Input::Opened(index, bodies) => told(&self.story, format!("opened {index}: {bodies:?}")),
-            Input::Provide { .. } | Input::Retire(_) | Input::Subscribe(_) | Input::Unsubscribe(_) => {}
+            Input::Provide { .. }
+            | Input::Retire(_)
+            | Input::Subscribe(_)
+            | Input::Unsubscribe(_)
+            | Input::Excluded => {}
             Input::Connected(_) | Input::Disconnected(_) | Input::Message { .. } => {}
         }
     }

@@ -1,0 +1,498 @@
+//! The reliable records that not all of their readers have yet, as they were sealed, and which messages end in them.
+//!
+//! ```text
+//! lane ── queue ─▶ entry (stream, first number, batch) ── acknowledged by all readers ─▶ its memory goes back
+//!                       ├── NAK ─▶ the same bytes again (B5)
+//!                       └── another epoch ─▶ opened, framed and sealed anew
+//! ```
+
+use std::collections::{BTreeMap, VecDeque};
+use std::mem;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sealcast_wire::{EpochId, Header, Monotonic, Protect, limits};
+
+use super::frame::Stream;
+use crate::{Batch, SendError};
+
+/// See the module. Of one epoch at a time.
+pub(crate) struct Backlog {
+    epoch: EpochId,
+    streams: BTreeMap<Stream, Sent>,
+    /// The stream of the record that was begun last.
+    current: Option<Stream>,
+    /// Messages of which is not told yet what became, by their numbers: in the order of publishing.
+    messages: VecDeque<Message>,
+    /// Batches so far: their order over all streams.
+    batches: u64,
+    /// Of all that is kept.
+    bytes: usize,
+    /// How many may be unacknowledged; the network takes no more.
+    window: usize,
+    /// At this window it was too much once: above it grows slowly.
+    threshold: usize,
+    /// The most that there may be.
+    most: usize,
+    /// Records asked for again since the window was last looked at, and sealed since then.
+    repaired: (usize, usize),
+    repairs: Allowance,
+    /// Since when something waits, or when something was acknowledged last.
+    since: Option<Monotonic>,
+    /// Whether somebody looks at the clock for it.
+    watched: bool,
+}
+
+/// One stream.
+#[derive(Default)]
+struct Sent {
+    /// In the order of their numbers.
+    entries: VecDeque<Entry>,
+    /// The number of the last record sealed.
+    last: u64,
+    /// Up to here all readers have them.
+    acknowledged: u64,
+    /// The last acknowledged record in which a message ends: the next one may begin in it.
+    ended: u64,
+    /// Later records in which messages end.
+    ends: VecDeque<u64>,
+    /// Of other streams: after which of their records this one was told to come.
+    after: BTreeMap<Stream, u64>,
+    /// When records were sent again last.
+    repaired: BTreeMap<u64, Monotonic>,
+}
+
+/// A batch of records that were sealed together.
+pub(super) struct Entry {
+    nth: u64,
+    /// The number of its first record.
+    pub(super) first: u64,
+    pub(super) batch: Arc<Batch>,
+    pub(super) protect: Arc<dyn Protect>,
+}
+
+/// A batch to be sealed anew.
+pub(super) struct Again {
+    pub(super) stream: Stream,
+    pub(super) entry: Entry,
+    /// The first of its records that somebody may need.
+    pub(super) from: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Message {
+    number: u64,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// It ends in this record of this stream.
+    Sealed(Stream, u64),
+    /// It is to be sealed anew.
+    Moving,
+    /// All readers have it.
+    Acknowledged,
+    /// Some may lack it, and it is not sent any more.
+    InDoubt,
+}
+
+/// What became of a message, by its number: whether all readers have it, or some may lack it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Settled {
+    pub(crate) number: u64,
+    pub(crate) acknowledged: bool,
+}
+
+/// How many records may be sent again: some each millisecond, and half as many as are sent for the first time. So who asks
+/// without end, which every member can, costs the group no more than that.
+#[derive(Debug)]
+struct Allowance {
+    left: usize,
+    at: Monotonic,
+}
+
+impl Entry {
+    fn last(&self) -> u64 {
+        self.first + self.batch.lengths.len() as u64 - 1
+    }
+
+    fn records(&self) -> impl Iterator<Item = (u64, &[u8])> {
+        (self.first..).zip(self.batch.iter())
+    }
+}
+
+impl Backlog {
+    /// Nothing is sent reliably before an epoch begins.
+    pub(super) fn new(most: usize) -> Backlog {
+        Backlog {
+            epoch: EpochId::default(),
+            streams: BTreeMap::new(),
+            current: None,
+            messages: VecDeque::new(),
+            batches: 0,
+            bytes: 0,
+            window: limits::RELIABLE_WINDOW_BYTES.min(most),
+            threshold: most,
+            most,
+            repaired: (0, 0),
+            repairs: Allowance { left: limits::REPAIRS_MAX, at: Monotonic(0) },
+            since: None,
+            watched: false,
+        }
+    }
+
+    /// Whether a message may be taken, of so many bytes and for this epoch.
+    pub(super) fn admit(&self, epoch: EpochId, bytes: usize) -> Result<(), SendError> {
+        match () {
+            () if epoch != self.epoch => Err(SendError::Retired),
+            // One that is longer than the window goes alone.
+            () if self.bytes > 0 && self.bytes + bytes > self.window => Err(SendError::Full),
+            () => Ok(()),
+        }
+    }
+
+    /// A record of this stream is begun; whether one of another stream was begun before.
+    pub(super) fn begin(&mut self, now: Monotonic, stream: Stream) -> bool {
+        if self.since.is_none() {
+            (self.since, self.watched) = (Some(now), false);
+        }
+        self.current.replace(stream).is_some_and(|before| before != stream)
+    }
+
+    /// What the next record of a stream has to say that it comes after; it is taken to be said.
+    pub(super) fn after(&mut self, stream: Stream) -> Vec<(Stream, u64)> {
+        let mut told = mem::take(&mut self.streams.entry(stream).or_default().after);
+        let others = self.streams.iter().filter(|(other, _)| **other != stream);
+        let news = others.filter(|(other, it)| it.last > told.get(other).copied().unwrap_or(0));
+        let news: Vec<_> = news.map(|(other, it)| (*other, it.last)).collect();
+        told.extend(news.iter().copied());
+        self.streams.entry(stream).or_default().after = told;
+        news
+    }
+
+    /// Keeps a batch of sealed records; `ends` says in which of them messages end.
+    pub(super) fn push(
+        &mut self,
+        stream: Stream,
+        protect: Arc<dyn Protect>,
+        batch: &Arc<Batch>,
+        ends: &mut Vec<(usize, u64)>,
+    ) {
+        let header = batch.iter().next().and_then(|datagram| Header::parse(datagram).ok());
+        let first = header.and_then(|it| Header::reliable_number(it.flags, it.counter)).expect("it was sealed so");
+        self.bytes += batch.bytes.len();
+        self.repaired.1 += batch.lengths.len();
+        self.repairs.add(batch.lengths.len() / 2);
+        self.batches += 1;
+        // A short batch may lie in memory for a long one.
+        let is_tight = batch.bytes.capacity() <= 2 * batch.bytes.len();
+        let batch = if is_tight { Arc::clone(batch) } else { Arc::new(Batch::clone(batch)) };
+        let entry = Entry { nth: self.batches, first, batch, protect };
+        let sent = self.streams.entry(stream).or_default();
+        sent.last = entry.last();
+        sent.entries.push_back(entry);
+        for (at, number) in ends.drain(..) {
+            let record = first + at as u64;
+            if sent.ends.back() != Some(&record) {
+                sent.ends.push_back(record);
+            }
+            let state = State::Sealed(stream, record);
+            match self.messages.binary_search_by_key(&number, |it| it.number) {
+                Ok(at) => self.messages[at].state = state,
+                Err(at) => self.messages.insert(at, Message { number, state }),
+            }
+        }
+    }
+
+    /// Whether a message is to be sealed anew.
+    pub(super) fn is_open(&self, number: u64) -> bool {
+        let at = self.messages.binary_search_by_key(&number, |it| it.number);
+        at.is_ok_and(|at| self.messages[at].state == State::Moving)
+    }
+
+    /// A message is not sent any more.
+    pub(super) fn doubt(&mut self, number: u64) {
+        let state = State::InDoubt;
+        match self.messages.binary_search_by_key(&number, |it| it.number) {
+            Ok(at) => self.messages[at].state = state,
+            Err(at) => self.messages.insert(at, Message { number, state }),
+        }
+    }
+
+    /// What is known of messages before which nothing is open.
+    pub(super) fn told(&mut self) -> Vec<Settled> {
+        let mut told = Vec::new();
+        while let Some(first) = self.messages.front() {
+            let acknowledged = match first.state {
+                State::Sealed(stream, record) => {
+                    if self.streams.get(&stream).is_none_or(|sent| sent.acknowledged < record) {
+                        break;
+                    }
+                    true
+                }
+                State::Moving => break,
+                State::Acknowledged => true,
+                State::InDoubt => false,
+            };
+            told.push(Settled { number: first.number, acknowledged });
+            self.messages.pop_front();
+        }
+        told
+    }
+
+    /// All readers have a stream's records up to this one; `more` are those of which some are not sealed yet. What became of messages
+    /// by that, in the order of publishing; memory that is not needed any more goes to `free`.
+    pub(super) fn acknowledge(
+        &mut self,
+        now: Monotonic,
+        stream: Stream,
+        number: u64,
+        more: &[Stream],
+        mut free: impl FnMut(Arc<Batch>),
+    ) -> Vec<Settled> {
+        let Some(sent) = self.streams.get_mut(&stream) else { return Vec::new() };
+        let number = number.min(sent.last);
+        if number <= sent.acknowledged {
+            return Vec::new();
+        }
+        sent.acknowledged = number;
+        sent.repaired = sent.repaired.split_off(&(number + 1));
+        while let Some(end) = sent.ends.pop_front_if(|end| *end <= number) {
+            sent.ended = end;
+        }
+        // Who joins needs a message from its beginning.
+        let is_all = number == sent.last && !more.contains(&stream);
+        let needed = if is_all { number + 1 } else { sent.ended };
+        let mut freed = 0;
+        while let Some(entry) = sent.entries.pop_front_if(|it| it.last() < needed) {
+            freed += entry.batch.bytes.len();
+            free(entry.batch);
+        }
+        self.bytes -= freed;
+        self.grow(freed);
+        self.since = (!more.is_empty() || !self.is_empty()).then_some(now);
+        self.told()
+    }
+
+    /// The records of a stream that are asked for, each at most once in `pause`; or the number of the first one that is still
+    /// here, if an earlier one is asked for.
+    pub(crate) fn repair(
+        &mut self,
+        now: Monotonic,
+        stream: Stream,
+        ranges: &[(u64, u64)],
+        pause: Duration,
+    ) -> Result<Batch, u64> {
+        let mut repairs = Batch::default();
+        let Some(sent) = self.streams.get_mut(&stream) else { return Ok(repairs) };
+        let first = sent.entries.front().map_or(sent.last + 1, |it| it.first);
+        if ranges.iter().any(|(from, _)| *from < first && *from <= sent.last) {
+            return Err(first);
+        }
+        self.repairs.refill(now);
+        let mut looked = 0;
+        for (from, to) in ranges {
+            let at = sent.entries.partition_point(|it| it.last() < *from);
+            let records = sent.entries.range(at..).take_while(|it| it.first <= *to).flat_map(Entry::records);
+            for (number, datagram) in records.filter(|(number, _)| (from..=to).contains(&number)) {
+                looked += 1;
+                if looked > LOOKED_AT {
+                    break;
+                }
+                let lately = sent.repaired.get(&number).is_some_and(|at| now < *at + pause);
+                if !lately && repairs.lengths.len() < limits::REPAIRS_MAX && self.repairs.take() {
+                    sent.repaired.insert(number, now);
+                    repairs.push(datagram);
+                }
+            }
+        }
+        self.repaired.0 += repairs.lengths.len();
+        self.shrink();
+        Ok(repairs)
+    }
+
+    /// The last number of each stream of which something is not acknowledged.
+    pub(crate) fn tails(&self) -> Vec<(Stream, u64)> {
+        let open = self.streams.iter().filter(|(_, sent)| sent.last > sent.acknowledged);
+        open.map(|(stream, sent)| (*stream, sent.last)).collect()
+    }
+
+    /// The last record of a stream.
+    pub(crate) fn last(&self, stream: Stream) -> u64 {
+        self.streams.get(&stream).map_or(0, |sent| sent.last)
+    }
+
+    /// One record as it was sealed, if it is still here.
+    pub(crate) fn record(&self, stream: Stream, number: u64) -> Option<(&[u8], &Arc<dyn Protect>)> {
+        let entries = &self.streams.get(&stream)?.entries;
+        let entry = entries.get(entries.partition_point(|it| it.last() < number))?;
+        let (_, datagram) = entry.records().find(|(at, _)| *at == number)?;
+        Some((datagram, &entry.protect))
+    }
+
+    /// Another epoch begins: what not all have is the caller's to seal anew, in this order.
+    pub(super) fn change(&mut self, epoch: EpochId) -> Vec<Again> {
+        for message in &mut self.messages {
+            if let State::Sealed(stream, record) = message.state {
+                let is_acknowledged = self.streams.get(&stream).is_some_and(|sent| record <= sent.acknowledged);
+                message.state = if is_acknowledged { State::Acknowledged } else { State::Moving };
+            }
+        }
+        let streams = mem::take(&mut self.streams);
+        (self.epoch, self.current, self.bytes, self.repaired, self.since) = (epoch, None, 0, (0, 0), None);
+        let of = |(stream, sent): (Stream, Sent)| {
+            // Where messages end in the record in which the next one begins, those are passed over.
+            let from = if sent.acknowledged == sent.last { sent.last + 1 } else { sent.ended };
+            sent.entries.into_iter().map(move |entry| Again { stream, entry, from })
+        };
+        let mut again: Vec<Again> = streams.into_iter().flat_map(of).collect();
+        again.sort_by_key(|it| it.entry.nth);
+        again
+    }
+
+    /// Nothing more will be acknowledged: what becomes of all messages.
+    pub(super) fn give_up(&mut self) -> Vec<Settled> {
+        self.change(EpochId::default());
+        let doubt = |it: Message| Settled { number: it.number, acknowledged: it.state == State::Acknowledged };
+        self.messages.drain(..).map(doubt).collect()
+    }
+
+    /// Whether all readers have everything.
+    pub(super) fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+
+    /// Since when something waits to be acknowledged, or when something was last. Who asks is taken to look at the clock.
+    pub(crate) fn watch(&mut self) -> Option<Monotonic> {
+        self.watched = true;
+        self.since
+    }
+
+    /// Whether something waits and nobody looks at the clock for it; whoever asks sees to that.
+    pub(super) fn take_unwatched(&mut self) -> bool {
+        !mem::replace(&mut self.watched, true) && self.since.is_some()
+    }
+
+    /// The network took what it got: a little more may be under way (RFC 5681, 3.1).
+    fn grow(&mut self, acknowledged: usize) {
+        let more = if self.window < self.threshold {
+            acknowledged
+        } else {
+            acknowledged * limits::TRAIN_BYTES_MAX / self.window
+        };
+        self.window = (self.window + more).min(self.most);
+    }
+
+    /// More than a quarter of what was sent was lost: half as much may be under way. Less is lost on a network that is not
+    /// full, too.
+    fn shrink(&mut self) {
+        let (repaired, sent) = self.repaired;
+        if sent >= SAMPLE && 4 * repaired > sent {
+            self.window = (self.window / 2).max(limits::RELIABLE_WINDOW_BYTES_MIN);
+            self.threshold = self.window;
+        }
+        if sent >= SAMPLE {
+            self.repaired = (0, 0);
+        }
+    }
+}
+
+impl Allowance {
+    fn add(&mut self, more: usize) {
+        self.left = self.left.saturating_add(more).min(4 * limits::REPAIRS_MAX);
+    }
+
+    fn refill(&mut self, now: Monotonic) {
+        let millis = now.since(self.at).as_millis();
+        if millis > 0 {
+            self.at = now;
+            self.add(usize::try_from(millis).unwrap_or(usize::MAX).saturating_mul(REPAIRS_PER_MILLISECOND));
+        }
+    }
+
+    fn take(&mut self) -> bool {
+        let is_left = self.left > 0;
+        self.left -= usize::from(is_left);
+        is_left
+    }
+}
+
+/// Records that are looked at for one NAK.
+const LOOKED_AT: usize = 1024;
+/// Records that may be sent again each millisecond where nothing is sent for the first time.
+const REPAIRS_PER_MILLISECOND: usize = 8;
+/// Records sealed before losses among them say anything of the network.
+const SAMPLE: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use sealcast_wire::Domain;
+    use sealcast_wire::frame::{FLAG_RELIABLE, HEADER_LEN, TAG_LEN};
+
+    use super::*;
+    use crate::testing::group;
+
+    const STREAM: Stream = Stream { domain: Domain(1), signed: false };
+
+    fn sealed(protect: &Arc<dyn Protect>, count: usize) -> Arc<Batch> {
+        let mut batch = Batch::default();
+        for _ in 0..count {
+            let mut datagram = vec![0; HEADER_LEN + 100 + TAG_LEN];
+            protect.seal(STREAM.domain, FLAG_RELIABLE, &mut datagram).expect("it has the key");
+            batch.push(&datagram);
+        }
+        Arc::new(batch)
+    }
+
+    fn backlog(protect: &Arc<dyn Protect>, count: usize) -> Backlog {
+        let mut backlog = Backlog::new(1 << 20);
+        backlog.change(protect.epoch());
+        backlog.begin(Monotonic(0), STREAM);
+        backlog.push(
+            STREAM,
+            protect.clone(),
+            &sealed(protect, count),
+            &mut (0..count).map(|n| (n, n as u64 + 1)).collect(),
+        );
+        backlog
+    }
+
+    /// Else nobody says that there is a last record, and whoever missed it never asks.
+    #[test]
+    fn what_is_not_sealed_yet_is_looked_after_when_all_before_it_is_acknowledged() {
+        for more in [&[][..], &[STREAM]] {
+            let protect = group(1, 2).remove(0);
+            let mut backlog = backlog(&protect, 3);
+            assert_eq!(backlog.watch(), Some(Monotonic(0)));
+            assert_eq!(backlog.acknowledge(Monotonic(7), STREAM, 3, more, drop).len(), 3);
+            assert_eq!(backlog.watch(), (!more.is_empty()).then_some(Monotonic(7)));
+        }
+    }
+
+    #[test]
+    fn rule_g8_whoever_asks_without_end_gets_a_bounded_number_of_records() {
+        let protect = group(1, 2).remove(0);
+        let mut backlog = backlog(&protect, 2_000);
+        let mut sent = 0;
+        for micros in (0..1_000_000).step_by(100) {
+            let asked = backlog.repair(Monotonic(micros), STREAM, &[(1, u64::MAX)], Duration::from_millis(2));
+            sent += asked.expect("nothing is forgotten").lengths.len();
+        }
+        assert!((4_000..1_000 * REPAIRS_PER_MILLISECOND + 3_000).contains(&sent), "{sent} in a second");
+    }
+
+    #[test]
+    fn a_short_batch_is_kept_in_little_memory() {
+        let protect = group(1, 2).remove(0);
+        let mut backlog = Backlog::new(1 << 20);
+        backlog.change(protect.epoch());
+        for n in 1..100 {
+            let mut batch = Batch { bytes: Vec::with_capacity(130_000), ..Batch::default() };
+            batch.append(&sealed(&protect, 1));
+            backlog.push(STREAM, protect.clone(), &Arc::new(batch), &mut vec![(0, n)]);
+        }
+        let kept: usize = backlog.streams[&STREAM].entries.iter().map(|it| it.batch.bytes.capacity()).sum();
+        assert!(kept < 100 * 400, "{kept} bytes for 99 records of 144");
+    }
+}
