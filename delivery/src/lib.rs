@@ -12,6 +12,7 @@ pub mod memory;
 pub mod multicast;
 mod packet;
 pub mod reassembly;
+pub mod sequencer;
 #[cfg(test)]
 mod testing;
 

@@ -1,0 +1,240 @@
+//! What members say to each other about reliable records: bodies of control frames.
+//!
+//! ```text
+//! tail    | 01 | count u8 | (stream, number u64) … |                 how far the speaker's own streams go
+//! status  | 02 | count u8 | (slot u32, stream, number u64) … |       what the speaker has without a gap
+//! summary | 03 | count u8 | (slot u32, stream, number u64) … |       what all readers have so
+//! nak     | 04 | slot u32 | stream | count u8 | (first u64, last u64) … |       what the speaker lacks
+//! gone    | 05 | stream | first u64 | proof |                        the first record that the speaker still has
+//! ```
+//! A stream is 3 bytes ([`Stream`]). All are about the epoch of the record that holds them.
+
+use sealcast_crypto::hash::Transcript;
+use sealcast_wire::Slot;
+use sealcast_wire::codec::{Malformed, Reader};
+use sealcast_wire::frame::{HEADER_LEN, SEGMENT_MIN, TAG_LEN};
+use sealcast_wire::limits::{NAK_RANGES_MAX, STREAMS_TOLD_MAX};
+
+use crate::multicast::frame::{CONTROL_FIXED, Stream};
+
+/// One of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Control {
+    Tail(Vec<(Stream, u64)>),
+    Status(Vec<(Of, u64)>),
+    Summary(Vec<(Of, u64)>),
+    Nak {
+        of: Of,
+        ranges: Vec<(u64, u64)>,
+    },
+    /// `proof` shows that the speaker itself says so (A3), by [`gone_statement`].
+    Gone {
+        stream: Stream,
+        first: u64,
+        proof: Vec<u8>,
+    },
+}
+
+/// What a sender vouches for that has no record of a stream before the `first` one any more; epoch and slot are bound by who
+/// vouches.
+pub(super) fn gone_statement(stream: Stream, first: u64) -> [u8; 32] {
+    let t = Transcript::new("sealcast/v1/gone").add(&stream.domain.0.to_be_bytes());
+    t.add(&[u8::from(stream.signed)]).add(&first.to_be_bytes()).finish()
+}
+
+/// A stream of the epoch, and whose it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Of {
+    pub(super) slot: Slot,
+    pub(super) stream: Stream,
+}
+
+impl Control {
+    /// Its bytes; of lists the first `limits::STREAMS_TOLD_MAX` entries and of ranges the first `limits::NAK_RANGES_MAX`.
+    pub(super) fn bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        match self {
+            Control::Tail(streams) => {
+                let streams = &streams[..streams.len().min(STREAMS_TOLD_MAX)];
+                bytes.extend_from_slice(&[TAIL, streams.len() as u8]);
+                for (stream, number) in streams {
+                    stream.write(&mut bytes);
+                    bytes.extend_from_slice(&number.to_be_bytes());
+                }
+            }
+            Control::Status(streams) => numbers(STATUS, streams, &mut bytes),
+            Control::Summary(streams) => numbers(SUMMARY, streams, &mut bytes),
+            Control::Nak { of, ranges } => {
+                let ranges = &ranges[..ranges.len().min(NAK_RANGES_MAX)];
+                bytes.push(NAK);
+                of.write(&mut bytes);
+                bytes.push(ranges.len() as u8);
+                ranges.iter().for_each(|(first, last)| {
+                    bytes.extend_from_slice(&first.to_be_bytes());
+                    bytes.extend_from_slice(&last.to_be_bytes());
+                });
+            }
+            Control::Gone { stream, first, proof } => {
+                bytes.push(GONE);
+                stream.write(&mut bytes);
+                bytes.extend_from_slice(&first.to_be_bytes());
+                bytes.extend_from_slice(proof);
+            }
+        }
+        bytes
+    }
+
+    /// Reads them.
+    pub(super) fn read(bytes: &[u8]) -> Result<Control, Malformed> {
+        let mut r = Reader::new(bytes);
+        let control = match r.u8()? {
+            TAIL => {
+                let count = count(&mut r, STREAMS_TOLD_MAX)?;
+                Control::Tail((0..count).map(|_| Ok((Stream::read(&mut r)?, r.u64()?))).collect::<Result<_, _>>()?)
+            }
+            kind @ (STATUS | SUMMARY) => {
+                let count = count(&mut r, STREAMS_TOLD_MAX)?;
+                let streams = (0..count).map(|_| Ok((Of::read(&mut r)?, r.u64()?))).collect::<Result<_, _>>()?;
+                if kind == STATUS { Control::Status(streams) } else { Control::Summary(streams) }
+            }
+            NAK => {
+                let of = Of::read(&mut r)?;
+                let count = count(&mut r, NAK_RANGES_MAX)?;
+                let ranges: Vec<(u64, u64)> =
+                    (0..count).map(|_| Ok((r.u64()?, r.u64()?))).collect::<Result<_, Malformed>>()?;
+                let ascend = ranges.windows(2).all(|pair| pair[0].1 < pair[1].0);
+                if !ascend || ranges.iter().any(|(first, last)| first > last) {
+                    return Err(Malformed);
+                }
+                Control::Nak { of, ranges }
+            }
+            GONE => {
+                let (stream, first) = (Stream::read(&mut r)?, r.u64()?);
+                Control::Gone { stream, first, proof: r.rest().to_vec() }
+            }
+            _ => return Err(Malformed),
+        };
+        r.end()?;
+        Ok(control)
+    }
+}
+
+impl Of {
+    fn write(self, bytes: &mut Vec<u8>) {
+        bytes.extend_from_slice(&self.slot.to_bytes());
+        self.stream.write(bytes);
+    }
+
+    fn read(r: &mut Reader<'_>) -> Result<Of, Malformed> {
+        Ok(Of { slot: Slot(r.u32()?), stream: Stream::read(r)? })
+    }
+}
+
+fn numbers(kind: u8, streams: &[(Of, u64)], bytes: &mut Vec<u8>) {
+    let streams = &streams[..streams.len().min(STREAMS_TOLD_MAX)];
+    bytes.extend_from_slice(&[kind, streams.len() as u8]);
+    for (of, number) in streams {
+        of.write(bytes);
+        bytes.extend_from_slice(&number.to_be_bytes());
+    }
+}
+
+fn count(r: &mut Reader<'_>, most: usize) -> Result<usize, Malformed> {
+    Some(usize::from(r.u8()?)).filter(|count| *count <= most).ok_or(Malformed)
+}
+
+const TAIL: u8 = 1;
+const STATUS: u8 = 2;
+const SUMMARY: u8 = 3;
+const NAK: u8 = 4;
+const GONE: u8 = 5;
+
+/// Bytes of a frame that fits the shortest segment.
+const ROOM: usize = SEGMENT_MIN - HEADER_LEN - TAG_LEN - CONTROL_FIXED;
+const _: () = assert!(2 + STREAMS_TOLD_MAX * (4 + 3 + 8) <= ROOM && 9 + NAK_RANGES_MAX * 16 <= ROOM);
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use sealcast_wire::Domain;
+
+    use super::*;
+
+    const OF: Of = Of { slot: Slot(70_000), stream: Stream { domain: Domain(3), signed: true } };
+
+    #[test]
+    fn what_is_written_is_read_and_nothing_shorter_or_longer() {
+        let all = [
+            Control::Tail(vec![(OF.stream, 7), (OF.stream, u64::MAX)]),
+            Control::Status(vec![(OF, 9)]),
+            Control::Summary(Vec::new()),
+            Control::Nak { of: OF, ranges: vec![(1, 1), (4, 9)] },
+        ];
+        for control in all {
+            let bytes = control.bytes();
+            assert_eq!(Control::read(&bytes), Ok(control));
+            assert!((0..bytes.len()).all(|n| Control::read(&bytes[..n]).is_err()));
+            assert_eq!(Control::read(&[&bytes[..], &[0]].concat()), Err(Malformed));
+        }
+        let gone = Control::Gone { stream: OF.stream, first: 12, proof: vec![7; 64] };
+        assert_eq!(Control::read(&gone.bytes()), Ok(gone.clone()));
+        assert!((0..12).all(|n| Control::read(&gone.bytes()[..n]).is_err()));
+        for ranges in [vec![(2, 1)], vec![(1, 4), (4, 9)], vec![(5, 6), (1, 2)]] {
+            assert_eq!(Control::read(&Control::Nak { of: OF, ranges }.bytes()), Err(Malformed));
+        }
+    }
+
+    #[test]
+    fn rule_g2_long_lists_are_cut_and_claimed_lengths_allocate_nothing() {
+        let many = Control::Status(vec![(OF, 1); 300]);
+        assert!(matches!(Control::read(&many.bytes()), Ok(Control::Status(read)) if read.len() == STREAMS_TOLD_MAX));
+        assert_eq!(Control::read(&[STATUS, 255]), Err(Malformed));
+    }
+
+    /// `delivery/vectors/records.json`: made by a second implementation.
+    #[test]
+    fn rule_g9_control_messages_are_those_of_the_vectors_both_ways() {
+        let vectors: serde_json::Value =
+            serde_json::from_str(include_str!("../../vectors/records.json")).expect("vectors are JSON");
+        let number = |v: &serde_json::Value| v.as_u64().expect("a number");
+        let stream =
+            |v: &[serde_json::Value]| Stream { domain: Domain(number(&v[0]) as u16), signed: number(&v[1]) == 1 };
+        let of = |v: &[serde_json::Value]| Of { slot: Slot(number(&v[0]) as u32), stream: stream(&v[1..]) };
+        let controls = vectors["controls"].as_array().expect("a list");
+        assert_eq!(controls.len(), 5);
+        for v in controls {
+            let streams: Vec<&[serde_json::Value]> =
+                v["streams"].as_array().expect("a list").iter().map(|it| &it.as_array().expect("a list")[..]).collect();
+            let control = match v["what"].as_str().expect("a name") {
+                "TAIL" => Control::Tail(streams.iter().map(|it| (stream(it), number(&it[2]))).collect()),
+                "STATUS" => Control::Status(streams.iter().map(|it| (of(it), number(&it[3]))).collect()),
+                "SUMMARY" => Control::Summary(streams.iter().map(|it| (of(it), number(&it[3]))).collect()),
+                "NAK" => {
+                    let ranges = v["ranges"].as_array().expect("a list").iter();
+                    Control::Nak {
+                        of: of(streams[0]),
+                        ranges: ranges.map(|it| (number(&it[0]), number(&it[1]))).collect(),
+                    }
+                }
+                "GONE" => {
+                    Control::Gone { stream: stream(streams[0]), first: number(&streams[0][2]), proof: vec![9; 64] }
+                }
+                other => panic!("no message is called {other}"),
+            };
+            let text = v["bytes"].as_str().expect("hexadecimal");
+            let byte = |at: usize| u8::from_str_radix(&text[at..at + 2], 16).expect("hexadecimal");
+            let bytes: Vec<u8> = (0..text.len()).step_by(2).map(byte).collect();
+            assert_eq!(control.bytes(), bytes);
+            assert_eq!(Control::read(&bytes), Ok(control));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn rule_g2_any_bytes_are_a_message_or_malformed(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            if let Ok(control) = Control::read(&bytes) {
+                prop_assert_eq!(control.bytes(), bytes);
+            }
+        }
+    }
+}

@@ -1,0 +1,659 @@
+//! Reliable records as they come: put in order stream by stream, and their messages handed on.
+//!
+//! ```text
+//! record ─▶ stream (epoch, slot, domain, signed): numbers 1, 2, 3 …
+//!              gap ─▶ held, and a NAK once it is due
+//!              next ─▶ after what it says that it comes after ─▶ messages
+//! ```
+//! In one epoch a record comes once, and its messages with it. What is sealed again for the next one, and what still comes of
+//! the one before, is known by its number.
+//! Only what its tag proves comes here, so nobody outside fills a gap or makes one.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use sealcast_wire::frame::{FLAG_RELIABLE, FLAG_SIGNED};
+use sealcast_wire::{Domain, Dropped, Drops, EpochId, Header, Incarnation, Monotonic, Slot, Source, limits};
+
+use super::control::Of;
+use crate::multicast::frame::{Frame, Frames, Head, Stream};
+use crate::multicast::{Received, Sink};
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Incoming {
+    /// Newest last.
+    epochs: VecDeque<Epoch>,
+    /// What came of each run of a sender, unsigned and signed: it goes on from epoch to epoch. Who left may come back with
+    /// what it could not get acknowledged.
+    senders: BTreeMap<Incarnation, [Progress; 2]>,
+    /// Runs that are in no view any more, those that left last at the end.
+    gone: VecDeque<Incarnation>,
+    /// Of records held.
+    bytes: usize,
+    /// Of messages begun.
+    begun: usize,
+    /// Whether records of our own came back to us in the epoch before.
+    heard_own: bool,
+    drops: Drops,
+}
+
+#[derive(Debug)]
+struct Epoch {
+    id: EpochId,
+    /// Our slot in it, once it is installed.
+    me: Slot,
+    /// Whether its view is installed: what comes before that waits.
+    installed: bool,
+    /// When it ends: it is not installed yet, or another one is.
+    until: Option<Monotonic>,
+    streams: BTreeMap<Of, Incomplete>,
+}
+
+/// One stream.
+#[derive(Debug)]
+struct Incomplete {
+    incarnation: Incarnation,
+    /// The first record that is not here.
+    next: u64,
+    /// The first record that was not handed on.
+    done: u64,
+    /// The last record that is known of.
+    known: u64,
+    /// The last record that came.
+    came: u64,
+    /// Records from `done` on, but for `next` and other missing ones.
+    held: BTreeMap<u64, Vec<u8>>,
+    /// Up to here all readers have them, as far as we heard.
+    settled: u64,
+    /// When the missing ones are asked for.
+    nak_at: Option<Monotonic>,
+    tries: u32,
+    /// When the sender's word that it has some no more may be looked at: that costs a signature check.
+    gone_at: Monotonic,
+}
+
+/// What came of a sender's messages.
+#[derive(Debug, Default)]
+struct Progress {
+    /// The number of the last whole one.
+    number: u64,
+    /// The one that was begun.
+    begun: Option<Begun>,
+}
+
+#[derive(Debug)]
+struct Begun {
+    number: u64,
+    total: usize,
+    body: Vec<u8>,
+    /// When its last piece came.
+    touched: Monotonic,
+}
+
+/// A record that was opened.
+pub(super) struct Record<'a> {
+    pub(super) source: Source,
+    pub(super) epoch: EpochId,
+    pub(super) incarnation: Incarnation,
+    pub(super) of: Of,
+    pub(super) number: u64,
+    pub(super) frames: &'a [u8],
+}
+
+impl Incoming {
+    /// Whether a record is one that did not come yet.
+    pub(super) fn is_new(&mut self, epoch: EpochId, of: Of, number: u64) -> bool {
+        let stream = self.find(epoch).and_then(|it| it.streams.get(&of));
+        stream.is_none_or(|it| number >= it.next && !it.held.contains_key(&number))
+    }
+
+    /// Takes in a record that is new. `reads` tells which domains we read, where its epoch is the installed one.
+    pub(super) fn take(
+        &mut self,
+        now: Monotonic,
+        me: Slot,
+        record: &Record<'_>,
+        reads: impl Fn(Domain) -> bool,
+        sink: &mut impl Sink,
+    ) -> Result<(), Dropped> {
+        let Record { of, number, frames, .. } = *record;
+        let room = limits::RELIABLE_HELD_BYTES_MAX.saturating_sub(self.bytes);
+        let is_old = self.newest() != Some(record.epoch);
+        let epoch = self.epoch(now, record.epoch);
+        let installed = epoch.installed;
+        // What is missing before it is asked for; nobody comes after what is far from being sent.
+        for (stream, number) in comes_after(frames).filter(|(other, _)| *other != of.stream && reads(other.domain)) {
+            let other = epoch.streams.entry(Of { slot: of.slot, stream });
+            let other = other.or_insert_with(|| Incomplete::new(record.incarnation));
+            if number > other.next + limits::RELIABLE_AHEAD_MAX {
+                return Err(Dropped::Malformed);
+            }
+            other.known = other.known.max(number);
+            other.plan_nak(now, me, Of { slot: of.slot, stream }, false);
+        }
+        let is_met = is_met(&epoch.streams, of, frames, &reads);
+        let stream = epoch.streams.entry(of).or_insert_with(|| Incomplete::new(record.incarnation));
+        let is_next = number == stream.next;
+        let goes_through = installed && is_next && stream.done == number && is_met;
+        let cost = frames.len() + RECORD_OVERHEAD;
+        if number - stream.next > limits::RELIABLE_AHEAD_MAX || !goes_through && cost > room {
+            return Err(Dropped::Queue);
+        }
+        stream.known = stream.known.max(number);
+        stream.came = stream.came.max(number);
+        if !goes_through {
+            stream.held.insert(number, frames.to_vec());
+        }
+        if is_next {
+            stream.next = number + 1;
+        }
+        while stream.held.contains_key(&stream.next) {
+            stream.next += 1;
+        }
+        stream.plan_nak(now, me, of, is_next);
+        let source = (record.source, record.incarnation);
+        match goes_through {
+            // Other streams may wait for it.
+            true if self.hand_on(now, source, of.stream.signed, is_old, frames, sink) => {
+                self.stream(record.epoch, of).into_iter().for_each(|it| it.done = number + 1);
+            }
+            true => {
+                self.stream(record.epoch, of).into_iter().for_each(|it| _ = it.held.insert(number, frames.to_vec()));
+                self.bytes += cost;
+            }
+            false => self.bytes += cost,
+        }
+        if installed && self.bytes > 0 {
+            self.advance(now, record.epoch, of.slot, &reads, sink);
+        }
+        Ok(())
+    }
+
+    /// Whether any record of this sender's stream came in this epoch, and the next one that is missing.
+    pub(super) fn next(&mut self, epoch: EpochId, of: Of) -> Option<u64> {
+        self.find(epoch)?.streams.get(&of).map(|it| it.next)
+    }
+
+    /// The first of our own records that comes back to us: what was sent before nobody here wanted.
+    pub(super) fn begin_at(&mut self, now: Monotonic, record: &Record<'_>) {
+        let first = if self.heard_own { 1 } else { record.number };
+        let streams = &mut self.epoch(now, record.epoch).streams;
+        streams.entry(record.of).or_insert_with(|| Incomplete {
+            next: first,
+            done: first,
+            ..Incomplete::new(record.incarnation)
+        });
+    }
+
+    /// Nobody here wants our own records any more.
+    pub(super) fn forget(&mut self, epoch: EpochId, of: Of) {
+        let removed = self.find(epoch).and_then(|it| it.streams.remove(&of));
+        self.bytes -= removed.map_or(0, |it| it.bytes());
+    }
+
+    /// Its sender says that a stream goes to this record.
+    pub(super) fn know(&mut self, now: Monotonic, me: Slot, epoch: EpochId, who: Incarnation, of: Of, number: u64) {
+        let streams = &mut self.epoch(now, epoch).streams;
+        let stream = streams.entry(of).or_insert_with(|| Incomplete::new(who));
+        // Somebody may have said more.
+        stream.known = number.clamp(stream.came, stream.next + limits::RELIABLE_AHEAD_MAX);
+        stream.plan_nak(now, me, of, false);
+    }
+
+    /// Whether the sender's word that a stream begins with this record would end a gap; that is judged now and then.
+    pub(super) fn would_end_gap(&mut self, now: Monotonic, epoch: EpochId, of: Of, first: u64) -> bool {
+        let Some(stream) = self.stream(epoch, of) else { return false };
+        let would = stream.tries > 0 && first > stream.next && first <= stream.came + 1 && stream.gone_at <= now;
+        if would {
+            stream.gone_at = now + NAK_AGAIN;
+        }
+        would
+    }
+
+    /// The sender has no record before this one any more: what is missing before it stays so.
+    pub(super) fn gone(
+        &mut self,
+        now: Monotonic,
+        me: Slot,
+        (epoch, of, first): (EpochId, Of, u64),
+        reads: impl Fn(Domain) -> bool,
+        sink: &mut impl Sink,
+    ) {
+        let Some(stream) = self.stream(epoch, of) else { return };
+        stream.next = first.max(stream.next);
+        while stream.held.contains_key(&stream.next) {
+            stream.next += 1;
+        }
+        stream.plan_nak(now, me, of, true);
+        self.drops.count(Dropped::Incomplete);
+        self.advance(now, epoch, of.slot, &reads, sink);
+    }
+
+    /// Somebody asks for these records: nobody else needs to.
+    pub(super) fn heard_nak(&mut self, now: Monotonic, epoch: EpochId, of: Of, ranges: &[(u64, u64)]) {
+        let Some(stream) = self.find(epoch).and_then(|it| it.streams.get_mut(&of)) else { return };
+        let first = stream.next;
+        if stream.nak_at.is_some() && ranges.iter().any(|(from, to)| (*from..=*to).contains(&first)) {
+            stream.nak_at = Some(now + stream.pause());
+        }
+    }
+
+    /// All readers have a stream up to this record.
+    pub(super) fn settle(&mut self, epoch: EpochId, of: Of, number: u64) {
+        if let Some(stream) = self.find(epoch).and_then(|it| it.streams.get_mut(&of)) {
+            stream.settled = stream.settled.max(number.min(stream.done - 1));
+        }
+    }
+
+    /// What was handed on and not all are known to have; with `all`, the rest, too. What waits for another stream is not
+    /// among it: if the epoch ends, its sender seals it again in its place.
+    pub(super) fn status(&self, epoch: EpochId, me: Slot, all: bool) -> Vec<(Of, u64)> {
+        let Some(epoch) = self.epochs.iter().find(|it| it.id == epoch) else { return Vec::new() };
+        let others = epoch.streams.iter().filter(|(of, it)| of.slot != me && it.done > 1);
+        let open = others.filter(|(_, it)| all || it.settled < it.done - 1);
+        open.map(|(of, it)| (*of, it.done - 1)).collect()
+    }
+
+    /// When the next records are asked for, or old streams end.
+    pub(super) fn timeout(&self, epoch: EpochId) -> Option<Monotonic> {
+        let current = self.epochs.iter().find(|it| it.id == epoch);
+        let naks = current.and_then(|it| it.streams.values().filter_map(|it| it.nak_at).min());
+        let ends = self.epochs.iter().filter_map(|it| it.until).min();
+        [naks, ends].into_iter().flatten().min()
+    }
+
+    /// What is to be asked for now.
+    pub(super) fn naks(&mut self, now: Monotonic, epoch: EpochId) -> Vec<(Of, Vec<(u64, u64)>)> {
+        let Some(epoch) = self.find(epoch) else { return Vec::new() };
+        let due = epoch.streams.iter_mut().filter(|(_, it)| it.nak_at.is_some_and(|at| at <= now));
+        let asked = due.filter_map(|(of, stream)| {
+            let missing = stream.missing();
+            stream.tries += 1;
+            stream.nak_at = (!missing.is_empty()).then(|| now + stream.pause());
+            (!missing.is_empty()).then_some((*of, missing))
+        });
+        asked.collect()
+    }
+
+    /// A view is installed: what waited for it is handed on, and streams of others end some time.
+    pub(super) fn install(
+        &mut self,
+        now: Monotonic,
+        me: Slot,
+        epoch: EpochId,
+        is_member: impl Fn(&Incarnation) -> bool,
+        reads: impl Fn(Domain) -> bool,
+        sink: &mut impl Sink,
+    ) {
+        let own = |it: &Epoch| it.until.is_none() && it.streams.keys().any(|of| of.slot == it.me);
+        self.heard_own = self.epochs.iter().any(own);
+        for other in self.epochs.iter_mut().filter(|it| it.installed) {
+            other.until.get_or_insert(now + limits::EPOCH_OVERLAP);
+        }
+        let new = self.epoch(now, epoch);
+        (new.installed, new.until, new.me) = (true, None, me);
+        self.expire(now);
+        self.gone.retain(|who| !is_member(who));
+        let mut freed = 0;
+        for (who, progress) in self.senders.iter_mut().filter(|(who, _)| !is_member(who)) {
+            freed += progress.iter_mut().filter_map(|it| it.begun.take()).map(|it| it.body.len()).sum::<usize>();
+            if !self.gone.contains(who) {
+                self.gone.push_back(*who);
+            }
+        }
+        self.begun -= freed;
+        while self.gone.len() > limits::KNOWN_PEOPLE_MAX {
+            self.gone.pop_front().iter().for_each(|who| _ = self.senders.remove(who));
+        }
+        self.advance_all(now, epoch, &reads, sink);
+    }
+
+    /// Time has come: old streams end, and what had no room may have it now.
+    pub(super) fn handle_timeout(
+        &mut self,
+        now: Monotonic,
+        epoch: EpochId,
+        reads: impl Fn(Domain) -> bool,
+        sink: &mut impl Sink,
+    ) {
+        self.expire(now);
+        if self.bytes > 0 {
+            self.advance_all(now, epoch, &reads, sink);
+        }
+    }
+
+    fn advance_all(&mut self, now: Monotonic, epoch: EpochId, reads: &impl Fn(Domain) -> bool, sink: &mut impl Sink) {
+        let mut slots: Vec<Slot> =
+            self.find(epoch).map(|it| it.streams.keys().map(|of| of.slot).collect()).unwrap_or_default();
+        slots.dedup();
+        slots.into_iter().for_each(|slot| self.advance(now, epoch, slot, reads, sink));
+    }
+
+    /// We are out.
+    pub(super) fn clear(&mut self) {
+        self.epochs.clear();
+        self.senders.clear();
+        self.gone.clear();
+        (self.bytes, self.begun, self.heard_own) = (0, 0, false);
+    }
+
+    /// What was dropped, by reason.
+    pub(super) fn drops(&self) -> &Drops {
+        &self.drops
+    }
+
+    /// Bytes held.
+    #[cfg(test)]
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes + self.begun
+    }
+
+    fn expire(&mut self, now: Monotonic) {
+        let is_over = |it: &Epoch| it.until.is_some_and(|until| until <= now);
+        let (over, kept): (VecDeque<Epoch>, _) = std::mem::take(&mut self.epochs).into_iter().partition(is_over);
+        self.epochs = kept;
+        self.bytes -= over.iter().map(Epoch::bytes).sum::<usize>();
+    }
+
+    fn find(&mut self, epoch: EpochId) -> Option<&mut Epoch> {
+        self.epochs.iter_mut().rfind(|it| it.id == epoch)
+    }
+
+    fn stream(&mut self, epoch: EpochId, of: Of) -> Option<&mut Incomplete> {
+        self.find(epoch)?.streams.get_mut(&of)
+    }
+
+    /// The epoch that was installed last.
+    fn newest(&self) -> Option<EpochId> {
+        self.epochs.iter().find(|it| it.installed && it.until.is_none()).map(|it| it.id)
+    }
+
+    /// The epoch; the oldest one but the current is forgotten beyond the limit. One that is not installed in time ends.
+    fn epoch(&mut self, now: Monotonic, id: EpochId) -> &mut Epoch {
+        let at = self.epochs.iter().rposition(|it| it.id == id);
+        let at = at.unwrap_or_else(|| {
+            if self.epochs.len() >= limits::EPOCHS_HELD {
+                let oldest = self.epochs.iter().position(|it| it.until.is_some());
+                let oldest = oldest.and_then(|at| self.epochs.remove(at));
+                self.bytes -= oldest.as_ref().map_or(0, Epoch::bytes);
+            }
+            let until = Some(now + limits::EPOCH_OVERLAP);
+            self.epochs.push_back(Epoch { id, me: Slot::MAX, installed: false, until, streams: BTreeMap::new() });
+            self.epochs.len() - 1
+        });
+        &mut self.epochs[at]
+    }
+
+    /// Hands on what waits of a sender's streams, as far as each comes after what it has to.
+    fn advance(
+        &mut self,
+        now: Monotonic,
+        epoch: EpochId,
+        slot: Slot,
+        reads: &impl Fn(Domain) -> bool,
+        sink: &mut impl Sink,
+    ) {
+        let is_old = self.newest() != Some(epoch);
+        loop {
+            let Some(streams) = self.find(epoch).map(|it| &mut it.streams) else { return };
+            // What is missing for good was counted when that became known.
+            streams.range_mut(of_slot(slot)).for_each(|(_, it)| it.done = it.done.max(it.first_here()));
+            let is_ready = |(of, stream): &(&Of, &Incomplete)| {
+                let frames = stream.held.get(&stream.done).filter(|_| stream.done < stream.next);
+                frames.is_some_and(|frames| is_met(streams, **of, frames, reads))
+            };
+            let Some(of) = streams.range(of_slot(slot)).find(is_ready).map(|(of, _)| *of) else { return };
+            let Some(stream) = streams.get_mut(&of) else { return };
+            let (number, incarnation) = (stream.done, stream.incarnation);
+            let Some(frames) = stream.held.remove(&number) else { return };
+            let counter = counter(of.stream, number);
+            let source = Source::Inside { epoch, slot, incarnation, counter, domain: of.stream.domain };
+            let has_capacity = self.hand_on(now, (source, incarnation), of.stream.signed, is_old, &frames, sink);
+            let Some(stream) = self.stream(epoch, of) else { return };
+            if !has_capacity {
+                // It waits until there is.
+                stream.held.insert(number, frames);
+                return;
+            }
+            stream.done += 1;
+            self.bytes -= frames.len() + RECORD_OVERHEAD;
+        }
+    }
+
+    /// Hands on the messages of a record; those of an `old` epoch, and those that were sealed again, only if they did not come
+    /// before. `false` if there is no room for a part of a message now: it is asked again.
+    fn hand_on(
+        &mut self,
+        now: Monotonic,
+        (source, incarnation): (Source, Incarnation),
+        signed: bool,
+        old: bool,
+        frames: &[u8],
+        sink: &mut impl Sink,
+    ) -> bool {
+        let room = limits::REASSEMBLY_BYTES_MAX.saturating_sub(self.begun);
+        let progress = &mut self.senders.entry(incarnation).or_default()[usize::from(signed)];
+        let before = progress.bytes();
+        let mut has_capacity = true;
+        for frame in Frames::of(frames) {
+            let taken = match frame {
+                Ok(Frame::Whole { head, body }) => progress.whole(&head, body, old, (source, signed), sink),
+                Ok(Frame::Piece { head, total, offset, bytes }) => {
+                    if bytes.len() > room {
+                        has_capacity = false;
+                        break;
+                    }
+                    let piece = (total as usize, offset as usize, bytes);
+                    progress.piece(now, &head, piece, old, (source, signed), sink)
+                }
+                Ok(Frame::After { .. }) => Ok(()),
+                Ok(Frame::Heartbeat { .. } | Frame::Control { .. }) | Err(_) => Err(Dropped::Malformed),
+            };
+            if let Err(why) = taken {
+                self.drops.count(why);
+            }
+        }
+        self.begun = self.begun - before + progress.bytes();
+        if !has_capacity {
+            self.give_up_stalled(now);
+        }
+        has_capacity
+    }
+
+    /// Of messages begun, those of which nothing came for long make room.
+    fn give_up_stalled(&mut self, now: Monotonic) {
+        for progress in self.senders.values_mut().flatten() {
+            if let Some(stalled) = progress.begun.take_if(|it| now.since(it.touched) >= STALLED) {
+                self.begun -= stalled.body.len();
+                self.drops.count(Dropped::Incomplete);
+            }
+        }
+    }
+}
+
+impl Epoch {
+    fn bytes(&self) -> usize {
+        self.streams.values().map(Incomplete::bytes).sum()
+    }
+}
+
+impl Incomplete {
+    fn new(incarnation: Incarnation) -> Incomplete {
+        let held = BTreeMap::new();
+        let (nak_at, gone_at) = (None, Monotonic(0));
+        Incomplete { incarnation, next: 1, done: 1, known: 0, came: 0, held, settled: 0, nak_at, tries: 0, gone_at }
+    }
+
+    fn bytes(&self) -> usize {
+        self.held.values().map(|frames| frames.len() + RECORD_OVERHEAD).sum()
+    }
+
+    /// The first record that is here and was not handed on, or the first one that is not here.
+    fn first_here(&self) -> u64 {
+        self.held.first_key_value().map_or(self.next, |(number, _)| (*number).min(self.next))
+    }
+
+    /// Plans to ask for what is missing, or not to.
+    fn plan_nak(&mut self, now: Monotonic, me: Slot, of: Of, went_on: bool) {
+        if self.known < self.next || of.slot == me {
+            (self.nak_at, self.tries) = (None, 0);
+            return;
+        }
+        if went_on {
+            self.tries = 0;
+        }
+        // Spread, so that one asks and the others hear it (RFC 5740, 5.3).
+        let spread = mix(u64::from(me.0) << 32 ^ self.next) % NAK_SPREAD.as_micros() as u64;
+        self.nak_at.get_or_insert(now + NAK_WAIT + Duration::from_micros(spread));
+    }
+
+    /// How long after asking it is asked again.
+    fn pause(&self) -> Duration {
+        (NAK_AGAIN * (1 << self.tries.min(5))).min(NAK_AGAIN_MAX)
+    }
+
+    /// The numbers of the missing records, as ranges.
+    fn missing(&self) -> Vec<(u64, u64)> {
+        let mut ranges = Vec::new();
+        let mut from = self.next;
+        for number in self.held.range(self.next..).map(|(number, _)| *number) {
+            if ranges.len() == limits::NAK_RANGES_MAX {
+                return ranges;
+            }
+            if from < number {
+                ranges.push((from, number - 1));
+            }
+            from = number + 1;
+        }
+        if from <= self.known && ranges.len() < limits::NAK_RANGES_MAX {
+            ranges.push((from, self.known));
+        }
+        ranges
+    }
+}
+
+impl Progress {
+    fn bytes(&self) -> usize {
+        self.begun.as_ref().map_or(0, |it| it.body.len())
+    }
+
+    /// Whether a message may have come before: of an `old` epoch, or sealed again.
+    fn came_before(&self, head: &Head<'_>, old: bool) -> bool {
+        (old || head.again) && head.number <= self.number
+    }
+
+    /// Hands on a message that came whole, unless it came before.
+    fn whole(
+        &mut self,
+        head: &Head<'_>,
+        body: &[u8],
+        old: bool,
+        (source, signed): (Source, bool),
+        sink: &mut impl Sink,
+    ) -> Result<(), Dropped> {
+        if head.keys {
+            return Err(Dropped::Malformed);
+        }
+        if self.came_before(head, old) {
+            return Err(Dropped::Replay);
+        }
+        self.number = self.number.max(head.number);
+        self.begun = None;
+        let Head { number, sent_micros, topic, .. } = *head;
+        sink.message(Received { number, source, signed, topic, sent_micros, body: body.into() });
+        Ok(())
+    }
+
+    /// Adds a piece; hands on the message if that was the last one.
+    fn piece(
+        &mut self,
+        now: Monotonic,
+        head: &Head<'_>,
+        (total, offset, bytes): (usize, usize, &[u8]),
+        old: bool,
+        (source, signed): (Source, bool),
+        sink: &mut impl Sink,
+    ) -> Result<(), Dropped> {
+        if head.keys || total > limits::MESSAGE_BYTES_MAX {
+            return Err(Dropped::Malformed);
+        }
+        if self.came_before(head, old) {
+            return Err(Dropped::Replay);
+        }
+        if self.begun.as_ref().is_none_or(|it| it.number != head.number) {
+            // Its beginning was lost for good.
+            if offset != 0 {
+                return Err(Dropped::Incomplete);
+            }
+            self.begun = Some(Begun { number: head.number, total, body: Vec::new(), touched: now });
+        }
+        let begun = self.begun.as_mut().ok_or(Dropped::Incomplete)?;
+        match offset.cmp(&begun.body.len()) {
+            // It came in the epoch before.
+            std::cmp::Ordering::Less => return Err(Dropped::Replay),
+            std::cmp::Ordering::Equal if begun.total == total => {}
+            std::cmp::Ordering::Equal | std::cmp::Ordering::Greater => {
+                self.begun = None;
+                return Err(Dropped::Incomplete);
+            }
+        }
+        begun.body.extend_from_slice(bytes);
+        begun.touched = now;
+        if begun.body.len() < total {
+            return Ok(());
+        }
+        let Some(Begun { body, .. }) = self.begun.take() else { return Ok(()) };
+        self.number = self.number.max(head.number);
+        let Head { number, sent_micros, topic, .. } = *head;
+        sink.message(Received { number, source, signed, topic, sent_micros, body: body.into() });
+        Ok(())
+    }
+}
+
+/// All streams of a sender.
+fn of_slot(slot: Slot) -> std::ops::RangeInclusive<Of> {
+    let stream = |domain, signed| Stream { domain: Domain(domain), signed };
+    Of { slot, stream: stream(0, false) }..=Of { slot, stream: stream(u16::MAX, true) }
+}
+
+/// What a record says that it comes after.
+fn comes_after(frames: &[u8]) -> impl Iterator<Item = (Stream, u64)> {
+    Frames::of(frames).map_while(|frame| match frame {
+        Ok(Frame::After { stream, number }) => Some((stream, number)),
+        _ => None,
+    })
+}
+
+/// Whether a record comes after nothing that was not handed on. What we cannot read has no gaps for us.
+fn is_met(streams: &BTreeMap<Of, Incomplete>, of: Of, frames: &[u8], reads: &impl Fn(Domain) -> bool) -> bool {
+    comes_after(frames).all(|(other, number)| {
+        let done = || streams.get(&Of { stream: other, ..of }).map_or(1, |it| it.done);
+        !reads(other.domain) || other == of.stream || done() > number
+    })
+}
+
+/// A reliable record's packet counter.
+fn counter(stream: Stream, number: u64) -> u64 {
+    Header::counting(FLAG_RELIABLE | if stream.signed { FLAG_SIGNED } else { 0 }) | number
+}
+
+/// Spreads members' timers (the finaliser of SplitMix64).
+fn mix(x: u64) -> u64 {
+    let x = (x ^ x >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let x = (x ^ x >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+    x ^ x >> 31
+}
+
+/// How long a missing record may be under way before it is asked for.
+const NAK_WAIT: Duration = Duration::from_micros(500);
+/// Members ask within so much time after that.
+const NAK_SPREAD: Duration = Duration::from_millis(2);
+/// How long a repair is waited for.
+const NAK_AGAIN: Duration = Duration::from_millis(5);
+/// The same after several tries.
+const NAK_AGAIN_MAX: Duration = Duration::from_millis(160);
+/// Nothing more of a message came for so long: it makes room for others.
+const STALLED: Duration = Duration::from_secs(10);
+/// What a held record costs besides its bytes: a map entry and an allocation.
+const RECORD_OVERHEAD: usize = 96;

@@ -1,0 +1,670 @@
+//! Whole members against each other, over a network that loses, repeats and reorders by a seed.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+use rand_chacha::ChaCha8Rng;
+use rand_core::{Rng, SeedableRng};
+use sealcast_wire::frame::HEADER_LEN;
+use sealcast_wire::{Address, CertHash, Change, Member, MemberId, To, Utc};
+
+use super::*;
+use crate::multicast::frame::{Frames, Head};
+use crate::testing::{Ring, incarnation};
+
+/// Topics `c1/…` lie in compartment 1, `c2/…` in 2, and signed ones end in `!`.
+struct Topics {
+    /// Who does not read compartment 2.
+    deaf: Option<Slot>,
+}
+
+impl Access for Topics {
+    fn domain(&self, topic: &str) -> Option<Domain> {
+        topic.strip_prefix('c').and_then(|it| it[..1].parse().ok()).map(Domain)
+    }
+    fn may_publish(&self, _: Slot, _: &str) -> bool {
+        true
+    }
+    fn may_subscribe(&self, _: Slot, _: &str) -> bool {
+        true
+    }
+    fn reads(&self, slot: Slot, domain: Domain) -> bool {
+        domain != Domain(2) || self.deaf != Some(slot)
+    }
+    fn must_sign(&self, topic: &str) -> bool {
+        topic.ends_with('!')
+    }
+}
+
+/// What one member got: from which slot, under which topic, what.
+type Got = Vec<(Slot, String, Vec<u8>)>;
+
+struct Net {
+    now: u64,
+    rng: ChaCha8Rng,
+    /// Of 1,000.
+    loss: u64,
+    nodes: Vec<Sequencer>,
+    /// By node: the epochs whose keys it holds.
+    keys: Vec<BTreeMap<u32, Arc<dyn Protect>>>,
+    current: Vec<u32>,
+    access: Arc<dyn Access>,
+    under_way: BTreeMap<(u64, u64), (usize, usize, Vec<u8>)>,
+    /// What was sent, by who sent it.
+    sent: Vec<(usize, Vec<u8>)>,
+    count: u64,
+    got: Vec<Got>,
+    acknowledged: Vec<Vec<u64>>,
+    in_doubt: Vec<Vec<u64>>,
+    /// Who hears nothing at all.
+    deaf: BTreeSet<usize>,
+}
+
+impl Net {
+    fn new(members: usize, loss: u64, seed: u64) -> Net {
+        let node = |_| Sequencer::new(Config::default(), 1 << 20);
+        Net {
+            now: 1_000,
+            rng: ChaCha8Rng::seed_from_u64(seed),
+            loss,
+            nodes: (0..members).map(node).collect(),
+            keys: vec![BTreeMap::new(); members],
+            current: vec![0; members],
+            access: Arc::new(Topics { deaf: None }),
+            under_way: BTreeMap::new(),
+            sent: Vec::new(),
+            count: 0,
+            got: vec![Vec::new(); members],
+            acknowledged: vec![Vec::new(); members],
+            in_doubt: vec![Vec::new(); members],
+            deaf: BTreeSet::new(),
+        }
+    }
+
+    fn at(&self) -> Now {
+        Now { monotonic: Monotonic(self.now), utc: Some(Utc(0)) }
+    }
+
+    /// An epoch of these nodes begins at all of them.
+    fn install(&mut self, epoch: u32, who: &[usize]) {
+        who.iter().for_each(|node| self.install_at(epoch, who, *node));
+    }
+
+    fn install_at(&mut self, epoch: u32, who: &[usize], node: usize) {
+        let me = who.iter().position(|it| *it == node).expect("it is in") as u32;
+        let protect: Arc<dyn Protect> = Arc::new(Ring::member(epoch, me, who.len() as u32));
+        let member = |(at, it): (usize, &usize)| Member {
+            id: MemberId { cert: CertHash([*it as u8; 32]), incarnation: incarnation(Slot(at as u32)) },
+            name: "robot".into(),
+        };
+        let members = who.iter().enumerate().map(member).collect();
+        let view = View::new(None, protect.epoch(), members, Slot(me), Change::Joined);
+        self.keys[node].insert(epoch, protect.clone());
+        self.current[node] = epoch;
+        let (now, access) = (self.at(), self.access.clone());
+        self.nodes[node].handle(now, Input::Install { view: &view, protect: Some(&protect), access: &access });
+        self.drain(node);
+    }
+
+    fn publish(&mut self, node: usize, topic: &str, body: &[u8]) -> Result<Token, SendError> {
+        let domain = self.access.domain(topic).expect("a topic of these");
+        let what = What::Data { topic, domain, signed: self.access.must_sign(topic), sent_micros: None, body };
+        let protect = self.keys[node].get(&self.current[node]).cloned();
+        let out = Outgoing { what, guarantee: Guarantee::Fifo, to: To::Group };
+        let now = self.at();
+        let sent = self.nodes[node].send(now, protect.as_ref(), out);
+        self.drain(node);
+        sent
+    }
+
+    /// The same once there is room.
+    fn publish_patiently(&mut self, node: usize, topic: &str, body: &[u8]) -> Token {
+        loop {
+            match self.publish(node, topic, body) {
+                Ok(token) => return token,
+                Err(SendError::Full) => self.run(self.now + 1_000),
+                Err(why) => panic!("{why}"),
+            }
+        }
+    }
+
+    fn drain(&mut self, node: usize) {
+        loop {
+            let mut batch = Batch::default();
+            match self.nodes[node].poll(&mut batch) {
+                None => return,
+                Some(Output::Transmit(_)) => {
+                    for datagram in batch.iter() {
+                        self.sent.push((node, datagram.to_vec()));
+                        for to in 0..self.nodes.len() {
+                            self.carry(node, to, datagram);
+                        }
+                    }
+                }
+                Some(Output::Deliver(it)) => {
+                    let Source::Inside { slot, .. } = it.source else { panic!("it is from inside") };
+                    assert_eq!(it.signed, it.topic.ends_with('!'));
+                    self.got[node].push((slot, it.topic.to_string(), it.body));
+                }
+                Some(Output::Outcome(Token(number), Outcome::Accepted)) => self.acknowledged[node].push(number),
+                Some(Output::Outcome(Token(number), Outcome::InDoubt)) => self.in_doubt[node].push(number),
+                Some(Output::Dropped(_) | Output::Sealed(..) | Output::Flushed(..) | Output::Suspect(_)) => {}
+                Some(other) => panic!("{other:?}"),
+            }
+        }
+    }
+
+    fn carry(&mut self, from: usize, to: usize, datagram: &[u8]) {
+        for _ in 0..1 + u64::from(self.rng.next_u64().is_multiple_of(50)) {
+            // What is looped back stays on the machine.
+            let delay = if from == to { 5 } else { 50 + self.rng.next_u64() % 250 };
+            let held =
+                if from != to && self.rng.next_u64().is_multiple_of(40) { self.rng.next_u64() % 4_000 } else { 0 };
+            if from == to || self.rng.next_u64() % 1_000 >= self.loss {
+                self.count += 1;
+                self.under_way.insert((self.now + delay + held, self.count), (from, to, datagram.to_vec()));
+            }
+        }
+    }
+
+    fn hear(&mut self, from: usize, to: usize, datagram: &mut [u8]) {
+        let Ok(header) = Header::parse(datagram) else { return };
+        let Some(protect) = self.keys[to].get(&header.epoch.counter).cloned() else { return };
+        if !self.access.reads(protect.slot(), header.domain) {
+            return;
+        }
+        let Ok((source, flags, frame)) = protect.open(datagram) else { return };
+        let (now, from) = (self.at(), Address::Node(from as u32));
+        self.nodes[to].handle(now, Input::Frame { source, from, flags, frame, sealed: None, protect: Some(&*protect) });
+        self.drain(to);
+    }
+
+    /// Plays until a moment.
+    fn run(&mut self, until: u64) {
+        loop {
+            let timer = (0..self.nodes.len()).filter_map(|n| Some((self.nodes[n].timeout()?.0, n))).min();
+            let next = self.under_way.first_key_value().map(|((at, _), _)| *at);
+            let due = [timer.map(|(at, _)| at), next].into_iter().flatten().min().filter(|at| *at <= until);
+            let Some(due) = due else { break };
+            self.now = self.now.max(due);
+            if next.is_some_and(|at| at <= due) {
+                let (_, (from, to, mut datagram)) = self.under_way.pop_first().expect("there is one");
+                if !self.deaf.contains(&to) {
+                    self.hear(from, to, &mut datagram);
+                }
+            } else if let Some((_, node)) = timer {
+                let protect = self.keys[node].get(&self.current[node]).cloned();
+                let now = self.at();
+                self.nodes[node].handle_timeout(now, protect.as_ref());
+                self.drain(node);
+            }
+        }
+        self.now = until;
+    }
+
+    /// What `node` got of what `slot` sent.
+    fn of(&self, node: usize, slot: u32) -> Vec<&[u8]> {
+        self.got[node].iter().filter(|(from, ..)| *from == Slot(slot)).map(|(.., body)| &**body).collect()
+    }
+
+    fn backlog(&self, node: usize) -> usize {
+        self.nodes[node].multicast.lock().backlog().map_or(0, |it| it.tails().len())
+    }
+}
+
+fn bodies(from: u8, count: u8) -> Vec<Vec<u8>> {
+    (0..count).map(|n| [vec![from, n], vec![n; 40 * usize::from(n)]].concat()).collect()
+}
+
+const SECOND: u64 = 1_000_000;
+
+#[test]
+fn each_senders_messages_come_once_in_order_and_are_acknowledged() {
+    for (loss, seed) in [(0, 1), (10, 2), (50, 3), (200, 4), (200, 5)] {
+        let mut net = Net::new(4, loss, seed);
+        net.install(1, &[0, 1, 2, 3]);
+        let sent = bodies(0, 100);
+        let mut tokens = vec![Vec::new(); 4];
+        for (n, body) in sent.iter().enumerate() {
+            for (node, tokens) in tokens.iter_mut().enumerate().take(3) {
+                let topic = ["c1/a", "c2/b", "c1/a", "c1/c!"][n / 7 % 4];
+                tokens.push(net.publish_patiently(node, topic, body).0);
+            }
+            net.run(net.now + 400);
+        }
+        net.run(net.now + 5 * SECOND);
+        for (node, tokens) in tokens.iter().enumerate() {
+            for slot in 0..3 {
+                assert!(
+                    net.of(node, slot) == sent,
+                    "node {node} of {slot} at loss {loss}: {:?}",
+                    net.of(node, slot).len()
+                );
+            }
+            assert_eq!(net.acknowledged[node], *tokens, "node {node} at loss {loss}");
+            assert_eq!((net.backlog(node), net.nodes[node].incoming.bytes()), (0, 0));
+        }
+        // Nothing but signs of life from here on.
+        let before = net.sent.len();
+        net.run(net.now + 6 * SECOND);
+        assert!(net.sent.len() - before <= 4 * 17, "{} datagrams in 6 s of silence", net.sent.len() - before);
+    }
+}
+
+#[test]
+fn the_last_record_is_missed_too() {
+    let mut net = Net::new(3, 0, 1);
+    net.install(1, &[0, 1, 2]);
+    net.run(SECOND);
+    net.deaf.insert(2);
+    net.publish(0, "c1/a", b"the only one").expect("there is room");
+    net.run(net.now + 5_000);
+    assert!(net.of(2, 0).is_empty() && net.acknowledged[0].is_empty(), "one reader does not have it");
+    net.deaf.clear();
+    net.run(net.now + SECOND);
+    assert_eq!((net.of(2, 0), net.acknowledged[0].len()), (vec![&b"the only one"[..]], 1));
+}
+
+#[test]
+fn rule_b5_repairs_are_the_bytes_that_were_sealed_first() {
+    let mut net = Net::new(3, 150, 7);
+    net.install(1, &[0, 1, 2]);
+    for body in bodies(0, 60) {
+        net.publish(0, "c1/a", &body).expect("there is room");
+        net.run(net.now + 300);
+    }
+    net.run(net.now + 3 * SECOND);
+    assert_eq!(net.of(2, 0).len(), 60);
+    let mut first: BTreeMap<(u32, u8, u64), &[u8]> = BTreeMap::new();
+    let mut again = 0;
+    for (_, datagram) in &net.sent {
+        let header = Header::parse(datagram).expect("all are sealed");
+        let nonce = (header.slot.0, header.domain.0 as u8, header.counter);
+        let sealed = first.entry(nonce).or_insert(datagram);
+        assert!(*sealed == &datagram[..], "a nonce seals one plaintext");
+        again += usize::from(!std::ptr::eq(*sealed, &datagram[..]));
+    }
+    assert!(again > 5, "{again} repairs at 15 % loss");
+}
+
+#[test]
+fn a_message_of_many_records_comes_whole_beside_others() {
+    let mut net = Net::new(3, 50, 9);
+    net.install(1, &[0, 1, 2]);
+    let big: Vec<u8> = (0..300_000_u32).map(|n| (n / 7) as u8).collect();
+    net.publish(1, "c1/a", b"before").expect("there is room");
+    net.publish(1, "c2/big!", &big).expect("there is room");
+    net.publish(1, "c1/a", b"after").expect("there is room");
+    net.run(net.now + 5 * SECOND);
+    for node in 0..3 {
+        assert!(net.of(node, 1) == [&b"before"[..], &big, b"after"], "node {node}");
+    }
+    assert_eq!(net.acknowledged[1].len(), 3);
+}
+
+#[test]
+fn what_not_all_have_is_sealed_anew_for_the_next_epoch_and_nothing_comes_twice() {
+    for seed in 0..20 {
+        let mut net = Net::new(4, 200, seed);
+        net.install(1, &[0, 1, 2]);
+        let sent = bodies(0, 60);
+        for (n, body) in sent.iter().enumerate() {
+            net.publish(0, ["c1/a", "c2/b!"][n / 5 % 2], body).expect("there is room");
+            net.run(net.now + 200);
+            if n == 30 {
+                // One after the other, and a newcomer.
+                for node in 0..4 {
+                    net.install_at(2, &[0, 1, 2, 3], node);
+                    net.run(net.now + 700);
+                }
+            }
+        }
+        net.run(net.now + 5 * SECOND);
+        for node in 0..3 {
+            let got: Vec<u8> = net.of(node, 0).iter().map(|it| it[1]).collect();
+            assert!(net.of(node, 0) == sent, "node {node}, seed {seed}: {got:?}");
+        }
+        let late = net.of(3, 0);
+        assert!(late.len() >= 29 && sent.iter().skip(60 - late.len()).eq(late.iter().copied()), "the newcomer's part");
+        assert_eq!(net.acknowledged[0].len(), 60, "seed {seed}");
+        assert_eq!(net.acknowledged[0].iter().collect::<BTreeSet<_>>().len(), 60);
+    }
+}
+
+#[test]
+fn who_cannot_read_a_compartment_holds_nobody_up_and_misses_nothing_else() {
+    let mut net = Net::new(3, 100, 5);
+    net.access = Arc::new(Topics { deaf: Some(Slot(2)) });
+    net.install(1, &[0, 1, 2]);
+    for n in 0..40_u8 {
+        net.publish(0, if n % 3 == 0 { "c2/secret" } else { "c1/open" }, &[n]).expect("there is room");
+        net.run(net.now + 300);
+    }
+    net.run(net.now + 3 * SECOND);
+    let all: Vec<Vec<u8>> = (0..40).map(|n| vec![n]).collect();
+    assert!(net.of(1, 0) == all);
+    assert!(net.of(2, 0) == all.iter().filter(|it| it[0] % 3 != 0).collect::<Vec<_>>());
+    assert_eq!(net.acknowledged[0].len(), 40);
+}
+
+#[test]
+fn whoever_is_alone_is_acknowledged_and_who_is_out_is_in_doubt() {
+    let mut net = Net::new(3, 0, 1);
+    net.install(1, &[0]);
+    net.publish(0, "c1/a", b"nobody else").expect("there is room");
+    net.run(net.now + SECOND);
+    assert_eq!(net.acknowledged[0].len(), 1);
+    net.install(2, &[0, 1, 2]);
+    net.deaf.extend([1, 2]);
+    net.publish(0, "c1/a", b"who has it?").expect("there is room");
+    net.run(net.now + 1_000);
+    let now = net.at();
+    net.nodes[0].handle(now, Input::Excluded);
+    net.drain(0);
+    assert_eq!((net.acknowledged[0].len(), net.in_doubt[0].len()), (1, 1));
+    assert_eq!(net.publish(0, "c1/a", b"more"), Err(SendError::Retired));
+}
+
+#[test]
+fn rule_g7_a_slow_group_makes_the_sender_wait_and_nothing_grows() {
+    let mut net = Net::new(2, 0, 1);
+    net.install(1, &[0, 1]);
+    net.deaf.insert(1);
+    let taken = (0..10_000).take_while(|_| net.publish(0, "c1/a", &[1; 1000]).is_ok()).count();
+    assert!((480..530).contains(&taken), "{taken} messages of 1 kB in a window of {}", limits::RELIABLE_WINDOW_BYTES);
+    assert_eq!(net.publish(0, "c1/a", &[1; 1000]), Err(SendError::Full));
+    net.deaf.clear();
+    net.run(net.now + 5 * SECOND);
+    assert_eq!((net.of(1, 0).len(), net.acknowledged[0].len()), (taken, taken));
+    net.publish(0, "c1/a", b"x").expect("there is room again");
+}
+
+/// Its beginning is acknowledged when somebody joins who needs it, too.
+#[test]
+fn who_joins_in_the_midst_of_a_message_gets_all_of_it() {
+    for seed in 0..10 {
+        let mut net = Net::new(3, 100, seed);
+        net.install(1, &[0, 1]);
+        let big: Vec<u8> = (0..200_000_u32).map(|n| (n / 7) as u8).collect();
+        net.publish(0, "c1/a", b"before").expect("there is room");
+        net.run(net.now + 20_000);
+        net.publish(0, "c1/big", &big).expect("there is room");
+        net.publish(0, "c2/a", b"after").expect("there is room");
+        net.run(net.now + 1_500 + 500 * seed);
+        net.install(2, &[0, 1, 2]);
+        net.run(net.now + 5 * SECOND);
+        assert!(
+            net.of(1, 0) == [&b"before"[..], &big, b"after"],
+            "seed {seed}: {:?}",
+            net.of(1, 0).iter().map(|it| it.len()).collect::<Vec<_>>()
+        );
+        let late = net.of(2, 0);
+        let (last, all) = (&late[late.len().saturating_sub(1)..], &late[late.len().saturating_sub(2)..]);
+        // What all had before is none of its business.
+        let wanted = all == [&big, &b"after"[..]] || last == [b"after"] && late.len() == 1 || late.is_empty();
+        assert!(wanted, "seed {seed}: {:?}", late.iter().map(|it| it.len()).collect::<Vec<_>>());
+        assert_eq!(net.acknowledged[0].len(), 3, "seed {seed}");
+    }
+}
+
+/// What one reader has is acknowledged behind what another one lacks, and told all the same when that one is gone.
+#[test]
+fn what_is_acknowledged_behind_others_is_told_when_the_epoch_changes() {
+    let mut net = Net::new(3, 0, 3);
+    // Slot 1 alone reads compartment 1; slot 2 alone compartment 2.
+    struct Apart;
+    impl Access for Apart {
+        fn domain(&self, topic: &str) -> Option<Domain> {
+            topic.strip_prefix('c').and_then(|it| it[..1].parse().ok()).map(Domain)
+        }
+        fn may_publish(&self, _: Slot, _: &str) -> bool {
+            true
+        }
+        fn may_subscribe(&self, _: Slot, _: &str) -> bool {
+            true
+        }
+        fn reads(&self, slot: Slot, domain: Domain) -> bool {
+            domain == Domain::GROUP || u32::from(domain.0) == slot.0
+        }
+        fn must_sign(&self, _: &str) -> bool {
+            false
+        }
+    }
+    net.access = Arc::new(Apart);
+    net.install(1, &[0, 1, 2]);
+    net.deaf.insert(1);
+    net.publish(0, "c1/a", b"lost").expect("there is room");
+    net.publish(0, "c2/b", b"there").expect("there is room");
+    net.run(net.now + SECOND);
+    assert_eq!((net.of(2, 0), net.acknowledged[0].len()), (vec![&b"there"[..]], 0), "in the order of publishing");
+    net.install(2, &[0, 2]);
+    net.run(net.now + SECOND);
+    // Nobody reads the first one any more: slot 1 is another member now, and reads it.
+    assert_eq!(net.acknowledged[0].len(), 2);
+}
+
+/// Whoever heard a record can send it again: it costs no signature check, and keeps nobody in the group.
+#[test]
+fn rule_g8_a_record_sent_again_is_no_sign_of_life() {
+    let mut net = Net::new(2, 0, 1);
+    net.install(1, &[0, 1]);
+    net.publish(1, "c1/a!", b"recorded").expect("there is room");
+    net.run(net.now + 1_000);
+    let is_data = |(from, datagram): &&(usize, Vec<u8>)| {
+        *from == 1 && Header::parse(datagram).is_ok_and(|it| it.flags & FLAG_RELIABLE != 0)
+    };
+    let recorded = net.sent.iter().find(is_data).expect("it was sent").1.clone();
+    let checks = net.nodes[0].multicast.receiver().signature_checks();
+    // From here on member 1 is dead.
+    net.deaf.insert(1);
+    let mut suspected = false;
+    for _ in 0..80 {
+        net.hear(1, 0, &mut recorded.clone());
+        net.now += 50_000;
+        let (now, protect) = (net.at(), net.keys[0].get(&1).cloned());
+        net.nodes[0].handle_timeout(now, protect.as_ref());
+        while let Some(output) = net.nodes[0].poll(&mut Batch::default()) {
+            suspected |= matches!(output, Output::Suspect(Slot(1)));
+        }
+    }
+    assert!(suspected && net.nodes[0].multicast.receiver().signature_checks() == checks);
+}
+
+/// Whoever holds the group's key can seal a signed record again, under any number: nobody takes it for another one.
+#[test]
+fn rule_a12_a_signed_record_sealed_again_is_no_other_record() {
+    let mut net = Net::new(3, 0, 1);
+    net.install(1, &[0, 1, 2]);
+    net.publish(0, "c1/a!", b"one").expect("there is room");
+    net.run(net.now + 20_000);
+    let is_data = |(from, datagram): &&(usize, Vec<u8>)| {
+        *from == 0 && Header::parse(datagram).is_ok_and(|it| it.flags & FLAG_RELIABLE != 0)
+    };
+    let mut recorded = net.sent.iter().find(is_data).expect("it was sent").1.clone();
+    let forger = Ring::member(1, 2, 3);
+    let (_, _, plaintext) = forger.open(&mut recorded).expect("it has the key");
+    let far = sealcast_wire::frame::COUNTER_RELIABLE | sealcast_wire::frame::COUNTER_SIGNED;
+    let signed = FLAG_RELIABLE | FLAG_SIGNED;
+    for n in 2..6 {
+        let mut again = forger.forge(Domain(1), signed, Slot(0), far | n, plaintext);
+        (0..2).for_each(|to| net.hear(2, to, &mut again.clone()));
+        // Nor of best effort.
+        net.hear(2, 1, &mut forger.forge(Domain(1), FLAG_SIGNED, Slot(0), 1_000 + n, plaintext));
+        again[20] ^= 1;
+    }
+    assert_eq!(net.of(1, 0), [b"one"]);
+    for body in [b"two", b"six"] {
+        net.publish(0, "c1/a!", body).expect("there is room");
+        net.run(net.now + SECOND);
+    }
+    assert_eq!((net.of(1, 0), net.acknowledged[0].len()), (vec![&b"one"[..], b"two", b"six"], 3));
+    assert_eq!(net.of(0, 0).len(), 3, "nor its own session");
+}
+
+/// A status of what nobody has sent yet acknowledges nothing of it.
+#[test]
+fn rule_b2_nobody_acknowledges_what_is_not_sent() {
+    let mut net = Net::new(3, 0, 1);
+    net.install(1, &[0, 1, 2]);
+    let forger = Ring::member(1, 2, 3);
+    let stream = Stream { domain: Domain(1), signed: false };
+    for slot in [1, 2] {
+        let mut frames = Vec::new();
+        let status = Control::Status(vec![(Of { slot: Slot(0), stream }, 1 << 40)]);
+        crate::multicast::frame::write_control(&status.bytes(), &mut frames);
+        net.hear(2, 0, &mut forger.forge(Domain::GROUP, 0, Slot(slot), 900, &frames));
+    }
+    net.deaf.insert(1);
+    net.publish(0, "c1/a", b"who has it?").expect("there is room");
+    net.run(net.now + SECOND);
+    assert!(net.acknowledged[0].is_empty());
+    net.deaf.clear();
+    net.run(net.now + SECOND);
+    assert_eq!(net.acknowledged[0].len(), 1);
+}
+
+/// Records that come after what will never be, in a stream that would hold all of them.
+#[test]
+fn rule_g7_an_insiders_records_that_wait_for_nothing_fill_no_memory() {
+    let mut net = Net::new(2, 0, 1);
+    net.install(1, &[0, 1]);
+    let forger = Ring::member(1, 0, 2);
+    let far = sealcast_wire::frame::COUNTER_RELIABLE;
+    let mut frames = Vec::new();
+    let other = Stream { domain: Domain(2), signed: false };
+    crate::multicast::frame::write_after(other, u64::MAX, &mut frames);
+    net.hear(0, 1, &mut forger.forge(Domain(1), FLAG_RELIABLE, Slot(0), far | 1, &frames));
+    assert_eq!(net.nodes[1].incoming.bytes(), 0, "nothing comes after that");
+    frames.clear();
+    crate::multicast::frame::write_after(other, 9, &mut frames);
+    for n in 1..3_000 {
+        frames.resize(12, 0);
+        frames.resize(60_000, 0);
+        net.hear(0, 1, &mut forger.forge(Domain(1), FLAG_RELIABLE, Slot(0), far | n, &frames));
+    }
+    assert!(net.nodes[1].incoming.bytes() <= limits::RELIABLE_HELD_BYTES_MAX, "{}", net.nodes[1].incoming.bytes());
+    // The next epoch forgets it.
+    net.install(2, &[0, 1]);
+    net.publish(0, "c1/a", b"still here").expect("there is room");
+    net.run(net.now + 3 * SECOND);
+    assert_eq!((net.of(1, 0), net.nodes[1].incoming.bytes()), (vec![&b"still here"[..]], 0));
+}
+
+/// An insider's word that a sender has forgotten what it is about to send.
+#[test]
+fn rule_a3_nobody_else_says_that_records_are_gone() {
+    let mut net = Net::new(3, 0, 1);
+    net.install(1, &[0, 1, 2]);
+    let forger = Ring::member(1, 2, 3);
+    let stream = Stream { domain: Domain(1), signed: false };
+    for (n, control) in [
+        Control::Tail(vec![(stream, 1 << 40)]),
+        Control::Gone { stream, first: 65_537, proof: vec![7; 64] },
+        Control::Gone { stream, first: 1 << 40, proof: vec![7; 64] },
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let mut frames = Vec::new();
+        crate::multicast::frame::write_control(&control.bytes(), &mut frames);
+        let mut datagram = forger.forge(Domain::GROUP, 0, Slot(0), 500 + n as u64, &frames);
+        net.hear(0, 1, &mut datagram);
+        net.run(net.now + 10_000);
+    }
+    net.publish(0, "c1/a", b"heard").expect("there is room");
+    net.run(net.now + SECOND);
+    assert_eq!((net.of(1, 0), net.acknowledged[0].len()), (vec![&b"heard"[..]], 1));
+    // And nobody goes on asking for what there is not.
+    let before = net.sent.len();
+    net.run(net.now + 6 * SECOND);
+    assert!(net.sent.len() - before <= 3 * 17, "{} datagrams in 6 s of silence", net.sent.len() - before);
+}
+
+/// An insider can seal as anybody. It sends far numbers, false NAKs, false statuses and tails.
+#[test]
+fn rule_g8_an_insider_who_lies_about_records_costs_a_bounded_number_of_datagrams() {
+    let mut net = Net::new(3, 0, 1);
+    net.install(1, &[0, 1, 2]);
+    let forger = Ring::member(1, 2, 3);
+    let stream = Stream { domain: Domain(1), signed: false };
+    let of = Of { slot: Slot(0), stream };
+    let mut counter = 1 << 20;
+    let mut say = |net: &mut Net, control: &Control| {
+        let mut frames = Vec::new();
+        crate::multicast::frame::write_control(&control.bytes(), &mut frames);
+        counter += 1;
+        let datagram = forger.forge(Domain::GROUP, 0, Slot(2), counter, &frames);
+        (0..2).for_each(|to| net.hear(2, to, &mut datagram.clone()));
+    };
+    let before = net.sent.len();
+    for _ in 0..2_000 {
+        say(&mut net, &Control::Nak { of, ranges: vec![(1, u64::MAX)] });
+        say(&mut net, &Control::Tail(vec![(stream, u64::MAX)]));
+        say(&mut net, &Control::Status(vec![(Of { slot: Slot(1), stream }, u64::MAX), (of, u64::MAX)]));
+        say(&mut net, &Control::Summary(vec![(of, u64::MAX)]));
+        say(&mut net, &Control::Gone { stream, first: u64::MAX, proof: vec![7; 64] });
+        net.run(net.now + 1_000);
+    }
+    let told = net.sent.len() - before;
+    // In two seconds: each says at most one status and one summary a millisecond, and corrects what others say of it.
+    assert!(told < 3 * 2 * 2_000 + 1_000, "{told} datagrams");
+    net.publish(0, "c1/a", b"still here").expect("there is room");
+    net.run(net.now + SECOND);
+    assert_eq!(net.of(1, 0), [b"still here"]);
+}
+
+/// A record far ahead, records of a stream that nobody has, frames that do not belong there.
+#[test]
+fn rule_g2_records_that_cannot_be_are_dropped_and_counted() {
+    let mut net = Net::new(2, 0, 1);
+    net.install(1, &[0, 1]);
+    let forger = Ring::member(1, 0, 2);
+    let mut frames = Vec::new();
+    Head { keys: false, again: false, number: 1, sent_micros: None, topic: "c1/a" }.write_whole(b"x", &mut frames);
+    let far = sealcast_wire::frame::COUNTER_RELIABLE;
+    let wrong = [
+        (FLAG_RELIABLE, far | 1 << 40),
+        (FLAG_RELIABLE, far),
+        (FLAG_RELIABLE, 7),
+        (FLAG_RELIABLE, far | sealcast_wire::frame::COUNTER_SIGNED | 1),
+        (FLAG_RELIABLE | FLAG_SIGNED, far | sealcast_wire::frame::COUNTER_SIGNED | 1),
+    ];
+    for (flags, counter) in wrong {
+        net.hear(0, 1, &mut forger.forge(Domain(1), flags, Slot(0), counter, &frames));
+    }
+    assert!(net.got[1].is_empty());
+    net.hear(0, 1, &mut forger.forge(Domain(1), FLAG_RELIABLE, Slot(0), far | 1, &frames));
+    assert_eq!(net.of(1, 0), [b"x"], "and the right one is taken");
+    assert!(Frames::of(&frames).all(|it| it.is_ok()) && HEADER_LEN == 28);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+    #[test]
+    fn rule_b5_any_loss_any_sizes_any_topics(
+        seed in any::<u64>(),
+        loss in 0_u64..300,
+        messages in prop::collection::vec((0_usize..3, 0_usize..4, 0_usize..6_000), 1..60),
+        change in prop::option::of(0_usize..60),
+    ) {
+        let mut net = Net::new(3, loss, seed);
+        net.install(1, &[0, 1, 2]);
+        let mut sent: Vec<Vec<Vec<u8>>> = vec![Vec::new(); 3];
+        for (n, (node, topic, len)) in messages.into_iter().enumerate() {
+            let body = [vec![n as u8], vec![7; len]].concat();
+            net.publish_patiently(node, ["c1/a", "c2/b", "c3/c!", "c1/d!"][topic], &body);
+            sent[node].push(body);
+            net.run(net.now + seed % 700);
+            if change == Some(n) {
+                net.install(2, &[0, 1, 2]);
+            }
+        }
+        net.run(net.now + 8 * SECOND);
+        for node in 0..3 {
+            for (slot, sent) in sent.iter().enumerate() {
+                prop_assert!(net.of(node, slot as u32) == *sent, "node {} of {}", node, slot);
+            }
+            prop_assert_eq!(net.acknowledged[node].len(), sent[node].len());
+        }
+    }
+}
