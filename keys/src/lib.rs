@@ -97,6 +97,8 @@ pub struct Properties {
     pub fetches: Fetches,
     /// Whether it seals whole messages ([`Keys::seal`]); otherwise it seals datagrams, or nothing.
     pub seals_messages: bool,
+    /// Whether it seals nothing at all: members speak LCM's own format on a LAN.
+    pub seals_nothing: bool,
 }
 
 /// A guarantee, with at least this agreement.
@@ -110,8 +112,15 @@ impl Need {
 
 impl Properties {
     /// Any transport will do.
-    pub const ANY: Properties =
-        Properties { messages: &[], data: Need::NOTHING, fetches: Fetches::NOTHING, seals_messages: false };
+    pub const ANY: Properties = Properties {
+        messages: &[],
+        data: Need::NOTHING,
+        fetches: Fetches::NOTHING,
+        seals_messages: false,
+        seals_nothing: false,
+    };
+    /// Any transport will do that carries what nobody seals.
+    pub const PLAIN: Properties = Properties { seals_nothing: true, ..Properties::ANY };
 
     /// All that it needs of channels.
     pub fn needs(&self) -> impl Iterator<Item = Need> + use<> {
@@ -376,6 +385,13 @@ pub enum Notice {
         /// Those that we speak.
         ours: Vec<u8>,
     },
+    /// Somebody is not let in, or a group is not joined: it has other channels than ours.
+    OtherChannels {
+        /// Who.
+        cert: CertHash,
+        /// Whether it has a reliable one, and we have not.
+        reliable: bool,
+    },
     /// Another group is heard on this address, or another part of ours that we shall merge with.
     OtherPart {
         /// Its epoch.
@@ -387,7 +403,10 @@ impl Notice {
     /// The certificate that it is about.
     pub fn about(&self) -> Option<&CertHash> {
         match self {
-            Notice::LeftOut { cert, .. } | Notice::Eviction { cert, .. } | Notice::Expires { cert, .. } => Some(cert),
+            Notice::LeftOut { cert, .. }
+            | Notice::Eviction { cert, .. }
+            | Notice::Expires { cert, .. }
+            | Notice::OtherChannels { cert, .. } => Some(cert),
             Notice::OtherVersion { cert, .. } => cert.as_ref(),
             Notice::Attempt { .. } | Notice::StaleCrl | Notice::Evidence(_) | Notice::OtherPart { .. } => None,
         }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use rand_core::Rng;
 use sealcast_crypto::hash::Transcript;
 use sealcast_wire::limits::MEMBERS_MAX;
-use sealcast_wire::{CertHash, Change, Dropped, EpochId, Monotonic, Now, limits};
+use sealcast_wire::{CertHash, Change, Dropped, EpochId, Monotonic, Now, Reader, limits};
 
 use super::compartments::Table;
 use super::message::{Base, Beacon, InstanceId, Join, Kind, Message, Propose, ShortId, next_counter, signed};
@@ -90,13 +90,25 @@ impl Contributory {
         self.timers.set(Timer::Join, if alone { next.min(found) } else { next });
     }
 
-    /// What we add to a JOIN or BEACON: nothing, in version 1. Version 2, which tests speak, shows that it is skipped.
+    /// What we add to a JOIN or BEACON: items of a type, a length and bytes. Version 2, which tests speak, shows that those of
+    /// other types are skipped.
     fn added(&self) -> Vec<u8> {
+        let channels = if self.config.reliable { vec![ADDED_CHANNELS, 1, CHANNELS_RELIABLE] } else { Vec::new() };
         #[cfg(any(test, feature = "misbehaving"))]
         if self.config.versions.contains(2) {
-            return vec![2; 16];
+            return [&[2; 16][..], &channels].concat();
         }
-        Vec::new()
+        channels
+    }
+
+    /// Whether somebody whose JOIN or BEACON has these items is of a group with the channels of ours; else it is reported, and
+    /// we have nothing to do with each other.
+    fn has_our_channels(&mut self, now: Now, cert: CertHash, added: &[u8]) -> bool {
+        let reliable = is_reliable(added);
+        if reliable != self.config.reliable && self.is_told_first(now, cert) {
+            self.notice(Notice::OtherChannels { cert, reliable });
+        }
+        reliable == self.config.reliable
     }
 
     /// Whether nobody else was heard for [`timing::LONE`], and no group for `detect`.
@@ -157,6 +169,14 @@ impl Contributory {
         }
         if self.versions().and(m.card.versions).is_none() {
             self.tell_of_version(now, Some(person.id.cert), Some(m.card.versions));
+            return Err(Dropped::Policy.into());
+        }
+        let is_first = !self.is_told_of_version(now.monotonic, Some(person.id.cert));
+        if !self.has_our_channels(now, person.id.cert, &m.added) {
+            // It shall know why.
+            if is_first {
+                self.answer_with_beacon(now);
+            }
             return Err(Dropped::Policy.into());
         }
         if !self.is_struck(now, &short) {
@@ -828,6 +848,9 @@ impl Contributory {
             self.tell_of_version(now, Some(person.id.cert), Some(m.versions));
             return Err(Dropped::Policy.into());
         }
+        if !self.has_our_channels(now, person.id.cert, &m.added) {
+            return Err(Dropped::Policy.into());
+        }
         self.last_sign = now.monotonic;
         if m.size >= 2 {
             self.hear_elsewhere(now, &person);
@@ -1091,3 +1114,21 @@ const REJOIN_SPACING: Duration = Duration::from_millis(60);
 const MERGE_WAIT: Duration = Duration::from_secs(3);
 /// Another part of the group that was not heard for so long is told of anew.
 const PART_GONE: Duration = Duration::from_secs(10);
+
+/// What the items that a JOIN or BEACON adds say of its author's channels; without a word there is best effort alone.
+fn is_reliable(added: &[u8]) -> bool {
+    let mut r = Reader::new(added);
+    while let (Ok(kind), Ok(length)) = (r.u8(), r.u8()) {
+        match (kind, r.take(usize::from(length))) {
+            (ADDED_CHANNELS, Ok(value)) => return value == [CHANNELS_RELIABLE],
+            (_, Ok(_)) => {}
+            (_, Err(_)) => return false,
+        }
+    }
+    false
+}
+
+/// An item that says which channels a group has.
+const ADDED_CHANNELS: u8 = 1;
+/// Best effort, and one that loses nothing.
+const CHANNELS_RELIABLE: u8 = 1;

@@ -121,6 +121,8 @@ pub struct Config {
     pub pace: NonZeroU32,
     /// The versions of the wire that this member speaks.
     pub versions: Versions,
+    /// Whether the group has a reliable channel: all members' transports have it, or none.
+    pub reliable: bool,
     /// Remembers verifications; for simulations only.
     pub memo: Option<Arc<Memo>>,
     /// Rules that a planted fault leaves out.
@@ -141,6 +143,7 @@ impl Config {
             statements: Vec::new(),
             pace: NonZeroU32::MIN,
             versions: Versions::OURS,
+            reliable: false,
             memo: None,
             #[cfg(any(test, feature = "misbehaving"))]
             without: &[],

@@ -104,7 +104,22 @@ impl Contributory {
         }
     }
 
-    fn is_told_of_version(&self, now: Monotonic, cert: Option<CertHash>) -> bool {
+    /// Whether nobody was told of this one's program for a while; it is taken to be told.
+    pub(super) fn is_told_first(&mut self, now: Now, cert: CertHash) -> bool {
+        if self.is_told_of_version(now.monotonic, Some(cert)) {
+            return false;
+        }
+        if self.versions_told.len() >= limits::REMEMBERED_PEOPLE_MAX {
+            self.versions_told.retain(|_, at| now.monotonic.since(*at) < RESEND_AFTER);
+        }
+        let has_capacity = self.versions_told.len() < limits::REMEMBERED_PEOPLE_MAX;
+        if has_capacity {
+            self.versions_told.insert(Some(cert), now.monotonic);
+        }
+        has_capacity
+    }
+
+    pub(super) fn is_told_of_version(&self, now: Monotonic, cert: Option<CertHash>) -> bool {
         self.versions_told.get(&cert).is_some_and(|at| now.since(*at) < RESEND_AFTER)
     }
 }

@@ -73,6 +73,7 @@ pub const PROPERTIES: Properties = Properties {
     data: Need(Guarantee::Ordered, Agreement::Byzantine),
     fetches: Fetches { shares: true, directory: false },
     seals_messages: true,
+    seals_nothing: false,
 };
 
 /// The machine of `keys=threshold`: a client that publishes, reads, or both.

@@ -255,6 +255,11 @@ pub(super) fn told(notice: &Notice, about: Option<&str>) -> String {
             let whose = cert.as_ref().map_or_else(|| "somebody's".to_owned(), |cert| format!("{}'s", who(cert)));
             format!("{whose} program is {age}: it speaks {} of the wire, ours {}", list(theirs), list(ours))
         }
+        Notice::OtherChannels { cert, reliable } => {
+            let (theirs, ours) =
+                if *reliable { ("order=total", "order=best-effort") } else { ("order=best-effort", "order=total") };
+            format!("{}'s URL says {theirs}, ours {ours}: both must say the same to be in one group", who(cert))
+        }
         Notice::OtherPart { epoch } => format!("another part of the group is heard, in epoch {}", epoch.counter),
     }
 }

@@ -125,6 +125,8 @@ pub(super) struct Net {
     pub(super) duplication: u64,
     /// What those speak that start from now on.
     pub(super) versions: Versions,
+    /// Whether those who start from now on have a reliable channel.
+    pub(super) reliable: bool,
     /// After how much silence members suspect.
     pub(super) detect: std::time::Duration,
     /// Least delay, microseconds.
@@ -157,6 +159,7 @@ impl Net {
             loss: 0,
             duplication: 0,
             versions: Versions::OURS,
+            reliable: false,
             detect: sealcast_wire::limits::DETECT,
             delay: 1000,
             spread: 100,
@@ -196,6 +199,7 @@ impl Net {
             memo: Some(self.memo.clone()),
             detect: self.detect,
             versions,
+            reliable: self.reliable,
             ..Config::new(GROUP, identity.clone())
         };
         let records: Vec<(u64, Vec<u8>)> = records.iter().map(|(id, r)| (*id, r.clone())).collect();

@@ -317,3 +317,28 @@ fn rule_g7_a_flush_that_does_not_end_is_not_waited_for() {
     assert_eq!(net.epoch_of(0), before);
     assert!(!net.nodes.iter().flat_map(|n| &n.notices).any(|n| matches!(n, Notice::LeftOut { .. })));
 }
+
+/// A member without the reliable channel would never acknowledge what others send there.
+#[test]
+fn members_with_other_channels_are_reported_and_form_a_group_of_their_own() {
+    let mut net = Net::new(11);
+    for reliable in [true, false] {
+        net.reliable = reliable;
+        (0..2).for_each(|i| _ = net.start(robot(2 * i + usize::from(reliable))));
+    }
+    let parted = |net: &Net| net.are_one(&[0, 1]) && net.are_one(&[2, 3]);
+    assert!(net.run_until(8_000, parted), "{}", net.describe());
+    net.run(5_000);
+    assert!(parted(&net), "{}", net.describe());
+    for (i, other, theirs) in [(0, 2, false), (2, 0, true)] {
+        let cert = net.nodes[other].identity.certificate().hash;
+        let about = |n: &Notice| *n == Notice::OtherChannels { cert, reliable: theirs };
+        let others = net.nodes[i].notices.iter().filter(|n| matches!(n, Notice::OtherChannels { .. }));
+        assert!(net.nodes[i].notices.iter().any(about) && others.count() <= 2, "node {i} is told of each once");
+    }
+    // A later version's items are passed over.
+    net.versions = Versions::of(BOTH);
+    net.reliable = true;
+    net.start(robot(5));
+    assert!(net.run_until(8_000, |net| net.are_one(&[0, 1, 4])), "{}", net.describe());
+}
