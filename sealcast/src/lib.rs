@@ -72,6 +72,6 @@ pub use url::{Cipher, Options, OriginMode, Scheme, TransportAddress, Url};
 #[doc(inline)]
 pub use sealcast_crypto::identity::Identity as LoadedIdentity;
 #[doc(inline)]
-pub use sealcast_keys::{CompartmentStatus, Exclusion, MemberStatus, Status};
+pub use sealcast_keys::{CompartmentStatus, Exclusion, MemberStatus, Misbehaviour, Notice, Status};
 #[doc(inline)]
 pub use sealcast_wire::{CertHash, Drops, EpochId, Guarantee, Member, MemberId, Slot, View};

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! udpm://239.255.76.67:7667?ttl=1&keys=contributory&group=ward3
+//! udpm://239.255.76.67:7667?ttl=1&order=total&group=ward3
 //! mem:bench?keys=plain&order=best-effort
 //! quorum:cluster.toml?keys=threshold
 //! quorum:cluster.toml?keys=contributory&group=ward3
@@ -44,8 +45,13 @@ pub struct Url {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TransportAddress {
-    /// UDP multicast to this address.
-    Multicast(SocketAddr),
+    /// UDP multicast.
+    Multicast {
+        /// To this address.
+        group: SocketAddr,
+        /// Whether there is a channel beside best effort that loses nothing.
+        ordered: bool,
+    },
     /// Inside this process, among sessions that name the same place.
     Memory {
         /// The place.
@@ -73,7 +79,8 @@ impl TransportAddress {
     /// Which one it is, whatever it is given.
     pub fn transport(&self) -> Transport {
         match self {
-            TransportAddress::Multicast(_) => Transport::Multicast,
+            TransportAddress::Multicast { ordered: false, .. } => Transport::Multicast,
+            TransportAddress::Multicast { ordered: true, .. } => Transport::OrderedMulticast,
             TransportAddress::Memory { ordered: false, .. } => Transport::Memory,
             TransportAddress::Memory { ordered: true, .. } => Transport::OrderedMemory,
             TransportAddress::Quorum(_) => Transport::Quorum,
@@ -156,6 +163,8 @@ pub struct Options {
     pub rekey: Option<Duration>,
     /// `detect=`: a member silent for this long is suspected.
     pub detect: Option<Duration>,
+    /// `backlog=`: bytes that may wait until all readers have acknowledged them; with `order=total`.
+    pub backlog: usize,
     /// `wait=`: how long publish waits for the first key, or for brokers.
     pub wait: Duration,
     /// `pin=`: how the id of the brokers' cluster begins, in hex.
@@ -180,6 +189,7 @@ impl Default for Options {
             cipher: Cipher::Aes256Gcm,
             rekey: None,
             detect: None,
+            backlog: limits::RELIABLE_BACKLOG_BYTES,
             wait: Duration::from_secs(10),
             pin: None,
             authority: None,
@@ -205,7 +215,7 @@ impl Url {
                 .with_hint("udpm://239.255.76.67:7667?keys=contributory, or mem:NAME?keys=plain")
         })?;
         let address = match scheme {
-            "udpm" => TransportAddress::Multicast(multicast_address(text, place)?),
+            "udpm" => TransportAddress::Multicast { group: multicast_address(text, place)?, ordered: false },
             "mem" => TransportAddress::Memory { name: place.trim_start_matches('/').to_owned(), ordered: false },
             "quorum" if place.is_empty() => {
                 return Err(bad(text, "it names no cluster file").with_hint("quorum:cluster.toml"));
@@ -236,6 +246,9 @@ impl Url {
                 return Err(bad(text, &format!("the option '{name}' stands there twice")).with_hint(hint));
             }
             url.set(name, value)?;
+        }
+        if given.contains("backlog") && url.address.transport() != Transport::OrderedMulticast {
+            return Err(bad(text, "backlog= belongs to udpm: URLs with order=total"));
         }
         url.check_pair()?;
         Ok(url)
@@ -331,13 +344,19 @@ impl Url {
                 None => return Err(wrong(&several(&Scheme::ALL.map(Scheme::name)))),
             },
             "order" => match (&mut self.address, value) {
-                (TransportAddress::Memory { ordered, .. }, "total") => *ordered = true,
-                (TransportAddress::Memory { ordered, .. }, "best-effort") => *ordered = false,
-                (TransportAddress::Memory { .. }, _) => return Err(wrong("total or best-effort")),
-                (TransportAddress::Multicast(_) | TransportAddress::Quorum(_), _) => {
-                    return Err(bad(&text, "order= belongs to mem: URLs"));
+                (TransportAddress::Quorum(_), _) => return Err(bad(&text, "order= belongs to udpm: and mem: URLs")),
+                (
+                    TransportAddress::Memory { ordered, .. } | TransportAddress::Multicast { ordered, .. },
+                    "total" | "best-effort",
+                ) => *ordered = value == "total",
+                (TransportAddress::Memory { .. } | TransportAddress::Multicast { .. }, _) => {
+                    return Err(wrong("total or best-effort"));
                 }
             },
+            "backlog" => {
+                let n = bytes(value).filter(|n| (limits::RELIABLE_WINDOW_BYTES_MIN..=1 << 30).contains(n));
+                options.backlog = n.ok_or_else(|| wrong("bytes from 64KiB to 1GiB, such as 16MiB"))?;
+            }
             _ => {
                 return Err(bad(&text, &format!("unknown option '{name}'")).with_hint(format!("known are {KNOWN}")));
             }
@@ -493,24 +512,28 @@ fn switch(text: &str) -> Option<bool> {
 const LCM_ADDRESS: Ipv4Addr = Ipv4Addr::new(239, 255, 76, 67);
 /// LCM's default port (lcm_udpm.c).
 const LCM_PORT: u16 = 7667;
-const KNOWN: &str = "ttl recv_buf_size interface mtu segment linger batch gso group origin suite rekey detect wait keys (and order for mem:, pin and authority for quorum:)";
+const KNOWN: &str = "ttl recv_buf_size interface mtu segment linger batch gso group origin suite rekey detect wait keys order (and backlog with order=total, pin and authority for quorum:)";
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn multicast(group: &str) -> TransportAddress {
+        TransportAddress::Multicast { group: group.parse().unwrap(), ordered: false }
+    }
+
     #[test]
     fn lcm_urls_are_read_and_stay_sealed() {
         let url = Url::parse("udpm://").unwrap();
-        assert_eq!(url.address, TransportAddress::Multicast("239.255.76.67:7667".parse().unwrap()));
+        assert_eq!(url.address, multicast("239.255.76.67:7667"));
         assert_eq!(url.keys, Scheme::Contributory);
         let url = Url::parse("udpm://239.1.2.3:99?ttl=1&recv_buf_size=4194304&keys=plain").unwrap();
         assert_eq!((url.options.ttl, url.options.recv_buf_size), (1, Some(4 << 20)));
         assert_eq!(url.keys, Scheme::Plain);
         let url = Url::parse("udpm://:7668?ttl=1").unwrap();
-        assert_eq!(url.address, TransportAddress::Multicast("239.255.76.67:7668".parse().unwrap()));
+        assert_eq!(url.address, multicast("239.255.76.67:7668"));
         let url = Url::parse("udpm://[ff15::5c]:7667?keys=plain").unwrap();
-        assert!(matches!(url.address, TransportAddress::Multicast(a) if a.is_ipv6()));
+        assert!(matches!(url.address, TransportAddress::Multicast { group, .. } if group.is_ipv6()));
     }
 
     #[test]
@@ -555,7 +578,8 @@ mod tests {
             ("udpm://239.255.76.67:7667?keys=mls", "not built in this version"),
             ("mqtt://relay/prefix", "not built in this version"),
             ("quorum:", "names no cluster file"),
-            ("quorum:cluster.toml?order=total", "belongs to mem"),
+            ("quorum:cluster.toml?order=total", "belongs to udpm: and mem"),
+            ("udpm://?order=some", "total or best-effort"),
             ("udpm://?linger=5", "a time such as"),
             ("udpm://?ttl", "no value"),
         ] {

@@ -14,18 +14,21 @@ use std::time::Duration;
 
 use sealcast_delivery::{Batch, Delivery};
 use sealcast_keys::{Keys, Status};
-use sealcast_wire::{Monotonic, Now};
+use sealcast_wire::{Guarantee, Monotonic, Now};
 
 use super::Shared;
 use super::core::{Core, Output};
 use super::queue::{Pushed, Queue};
 use super::transports::{Fault, Listening, Shell};
 use crate::error::Result;
-use crate::group::{Axis, Message};
+use crate::group::{Axis, Group, Message};
 use crate::io::store::Store;
 
 /// A session of any scheme over any transport.
 pub(super) type AnyCore = Core<Box<dyn Keys>, Box<dyn Delivery>, Arc<Queue>>;
+
+/// Its group.
+type AnyGroup = Group<Box<dyn Keys>, Box<dyn Delivery>>;
 
 /// See the module.
 pub(super) struct Driver {
@@ -212,12 +215,15 @@ impl Driver {
     }
 
     fn perform(&mut self, shared: &Shared, now: Now) {
-        let mut stored = false;
+        let (mut stored, mut acknowledged) = (false, false);
         loop {
             self.batch.clear();
             let Some(output) = self.core.poll(now, &mut self.batch) else {
                 // One sync for all that was stored in a row; what waited for it may leave then.
                 if !std::mem::take(&mut stored) {
+                    if acknowledged {
+                        shared.changed.ring();
+                    }
                     break;
                 }
                 match self.store.as_mut().map_or(Ok(()), Store::sync) {
@@ -252,6 +258,12 @@ impl Driver {
                     if let Some(Err(e)) = self.store.as_mut().map(|store| store.put(id, &record)) {
                         shared.fail(&e);
                     }
+                }
+                Output::Outcome(token, outcome)
+                    if shared.is_numbered(Guarantee::Fifo) && !AnyGroup::is_named(token) =>
+                {
+                    shared.numbered_became(token, outcome);
+                    acknowledged = true;
                 }
                 Output::Outcome(token, outcome) => {
                     let all = shared.transport.acknowledges_any() && self.core.is_settled();

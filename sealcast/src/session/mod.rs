@@ -527,7 +527,7 @@ impl Inner {
         let driver = shared.driver_lock.with(shared, |driver| {
             let driver = driver.take()?;
             let core = &driver.core;
-            let (tickets, log, drops) = (core.tickets().clone(), core.log().clone(), core.group().drops().clone());
+            let (tickets, log, drops) = (core.tickets(), core.log().clone(), core.group().drops().clone());
             lock(&shared.seen).past = Past { tickets, log, drops };
             Some(driver)
         });

@@ -328,6 +328,9 @@ fn start_over(
         missed: AtomicU64::new(0),
         failed_receives: AtomicU64::new(0),
         outcomes: Mutex::default(),
+        reliable: core.beside(),
+        acknowledged: AtomicU64::new(0),
+        doubtful: Mutex::default(),
     });
     let registry = poll.registry().try_clone().map_err(|e| Error::system("waiting for sockets", &e))?;
     let mut driver = Driver::new(core, shell, store, registry);

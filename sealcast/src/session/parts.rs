@@ -94,7 +94,7 @@ impl Opening {
                         "brokers let in whom an issuer of theirs vouches for: an identity is needed",
                         Remedy::AskIssuer,
                     ),
-                    TransportAddress::Multicast(_) | TransportAddress::Memory { .. } => {
+                    TransportAddress::Multicast { .. } | TransportAddress::Memory { .. } => {
                         ("a sealed group needs an identity", Remedy::MakeIdentity)
                     }
                 };

@@ -48,7 +48,8 @@ pub struct Publish<'a> {
 }
 
 impl Publish<'_> {
-    /// In the order sent, without gaps while we live.
+    /// In the order sent, without gaps while we live. Over multicast it is acknowledged when this returns: all who read the
+    /// topic have it.
     ///
     /// ```
     /// # let session = sealcast::open("mem:doc-fifo?keys=plain&order=total").wait()?;
@@ -126,14 +127,14 @@ impl Publish<'_> {
         let mut taken = || match (self.advance(&mut step, true), step) {
             (Some(Err(why)), _) => Some(Err(why)),
             (Some(Ok(done)), _) => Some(Ok(TicketState::Done(done))),
-            (None, Step::AwaitOrder(token)) => Some(Ok(TicketState::Waits(token))),
+            (None, Step::AwaitOrder(token)) => Some(Ok(TicketState::Waits(token, self.guarantee))),
             (None, Step::Publish | Step::Done) => None,
         };
         let state = match taken() {
             Some(state) => Some(state),
             None => shared.changed.wait_until(deadline, taken),
         };
-        let state = state.unwrap_or_else(|| Err(shared.late(timeout)))?;
+        let state = state.unwrap_or_else(|| Err(shared.late_for(self.guarantee, timeout)))?;
         Ok(Ticket { shared, state, deadline })
     }
 
@@ -141,8 +142,8 @@ impl Publish<'_> {
     fn late(&self, step: Step, timeout: Duration) -> Error {
         let shared = &self.session.inner.shared;
         match step {
-            Step::AwaitOrder(token) => no_place_in(shared, token, timeout),
-            Step::Publish | Step::Done => shared.late(timeout),
+            Step::AwaitOrder(token) => no_place_in(shared, token, self.guarantee, timeout),
+            Step::Publish | Step::Done => shared.late_for(self.guarantee, timeout),
         }
     }
 
@@ -158,38 +159,36 @@ impl Publish<'_> {
                 Ok(number) => return Some(Ok(Published { number })),
                 // No key yet is no error yet.
                 Err(PublishError::NotReady) => return shared.ended().map(Err),
-                Err(PublishError::Send(why)) if passes(why) && (shared.tx_queue.is_none() || !patient) => {
+                Err(PublishError::Send(why))
+                    if passes(why) && (shared.tx_queue.is_none() || !patient || shared.is_numbered(self.guarantee)) =>
+                {
                     return shared.ended().map(Err);
                 }
                 Err(why) => return Some(Err(shared.refused(self.topic, why))),
             }
         }
         let Step::AwaitOrder(token) = *step else { return None };
-        let done = ordered_at(shared, token)?;
+        let done = ordered_at(shared, token, self.guarantee)?;
         *step = Step::Done;
         Some(done)
     }
 }
 
 /// What became of a message, if it is known or never will be.
-fn ordered_at(shared: &Shared, token: Token) -> Option<Result<Published>> {
-    let mut outcomes = lock(&shared.outcomes);
-    let outcome = *outcomes.get(&token)?;
-    match outcome {
-        None => {
-            drop(outcomes);
-            shared.ended().map(Err)
-        }
-        Some(outcome) => {
-            outcomes.remove(&token);
-            Some(no_place(outcome).map(|number| Published { number }))
-        }
-    }
+fn ordered_at(shared: &Shared, token: Token, guarantee: Guarantee) -> Option<Result<Published>> {
+    let Some(outcome) = shared.outcome(token, guarantee) else { return shared.ended().map(Err) };
+    // Where messages are acknowledged by their numbers, they have no others.
+    let number = Some(token.0).filter(|_| shared.is_numbered(guarantee));
+    Some(no_place(outcome).map(|place| Published { number: place.or(number) }))
 }
 
 /// A message has waited too long for its position.
-fn no_place_in(shared: &Shared, token: Token, timeout: Duration) -> Error {
+fn no_place_in(shared: &Shared, token: Token, guarantee: Guarantee, timeout: Duration) -> Error {
     lock(&shared.outcomes).remove(&token);
+    if shared.is_numbered(guarantee) {
+        let what = format!("not all readers have acknowledged the message for {timeout:?}; they may have it still");
+        return Error::new(Code::TimedOut, what).with_hint("a member may be slow, or gone and not suspected yet");
+    }
     let what = format!("the message has had no place in the order for {timeout:?}; it may get one still");
     Error::new(Code::TimedOut, what).with_remedy(Remedy::ShowOrder)
 }
@@ -205,7 +204,7 @@ pub struct Ticket {
 
 #[derive(Clone, Copy)]
 enum TicketState {
-    Waits(Token),
+    Waits(Token, Guarantee),
     Done(Published),
 }
 
@@ -223,7 +222,7 @@ impl Ticket {
     pub fn try_wait(&mut self) -> Option<Result<Published>> {
         let done = match self.state {
             TicketState::Done(published) => Ok(published),
-            TicketState::Waits(token) => ordered_at(&self.shared, token)?,
+            TicketState::Waits(token, guarantee) => ordered_at(&self.shared, token, guarantee)?,
         };
         Some(self.keep(done))
     }
@@ -249,7 +248,7 @@ impl Ticket {
     fn late(&self) -> Error {
         let timeout = self.shared.url.options.wait;
         match self.state {
-            TicketState::Waits(token) => no_place_in(&self.shared, token, timeout),
+            TicketState::Waits(token, guarantee) => no_place_in(&self.shared, token, guarantee, timeout),
             TicketState::Done(_) => self.shared.late(timeout),
         }
     }
@@ -267,7 +266,7 @@ impl Future for Ticket {
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        if let TicketState::Waits(token) = self.state {
+        if let TicketState::Waits(token, _) = self.state {
             lock(&self.shared.outcomes).remove(&token);
         }
     }

@@ -20,6 +20,7 @@ use sealcast_wire::{Incarnation, Now};
 
 use crate::error::Result;
 use crate::io::{clock, rng};
+use crate::url::pairs::Transport;
 use crate::url::{Cipher, Url};
 
 /// No keys: everything is sent in clear.
@@ -65,6 +66,7 @@ fn configured(url: &Url, mut config: Config) -> Config {
     };
     config.rekey_after = url.options.rekey.unwrap_or(config.rekey_after);
     config.detect = url.options.detect.unwrap_or(config.detect);
+    config.reliable = url.address.transport() == Transport::OrderedMulticast;
     if url.meets_at_brokers() {
         // The scheme counts in its own time.
         config.pace = PACE;

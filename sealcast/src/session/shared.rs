@@ -1,6 +1,6 @@
 //! What the threads of a session share, and what they do with it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -60,6 +60,43 @@ pub(crate) struct Shared {
     pub(super) failed_receives: AtomicU64,
     /// What became of messages that somebody waits for.
     pub(super) outcomes: Mutex<BTreeMap<Token, Option<Outcome>>>,
+    /// Messages that went reliably through the tx queue; the core counts what becomes of them.
+    pub(super) reliable: Arc<AtomicU64>,
+    /// All of those up to this number are acknowledged, but for the [`Shared::doubtful`].
+    pub(super) acknowledged: AtomicU64,
+    /// Those of which some reader may lack some.
+    pub(super) doubtful: Mutex<Doubtful>,
+}
+
+/// Which of our reliable messages some reader may lack: what becomes of them is told in the order of their numbers.
+#[derive(Default)]
+pub(super) struct Doubtful {
+    /// From number to number, with nothing acknowledged in between.
+    runs: VecDeque<(u64, u64)>,
+    /// Whether the message told last is one.
+    last: bool,
+    /// Up to here nothing is remembered.
+    forgotten: u64,
+}
+
+impl Doubtful {
+    fn note(&mut self, number: u64, is_doubtful: bool) {
+        match (is_doubtful, self.last, self.runs.back_mut()) {
+            (true, true, Some(run)) => run.1 = number,
+            (true, ..) => {
+                if self.runs.len() == limits::DOUBTFUL_MAX {
+                    self.forgotten = self.runs.pop_front().map_or(self.forgotten, |(_, to)| to);
+                }
+                self.runs.push_back((number, number));
+            }
+            (false, ..) => {}
+        }
+        self.last = is_doubtful;
+    }
+
+    fn contains(&self, number: u64) -> bool {
+        number <= self.forgotten || self.runs.iter().any(|(from, to)| (from..=to).contains(&&number))
+    }
 }
 
 /// What was seen of the group so far.
@@ -92,12 +129,21 @@ impl Shared {
         message: &Publication<'_>,
         patient: bool,
     ) -> std::result::Result<Option<u64>, PublishError> {
-        let tx_queue = self.tx_queue.as_ref().filter(|_| message.guarantee == Guarantee::BestEffort);
+        let reliable = self.is_numbered(message.guarantee);
+        let tx_queue = self.tx_queue.as_ref().filter(|_| reliable || message.guarantee == Guarantee::BestEffort);
         if let Some(tx_queue) = tx_queue {
-            let number = tx_queue
-                .publish(message, patient, || self.loopback_filter.publish(message.topic, |topic| self.wants(topic)))?;
-            self.published.fetch_add(1, Ordering::Relaxed);
-            return Ok(number);
+            // Counted before it can be acknowledged.
+            let count = if reliable { &*self.reliable } else { &self.published };
+            count.fetch_add(1, Ordering::Relaxed);
+            let filter = || self.loopback_filter.publish(message.topic, |topic| self.wants(topic));
+            let number = tx_queue.publish(message, patient, filter);
+            if number.is_err() {
+                count.fetch_sub(1, Ordering::Relaxed);
+            }
+            if reliable && tx_queue.take_unwatched() {
+                self.driver_lock.wake();
+            }
+            return number;
         }
         if !self.process.is_ours() {
             return Err(PublishError::Forked);
@@ -117,9 +163,29 @@ impl Shared {
         })
     }
 
-    /// Whether publishing ends when the message has its place in the order.
+    /// Whether publishing ends when the message has its place in the order, or all readers have it.
     pub(super) fn is_waited_for(&self, guarantee: Guarantee) -> bool {
-        guarantee >= Guarantee::Ordered && self.transport.acknowledges(guarantee)
+        let is_ordered = guarantee >= Guarantee::Ordered && self.transport.acknowledges(guarantee);
+        is_ordered || self.is_numbered(guarantee)
+    }
+
+    /// Whether messages are acknowledged in the order of their numbers: no outcome of each has to be kept.
+    pub(super) fn is_numbered(&self, guarantee: Guarantee) -> bool {
+        guarantee == Guarantee::Fifo && self.tx_queue.is_some() && self.transport.acknowledges(guarantee)
+    }
+
+    /// What became of a message that is waited for, if that is known.
+    pub(super) fn outcome(&self, token: Token, guarantee: Guarantee) -> Option<Outcome> {
+        if !self.is_numbered(guarantee) {
+            let mut outcomes = lock(&self.outcomes);
+            let outcome = (*outcomes.get(&token)?)?;
+            outcomes.remove(&token);
+            return Some(outcome);
+        }
+        if self.acknowledged.load(Ordering::Acquire) < token.0 {
+            return None;
+        }
+        Some(if lock(&self.doubtful).contains(token.0) { Outcome::InDoubt } else { Outcome::Accepted })
     }
 
     /// How many of our messages have no place yet, where that is told.
@@ -140,8 +206,14 @@ impl Shared {
 
     /// What was published through the order, and what became of it.
     pub(super) fn tickets(&self) -> Tickets {
-        let tickets = self.driver_lock.with(self, |driver| driver.as_ref().map(|d| d.core.tickets().clone()));
+        let tickets = self.driver_lock.with(self, |driver| driver.as_ref().map(|d| d.core.tickets()));
         tickets.unwrap_or_else(|| lock(&self.seen).past.tickets.clone())
+    }
+
+    /// It is known what became of a message that went through the tx queue.
+    pub(super) fn numbered_became(&self, token: Token, outcome: Outcome) {
+        lock(&self.doubtful).note(token.0, outcome != Outcome::Accepted);
+        self.acknowledged.fetch_max(token.0, Ordering::AcqRel);
     }
 
     /// It is known what became of a message; perhaps of all.
@@ -170,6 +242,16 @@ impl Shared {
             driver.core.close(now, driver.shell.is_settled());
             driver.pump(self, now);
         });
+    }
+
+    /// Why it takes so long until a message is taken.
+    pub(super) fn late_for(&self, guarantee: Guarantee, timeout: Duration) -> Error {
+        if self.is_numbered(guarantee) && lock(&self.gate).epoch().is_some() {
+            let what =
+                format!("readers have not acknowledged what was published before for {timeout:?}: there is no room");
+            return Error::new(Code::TimedOut, what).with_hint("a member may be slow, or gone and not suspected yet");
+        }
+        self.late(timeout)
     }
 
     /// Why it takes so long until there is a key.
@@ -357,5 +439,27 @@ pub(super) fn no_place(outcome: Outcome) -> Result<Option<u64>> {
             Err(Error::new(Code::NotReady, "the message got no place in the order")
                 .with_remedy(Remedy::ShowOrderAndPublishAgain))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_in_doubt_is_never_taken_for_acknowledged() {
+        let mut doubtful = Doubtful::default();
+        // Numbers of other messages lie in between.
+        for number in [2, 4, 6] {
+            doubtful.note(number, true);
+        }
+        doubtful.note(7, false);
+        doubtful.note(9, true);
+        assert!([2, 4, 6, 9].iter().all(|it| doubtful.contains(*it)) && !doubtful.contains(7));
+        for number in (0..4 * limits::DOUBTFUL_MAX as u64).map(|n| 10 + n) {
+            doubtful.note(number, number % 2 == 0);
+        }
+        assert!(doubtful.runs.len() <= limits::DOUBTFUL_MAX);
+        assert!((0..100).all(|number| doubtful.contains(number)), "of what is forgotten nothing is promised");
     }
 }

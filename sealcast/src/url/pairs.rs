@@ -11,6 +11,7 @@ use sealcast_client as client;
 use sealcast_delivery as delivery;
 use sealcast_delivery::memory::Ordered;
 use sealcast_delivery::multicast::Multicast;
+use sealcast_delivery::sequencer::Sequencer;
 use sealcast_keys::{self as keys, Need};
 use sealcast_wire::{Agreement, Guarantee};
 
@@ -23,6 +24,8 @@ use crate::error::{Error, Result};
 pub enum Transport {
     /// UDP multicast.
     Multicast,
+    /// The same with a channel beside it that loses nothing.
+    OrderedMulticast,
     /// Inside this process.
     Memory,
     /// The same with an order beside it.
@@ -47,13 +50,19 @@ pub const LATER_TRANSPORTS: [&str; 3] = ["mqtt", "mqtts", "gossip"];
 
 impl Transport {
     /// All of them.
-    pub const ALL: [Transport; 4] =
-        [Transport::Multicast, Transport::Memory, Transport::OrderedMemory, Transport::Quorum];
+    pub const ALL: [Transport; 5] = [
+        Transport::Multicast,
+        Transport::OrderedMulticast,
+        Transport::Memory,
+        Transport::OrderedMemory,
+        Transport::Quorum,
+    ];
 
     /// A URL of it, as people write it.
     pub const fn url(self) -> &'static str {
         match self {
             Transport::Multicast => "udpm://ip:port?ttl=",
+            Transport::OrderedMulticast => "udpm://ip:port?order=total",
             Transport::Memory => "mem:NAME",
             Transport::OrderedMemory => "mem:NAME?order=total",
             Transport::Quorum => "quorum:cluster.toml",
@@ -68,7 +77,9 @@ impl Transport {
     /// Who holds the keys if a URL does not say.
     pub const fn default_keys(self) -> Scheme {
         match self {
-            Transport::Multicast | Transport::Memory | Transport::OrderedMemory => Scheme::Contributory,
+            Transport::Multicast | Transport::OrderedMulticast | Transport::Memory | Transport::OrderedMemory => {
+                Scheme::Contributory
+            }
             Transport::Quorum => Scheme::Threshold,
         }
     }
@@ -77,6 +88,7 @@ impl Transport {
     pub const fn gives(self, keys: Scheme) -> delivery::Properties {
         match self {
             Transport::Multicast => Multicast::PROPERTIES,
+            Transport::OrderedMulticast => Sequencer::PROPERTIES,
             Transport::Memory => delivery::Properties::BEST_EFFORT,
             Transport::OrderedMemory => Ordered::PROPERTIES,
             #[cfg(feature = "brokers")]
@@ -95,16 +107,20 @@ impl Transport {
     /// The feature of this crate that it needs and that this program was built without.
     pub(crate) const fn lacks_feature(self) -> Option<&'static str> {
         match self {
-            Transport::Multicast if !cfg!(feature = "lan") => Some("lan"),
+            Transport::Multicast | Transport::OrderedMulticast if !cfg!(feature = "lan") => Some("lan"),
             Transport::Quorum if !cfg!(feature = "brokers") => Some("brokers"),
-            Transport::Multicast | Transport::Memory | Transport::OrderedMemory | Transport::Quorum => None,
+            Transport::Multicast
+            | Transport::OrderedMulticast
+            | Transport::Memory
+            | Transport::OrderedMemory
+            | Transport::Quorum => None,
         }
     }
 
     /// Where to get one that does not run yet.
     const fn made_by(self) -> Option<&'static str> {
         match self {
-            Transport::Multicast | Transport::Memory | Transport::OrderedMemory => None,
+            Transport::Multicast | Transport::OrderedMulticast | Transport::Memory | Transport::OrderedMemory => None,
             Transport::Quorum => Some("brokers of a cluster file"),
         }
     }
@@ -126,7 +142,8 @@ impl Scheme {
     /// What it needs of a transport.
     pub const fn needs(self) -> keys::Properties {
         match self {
-            Scheme::Plain | Scheme::Contributory => keys::Properties::ANY,
+            Scheme::Plain => keys::Properties::PLAIN,
+            Scheme::Contributory => keys::Properties::ANY,
             #[cfg(feature = "brokers")]
             Scheme::Threshold => keys::threshold::PROPERTIES,
             #[cfg(not(feature = "brokers"))]
@@ -177,7 +194,8 @@ impl Pair {
                 None => it.url().to_owned(),
             })
             .collect();
-        let what = format!("{url}: keys={keys} {lack}, and {transport}: does not give that");
+        let with = if self.transport == Transport::OrderedMulticast { " with order=total" } else { "" };
+        let what = format!("{url}: keys={keys} {lack}, and {transport}:{with} does not give that");
         let hint = format!("keys={keys} runs over {}; over {transport}: {}", places.join(", "), fitting.join(" or "));
         Err(Error::new(Code::BadPair, what).with_hint(hint))
     }
@@ -189,7 +207,9 @@ impl Pair {
         }
         let is_default = self.transport.default_keys() == self.keys;
         let what = match (self.keys, self.transport) {
-            (Scheme::Plain, Transport::Multicast) => "in clear, LCM's own wire format (LC02/LC03)",
+            (Scheme::Plain, Transport::Multicast | Transport::OrderedMulticast) => {
+                "in clear, LCM's own wire format (LC02/LC03)"
+            }
             (Scheme::Plain, Transport::Memory | Transport::OrderedMemory) => "in clear",
             (Scheme::Plain, Transport::Quorum) => "signed, in clear to the brokers",
             (Scheme::Contributory, Transport::Quorum) => "sealed; ordered by brokers who read nothing",
@@ -206,6 +226,8 @@ enum Lack {
     Channel(Need, Option<Agreement>),
     Directory,
     Shares,
+    /// The format of LCM's datagrams.
+    LcmFormat,
 }
 
 impl fmt::Display for Lack {
@@ -217,6 +239,7 @@ impl fmt::Display for Lack {
             }
             Lack::Directory => f.write_str("needs a directory"),
             Lack::Shares => f.write_str("needs brokers with shares of its key"),
+            Lack::LcmFormat => f.write_str("needs LCM's own wire format"),
         }
     }
 }
@@ -227,6 +250,9 @@ fn lack(keys: &keys::Properties, delivery: &delivery::Properties) -> Option<Lack
         if given.is_none_or(|given| given < need.1) {
             return Some(Lack::Channel(need, given));
         }
+    }
+    if keys.seals_nothing && delivery.needs_keys {
+        return Some(Lack::LcmFormat);
     }
     match (delivery.fetches.covers(keys.fetches), keys.fetches.directory && !delivery.fetches.directory) {
         (true, _) => None,
@@ -337,6 +363,6 @@ mod tests {
         for keys in Scheme::ALL {
             assert!(keys.transports().count() > 0, "{keys:?}");
         }
-        assert_eq!(Pair::all().filter(|it| !it.is_allowed()).count(), 3, "threshold alone needs brokers");
+        assert_eq!(Pair::all().filter(|it| !it.is_allowed()).count(), 5, "threshold alone needs brokers");
     }
 }

@@ -8,5 +8,6 @@ mod ordered;
 mod overlap;
 mod pairs;
 mod plain;
+mod reliable;
 mod runtimes;
 mod sealed;

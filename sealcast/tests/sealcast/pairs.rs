@@ -11,6 +11,7 @@ use sealcast::url::{Scheme, Url};
 fn url(transport: Transport, keys: Option<&str>) -> String {
     let base = match transport {
         Transport::Multicast => "udpm://239.255.76.67:7667?ttl=0",
+        Transport::OrderedMulticast => "udpm://239.255.76.67:7667?ttl=0&order=total",
         Transport::Memory => "mem:place?wait=1s",
         Transport::OrderedMemory => "mem:place?order=total",
         Transport::Quorum => "quorum:cluster.toml?wait=1s",

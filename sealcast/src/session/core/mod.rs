@@ -17,6 +17,7 @@ mod tickets;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use sealcast_crypto::identity::Pattern;
@@ -42,6 +43,8 @@ pub struct Core<K, D, R> {
     last_route: Option<(Arc<str>, Readers<R>)>,
     generation: u64,
     tickets: Tickets,
+    /// Messages that publishers' threads sent without us, of which we are told what becomes.
+    beside: Arc<AtomicU64>,
     log: Log,
     /// We are out, or nothing more will come of it for another reason.
     ended: bool,
@@ -134,6 +137,7 @@ impl<K: Keys, D: Delivery, R: Clone> Core<K, D, R> {
             last_route: None,
             generation: 0,
             tickets: Tickets::default(),
+            beside: Arc::default(),
             log: Log::default(),
             ended: false,
             confirmed: 0,
@@ -248,7 +252,7 @@ impl<K: Keys, D: Delivery, R: Clone> Core<K, D, R> {
 
     /// How many of our messages have no position yet, where that is told.
     pub fn unordered(&self) -> usize {
-        if self.transport.acknowledges_any() { self.tickets.open() } else { 0 }
+        if self.transport.acknowledges_any() { self.tickets().open() } else { 0 }
     }
 
     /// Whether nothing became of any message for so long; `progress` is the caller's.
@@ -406,8 +410,14 @@ impl<K, D, R> Core<K, D, R> {
     }
 
     /// What was published, and what became of it.
-    pub fn tickets(&self) -> &Tickets {
-        &self.tickets
+    pub fn tickets(&self) -> Tickets {
+        let beside = self.beside.load(Ordering::Relaxed);
+        Tickets { published: self.tickets.published + beside, ..self.tickets.clone() }
+    }
+
+    /// Counts the messages that publishers' threads send without this, and of which it is told what becomes.
+    pub fn beside(&self) -> Arc<AtomicU64> {
+        self.beside.clone()
     }
 
     /// What happened.

@@ -124,7 +124,7 @@ pub(super) fn open(
     waker: &Arc<mio::Waker>,
 ) -> Result<Transport> {
     match &url.address {
-        TransportAddress::Multicast(address) => udp::open(*address, url, clock),
+        TransportAddress::Multicast { group, ordered } => udp::open(*group, *ordered, url, clock),
         TransportAddress::Memory { name, ordered } => memory::open(name, *ordered, !url.is_sealed(), waker),
         TransportAddress::Quorum(_) => {
             let reach = reach.ok_or_else(Error::closed)?;

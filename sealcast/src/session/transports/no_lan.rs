@@ -15,7 +15,7 @@ pub(in crate::session) enum TxQueue {}
 pub(in crate::session) enum LoopbackSocket {}
 
 /// No URL of it was read.
-pub(super) fn open(_group: SocketAddr, _url: &Url, _clock: Clock) -> Result<Transport> {
+pub(super) fn open(_group: SocketAddr, _ordered: bool, _url: &Url, _clock: Clock) -> Result<Transport> {
     Err(Error::closed())
 }
 
@@ -26,6 +26,10 @@ impl TxQueue {
         _patient: bool,
         _before: impl FnOnce(),
     ) -> std::result::Result<Option<u64>, PublishError> {
+        match *self {}
+    }
+
+    pub(in crate::session) fn take_unwatched(&self) -> bool {
         match *self {}
     }
 

@@ -12,9 +12,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 use sealcast_delivery::multicast::{Data, Sender};
-use sealcast_wire::Monotonic;
+use sealcast_wire::{Guarantee, Monotonic};
 
-use crate::group::{Gate, Pass, Publication, PublishError, lock};
+use crate::group::{Gate, Pass, Publication, PublishError, Route, lock};
 use crate::io::clock::Clock;
 use crate::io::process::Process;
 use crate::io::udp::UdpSender;
@@ -82,7 +82,8 @@ impl TxQueue {
 
     /// Publishes one message: frames it, and sends it or sees to it that it is sent.
     ///
-    /// `patient` callers wait while the network is slower than they are; others are told `Full`. `first` is done before
+    /// `patient` callers wait while the network is slower than they are; others are told `Full`, and so is whoever publishes
+    /// reliably, since room comes when others acknowledge. While the key is changing, the latter is told `Retired`. `first` is done before
     /// anything else, unless this is a forked child.
     pub(in crate::session) fn publish(
         &self,
@@ -95,6 +96,8 @@ impl TxQueue {
             return Err(PublishError::Forked);
         }
         first();
+        let reliable = message.guarantee == Guarantee::Fifo;
+        let patient = patient && !reliable;
         let mut message = *message;
         message.sent_micros = Some(self.clock.wall_micros(now));
         loop {
@@ -102,12 +105,17 @@ impl TxQueue {
                 // The gate stays locked until the message is with the sender: once the gate is paused,
                 // nothing is taken for the old key any more (A5).
                 let mut gate = lock(&self.gate);
+                // It takes its place in the sender's order when it is published: it does not wait here without one.
+                if reliable && gate.is_paused() {
+                    return Err(sealcast_delivery::SendError::Retired.into());
+                }
                 let (epoch, route) = match gate.admit(&message)? {
                     Pass::Queued => return Ok(None),
                     Pass::Send(epoch, route) => (epoch, route),
                 };
                 let Publication { topic, body, sent_micros, .. } = message;
-                let data = Data { topic, domain: route.domain, signed: route.signed, sent_micros, body };
+                let Route { domain, signed } = route;
+                let data = Data { topic, domain, signed, reliable, sent_micros, body };
                 let mut sender = lock(&self.sender);
                 let sent = sender.data(now, epoch.protect.as_ref(), data);
                 (sent, route.signed, sender.pending(), sender.has_full())
@@ -156,6 +164,11 @@ impl TxQueue {
     /// Something was received: the next message may be an answer to it, and leaves at once.
     pub(super) fn hear(&self) {
         self.heard.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether something waits to be acknowledged and nobody looks at the clock for it: whoever asks wakes the driver.
+    pub(in crate::session) fn take_unwatched(&self) -> bool {
+        lock(&self.sender).take_unwatched()
     }
 
     /// Sends everything that has gathered; returns when it is with the kernel.

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mio::Registry;
-use sealcast_delivery::Batch;
 use sealcast_delivery::multicast::{Config, Multicast};
+use sealcast_delivery::sequencer::Sequencer;
+use sealcast_delivery::{Batch, Delivery};
 use sealcast_keys::Notice;
 use sealcast_wire::{Address, Now};
 
@@ -26,21 +27,29 @@ struct Udp {
     receiver: Option<Box<UdpReceiver>>,
 }
 
-/// A member of the multicast group with this address.
-pub(super) fn open(group: SocketAddr, url: &Url, clock: Clock) -> Result<Transport> {
+/// A member of the multicast group with this address; with a channel that loses nothing, if it is `ordered`.
+pub(super) fn open(group: SocketAddr, ordered: bool, url: &Url, clock: Clock) -> Result<Transport> {
     let options = url.options.clone();
     let mut config = Config { segment: udp::segment(group, &options)?, plain: !url.is_sealed(), ..Config::default() };
     config.detect = options.detect.unwrap_or(config.detect);
-    let mut multicast = Multicast::new(config);
-    multicast.transmitted_by_shell();
-    let sender = multicast.sender();
+    let (delivery, sender): (Box<dyn Delivery>, _) = if ordered {
+        let mut sequencer = Sequencer::new(config, options.backlog);
+        sequencer.transmitted_by_shell();
+        let sender = sequencer.sender();
+        (Box::new(sequencer), sender)
+    } else {
+        let mut multicast = Multicast::new(config);
+        multicast.transmitted_by_shell();
+        let sender = multicast.sender();
+        (Box::new(multicast), sender)
+    };
     let udp = UdpSender::open(group, &options)?;
     let shell = move |gate| {
         let tx_queue = Arc::new(TxQueue::new(gate, sender, udp, clock, options.linger, options.batch));
         let shell: Box<dyn Shell> = Box::new(Udp { group, options, tx_queue: tx_queue.clone(), receiver: None });
         (shell, Some(tx_queue))
     };
-    Ok(Transport { delivery: Box::new(multicast), shell: Box::new(shell), brokers: None })
+    Ok(Transport { delivery, shell: Box::new(shell), brokers: None })
 }
 
 impl Shell for Udp {

@@ -1,0 +1,162 @@
+//! `order=total` over loopback multicast: what is published fifo is neither lost nor out of order, and acknowledged.
+
+use std::time::{Duration, Instant};
+
+use crate::common::{Ca, SOON, block_on, open, url};
+use sealcast::{Code, Origin, Session, SlowReader};
+
+const ORDER: &str = "&order=total";
+
+/// Waits until all of these sessions are in one view of that many members.
+fn together(sessions: &[&Session], members: usize) {
+    let deadline = Instant::now() + SOON;
+    let is_one = || {
+        let views: Vec<_> = sessions.iter().filter_map(|s| s.view()).collect();
+        views.len() == sessions.len() && views.iter().all(|v| v.members.len() == members && v.epoch == views[0].epoch)
+    };
+    while !is_one() {
+        assert!(Instant::now() < deadline, "not together");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn rule_b2_fifo_comes_in_order_and_is_acknowledged_once_all_have_it() {
+    let mut ca = Ca::new();
+    let (place, names) = (url(ORDER), ["alice", "bob", "carol"]);
+    let sessions = names.map(|name| open(&place, &ca.member(name, &["both:#"])));
+    let [a, b, c] = &sessions;
+    let mut subs = [a, b, c].map(|s| s.subscribe("log").capacity(100_000).wait().expect("subscribed"));
+    together(&[a, b, c], 3);
+    let one = a.publish("log", b"the first").fifo().wait().expect("acknowledged");
+    assert!(one.number.is_some(), "receivers see this number");
+    let wanted: Vec<Vec<u8>> =
+        (0..3_000_u32).map(|n| [&n.to_be_bytes()[..], &vec![7; n as usize % 2_000]].concat()).collect();
+    // As fast as there is room, in the midst of best effort.
+    let mut tickets = Vec::new();
+    for body in &wanted {
+        tickets.push(a.publish("log", body).fifo().ticket().expect("taken"));
+        b.publish("noise", body).wait().expect("sent");
+    }
+    let mut before = one.number;
+    for ticket in tickets {
+        let published = ticket.wait().expect("acknowledged");
+        assert!(published.number > before);
+        before = published.number;
+    }
+    for sub in &mut subs {
+        let mut got = Vec::new();
+        while got.len() < wanted.len() + 1 {
+            let message = sub.next_timeout(SOON).expect("open").expect("delivered");
+            assert!(matches!(message.origin(), Origin::Claimed(m) if &*m.name == "alice"));
+            got.push(message.payload().to_vec());
+        }
+        assert!(got[0] == b"the first" && got[1..] == wanted);
+        assert!(sub.next_timeout(Duration::from_millis(20)).expect("open").is_none(), "and nothing twice");
+    }
+    assert_eq!(a.flush().wait(), Ok(()));
+    assert_eq!(a.stats().published, 3_001);
+}
+
+#[test]
+fn it_is_awaited_too_and_nobody_else_has_to_be_there() {
+    let mut ca = Ca::new();
+    let session = open(&url(ORDER), &ca.member("alice", &["both:#"]));
+    together(&[&session], 1);
+    let published = block_on(async { session.publish("t", b"alone").fifo().await }).expect("acknowledged");
+    assert!(published.number.is_some());
+    assert_eq!(session.close(), 0, "nothing is open");
+}
+
+#[test]
+fn a_reader_that_is_slow_makes_the_sender_wait_and_loses_nothing() {
+    let mut ca = Ca::new();
+    let (alice, bob) = (ca.member("alice", &["both:#"]), ca.member("bob", &["both:#"]));
+    let place = url(&format!("{ORDER}&backlog=256KiB&recv_buf_size=64KiB"));
+    let (a, b) = (open(&place, &alice), open(&place, &bob));
+    let mut sub = b.subscribe("log").capacity(16).when_slow(SlowReader::Block).wait().expect("subscribed");
+    together(&[&a, &b], 2);
+    let reader = std::thread::spawn(move || {
+        let mut got = Vec::new();
+        while got.len() < 2_000 {
+            let Some(message) = sub.next_timeout(SOON).expect("open") else { break };
+            got.push(u32::from_be_bytes(message.payload()[..4].try_into().expect("four bytes")));
+            if got.len().is_multiple_of(100) {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        }
+        got
+    });
+    let body = |n: u32| [&n.to_be_bytes()[..], &[0; 1000]].concat();
+    let tickets: Vec<_> =
+        (0..2_000).map(|n| a.publish("log", body(n)).fifo().ticket().expect("there is room in time")).collect();
+    tickets.into_iter().for_each(|ticket| _ = ticket.wait().expect("acknowledged"));
+    assert!(reader.join().expect("no panic").into_iter().eq(0..2_000));
+}
+
+#[test]
+fn rule_b5_keys_that_change_lose_nothing_and_double_nothing() {
+    let mut ca = Ca::new();
+    let place = url(ORDER);
+    let sessions = ["alice", "bob"].map(|name| open(&place, &ca.member(name, &["both:#"])));
+    let [a, b] = &sessions;
+    let mut sub = b.subscribe("log").capacity(100_000).wait().expect("subscribed");
+    together(&[a, b], 2);
+    let mut tickets = Vec::new();
+    for n in 0..2_000_u32 {
+        tickets.push(a.publish("log", n.to_be_bytes()).fifo().ticket().expect("taken"));
+        if n % 500 == 250 {
+            b.rotate().wait().expect("a new key");
+        }
+    }
+    // A third one joins in the midst of it.
+    let c = open(&place, &ca.member("carol", &["both:#"]));
+    for n in 2_000..4_000_u32 {
+        tickets.push(a.publish("log", n.to_be_bytes()).fifo().ticket().expect("taken"));
+    }
+    tickets.into_iter().for_each(|ticket| _ = ticket.wait().expect("acknowledged"));
+    for n in 0..4_000_u32 {
+        let message = sub.next_timeout(SOON).expect("open").expect("delivered");
+        assert_eq!(message.payload(), n.to_be_bytes());
+    }
+    drop(c);
+}
+
+#[test]
+fn who_dies_holds_nobody_up_for_longer_than_detect() {
+    let mut ca = Ca::new();
+    let place = url(&format!("{ORDER}&detect=500ms"));
+    let (a, b) = (open(&place, &ca.member("alice", &["both:#"])), open(&place, &ca.member("bob", &["both:#"])));
+    together(&[&a, &b], 2);
+    a.publish("t", b"both have it").fifo().wait().expect("acknowledged");
+    let mut others = 0;
+    std::thread::scope(|scope| {
+        scope.spawn(|| drop(b));
+        for n in 0..50_u8 {
+            a.publish("t", [n]).fifo().wait().expect("acknowledged by those who are left");
+            others += 1;
+        }
+    });
+    assert_eq!(others, 50);
+}
+
+#[test]
+fn what_multicast_does_not_give_is_refused() {
+    let mut ca = Ca::new();
+    let alice = ca.member("alice", &["both:#"]);
+    let best_effort = open(&url(""), &alice);
+    together(&[&best_effort], 1);
+    assert_eq!(best_effort.publish("t", b"x").fifo().wait().unwrap_err().code(), Code::BadPair);
+    let reliable = open(&url(ORDER), &ca.member("bob", &["both:#"]));
+    together(&[&reliable], 1);
+    assert_eq!(reliable.publish("t", b"x").ordered().wait().unwrap_err().code(), Code::BadPair);
+    for (wrong, says) in [
+        ("&order=some", "total or best-effort"),
+        ("&backlog=16MiB", "order=total"),
+        ("&order=total&backlog=1KiB", "64KiB"),
+        ("&order=total&keys=plain", "LCM's own wire format"),
+    ] {
+        let error = sealcast::open(&url(wrong)).identity(alice.clone()).wait().unwrap_err();
+        assert!(error.message().contains(says), "{wrong}: {error}");
+    }
+}
