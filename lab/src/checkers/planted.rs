@@ -261,3 +261,20 @@ fn one_order_reports_another_message_at_a_place_and_going_back() {
     assert!(told(of_t(), &[at(0, 5, 1), at(0, 4, 2)])[0].contains("after"));
     assert_eq!(told(of_t(), &[at(0, 5, 1), at(0, 6, 2), at(1, 6, 2)]), [""; 0]);
 }
+
+fn came(number: u64) -> Event {
+    delivered(&body(0, number), 0, 1)
+}
+
+#[test]
+fn a_fifo_message_that_is_missing_late_or_doubled_is_reported() {
+    let of = |story: &[(usize, Event)]| told(Fifo::of(["t".into()]), &[&both(Change::Formed)[..], story].concat());
+    let sent = |number| (0, published(&body(0, number)));
+    assert!(of(&[sent(1), sent(2), (1, came(1)), (1, came(2))]).is_empty());
+    assert!(of(&[sent(1), sent(2), (1, came(1))])[0].contains("1 deliveries missing"));
+    assert!(of(&[sent(1), sent(2), (1, came(2))])[0].contains("without"));
+    assert!(of(&[sent(1), (1, came(1)), (1, came(1))])[0].contains("after number 1"));
+    // To whom its sender does not see any more nothing is due.
+    let parted = (0, installed(view(2, &[0], 0, Change::Suspected), 8));
+    assert!(of(&[sent(1), parted]).is_empty());
+}

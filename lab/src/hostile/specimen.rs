@@ -147,7 +147,7 @@ fn control(world: &World) -> Result<Specimen, Failure> {
     let epoch = world.members[0].view().ok_or("no view")?.epoch.to_bytes();
     let body = [&[1][..], &epoch, &[0, 1, 0, 0], &[0; 64]].concat();
     let mut plaintext = Vec::new();
-    Head { keys: true, number: 1, sent_micros: None, topic: "" }.write_whole(&body, &mut plaintext);
+    Head { keys: true, again: false, number: 1, sent_micros: None, topic: "" }.write_whole(&body, &mut plaintext);
     let datagram = [&[MAGIC, KIND_SEALED][..], &[0; HEADER_LEN - 2], &plaintext, &[0; TAG_LEN]].concat();
     let inside = Inside::Record { domain: Domain::GROUP, flags: 0, plaintext };
     Ok(Specimen { kind: "control".into(), datagram, delivered: true, inside })

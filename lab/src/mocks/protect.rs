@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use sealcast_crypto::aead::{Key, Suite};
 use sealcast_crypto::kdf::hkdf;
 use sealcast_crypto::secret::Secret;
-use sealcast_wire::frame::{HEADER_LEN, KIND_SEALED};
+use sealcast_wire::frame::{FLAG_RELIABLE, FLAG_SIGNED, HEADER_LEN, KIND_SEALED};
 use sealcast_wire::{Domain, Dropped, EpochId, Exhausted, Header, Incarnation, Protect, Roster, Slot, Source, View};
 
 /// Seals and opens under one epoch's secret.
@@ -20,6 +20,8 @@ pub struct MockProtect {
     keys: Mutex<BTreeMap<Slot, Sender>>,
     vouching: Secret<32>,
     counter: AtomicU64,
+    /// Of reliable records, unsigned and signed ones; schemes here have one domain for data.
+    reliable: [AtomicU64; 2],
     seen: Mutex<BTreeSet<(Slot, u64)>>,
 }
 
@@ -37,6 +39,7 @@ impl MockProtect {
             keys: Mutex::default(),
             vouching: hkdf(secret.expose(), b"", &[b"sealcast/mock/vouch"]),
             counter: AtomicU64::new(0),
+            reliable: [1, 1].map(AtomicU64::new),
             seen: Mutex::default(),
         }
     }
@@ -73,7 +76,9 @@ impl Protect for MockProtect {
     }
 
     fn seal(&self, domain: Domain, flags: u8, datagram: &mut [u8]) -> Result<u64, Exhausted> {
-        let counter = self.counter.fetch_add(1, Ordering::Relaxed);
+        let reliable = &self.reliable[usize::from(flags & FLAG_SIGNED != 0)];
+        let next = if flags & FLAG_RELIABLE == 0 { &self.counter } else { reliable };
+        let counter = Header::counting(flags) | next.fetch_add(1, Ordering::Relaxed);
         Header { domain, epoch: self.epoch, slot: self.me, flags, counter }.write(datagram);
         let (header, rest) = datagram.split_at_mut(HEADER_LEN);
         self.key(self.me).expect("we are in our view").1.seal(counter, header, rest);
@@ -90,7 +95,8 @@ impl Protect for MockProtect {
         let (header, rest) = datagram.split_at_mut(HEADER_LEN);
         debug_assert_eq!(header[1], KIND_SEALED);
         let plaintext = key.open(counter, header, rest).map_err(|_| Dropped::Auth)?;
-        let fresh = self.seen.lock().map_err(|_| Dropped::Replay)?.insert((slot, counter));
+        let fresh =
+            flags & FLAG_RELIABLE != 0 || self.seen.lock().map_err(|_| Dropped::Replay)?.insert((slot, counter));
         if !fresh {
             return Err(Dropped::Replay);
         }

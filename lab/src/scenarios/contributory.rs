@@ -53,6 +53,11 @@ impl Robots {
         Robots { versions: Some(versions), ..Robots::new() }
     }
 
+    /// The same for members that share nothing.
+    pub(super) fn without_memo(&self) -> Robots {
+        Robots { memo: None, ..self.clone() }
+    }
+
     /// What one member verified, the others need not verify again.
     pub(super) fn memo(&self) -> Option<Arc<Memo>> {
         self.memo.clone()
@@ -113,7 +118,7 @@ impl Fixture for Robots {
     }
 
     fn apart(&self) -> Option<Box<dyn Fixture>> {
-        Some(Box::new(Robots { memo: None, ..self.clone() }))
+        Some(Box::new(self.without_memo()))
     }
 
     fn secrets(&self) -> Vec<Vec<u8>> {

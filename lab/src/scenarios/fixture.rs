@@ -79,5 +79,7 @@ pub trait Fixture {
 
 /// The topic of test traffic: a word that stands nowhere else.
 pub const TOPIC: &str = "zanzibar/pose";
+/// The topic of what is published fifo, where best effort flows beside it.
+pub const TOPIC_FIFO: &str = "zanzibar/fifo";
 /// The topic of what is ordered, where best effort flows beside it.
 pub const TOPIC_ORDERED: &str = "zanzibar/order";

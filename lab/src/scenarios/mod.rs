@@ -4,6 +4,7 @@ pub(crate) mod carrier;
 pub(crate) mod channels;
 pub mod command;
 pub mod contributory;
+mod fifo;
 pub mod fixture;
 mod insiders;
 mod lan;
@@ -24,6 +25,7 @@ use sealcast_keys::contributory::misbehaving::Rule;
 
 use channels::OrderedRobots;
 use contributory::Robots;
+use fifo::ReliableRobots;
 use fixture::Fixture;
 use script::{Knobs, Script};
 use simulation::{Keep, Report};
@@ -244,6 +246,17 @@ pub static ALL: &[Scenario] = &[
     channels("channels-suspect", 6, 50_000, "a member dies while messages flow on both channels", channels::suspect),
     channels("channels-partition", 6, 50_000, "the network splits and heals under both channels", channels::partition),
     channels("channels-restart", 5, 50_000, "processes die and come back under both channels", lan::restart),
+    reliable("fifo-loss", 5, 200_000, "all publish fifo on a network that loses up to a fifth", fifo::loss),
+    reliable("fifo-deaf", 5, 50_000, "a member hears nothing for up to a second, and gets it all", fifo::deaf),
+    reliable("fifo-join", 5, 50_000, "members join one after the other while all publish fifo", lan::one_by_one),
+    reliable("fifo-leave", 5, 50_000, "a member leaves while all publish fifo", lan::leave),
+    reliable("fifo-rotate", 5, 50_000, "keys change while all publish fifo: what not all had comes again", lan::rotate),
+    reliable("fifo-evict", 5, 50_000, "a member is evicted while all publish fifo", lan::evict),
+    reliable("fifo-suspect", 5, 50_000, "a member dies while all publish fifo", lan::suspect),
+    reliable("fifo-partition", 6, 50_000, "the network splits and heals while all publish fifo", lan::partition),
+    reliable("fifo-restart", 5, 50_000, "processes die and come back while all publish fifo", lan::restart),
+    reliable("fifo-frozen", 5, 50_000, "a process is stopped and goes on while all publish fifo", lan::frozen),
+    reliable("fifo-life", 6, 50_000, "anything happens to a group that publishes fifo", lan::life),
     Scenario {
         name: "mixed-versions",
         story: "members of two versions of the wire join, change keys and go: the highest that all speak is spoken",
@@ -326,6 +339,22 @@ const fn channels(
 ) -> Scenario {
     let knobs = Knobs { members, loss: Chance(loss), jitter: Duration::from_millis(100) };
     Scenario { name, story, knobs, fixture: ordered_robots, write }
+}
+
+/// Over two channels of which one loses nothing.
+const fn reliable(
+    name: &'static str,
+    members: usize,
+    loss: u32,
+    story: &'static str,
+    write: fn(&Knobs, &mut Dice) -> Script,
+) -> Scenario {
+    let knobs = Knobs { members, loss: Chance(loss), jitter: Duration::from_millis(500) };
+    Scenario { name, story, knobs, fixture: reliable_robots, write }
+}
+
+fn reliable_robots(_knobs: &Knobs) -> Box<dyn Fixture> {
+    Box::new(ReliableRobots::new())
 }
 
 fn ordered_robots(knobs: &Knobs) -> Box<dyn Fixture> {

@@ -12,6 +12,7 @@ use sealcast_crypto::hash::sha256;
 use sealcast_crypto::secret::Secret;
 use sealcast_delivery::memory::{BestEffort, Ordered, Start};
 use sealcast_delivery::multicast::{Config as OfMulticast, Multicast};
+use sealcast_delivery::sequencer::Sequencer;
 use sealcast_delivery::{self as delivery, Delivery};
 use sealcast_keys::contributory::{Config, Contributory};
 use sealcast_keys::plain::Plain;
@@ -20,7 +21,7 @@ use sealcast_keys::{self as keys, Keys};
 use sealcast_sim::dice::{Chance, Dice};
 use sealcast_sim::network::Network;
 use sealcast_sim::{Birth, Records};
-use sealcast_wire::{Address, CertHash, Guarantee, Incarnation, Monotonic, Now, Utc};
+use sealcast_wire::{Address, CertHash, Guarantee, Incarnation, Monotonic, Now, Utc, limits};
 
 use super::channels::BOTH;
 use super::contributory::{GROUP, identity};
@@ -179,6 +180,12 @@ pub static TRANSPORTS: &[Carried] = &[
         name: "udpm",
         transport: Some(Transport::Multicast),
         make: |_, keys| Box::new(Multicast::new(OfMulticast { plain: keys.is_plain(), ..OfMulticast::default() })),
+        helpers: Vec::new,
+    },
+    Carried {
+        name: "udpm, ordered",
+        transport: Some(Transport::OrderedMulticast),
+        make: |_, _| Box::new(Sequencer::new(OfMulticast::default(), limits::RELIABLE_BACKLOG_BYTES)),
         helpers: Vec::new,
     },
     Carried {

@@ -17,8 +17,8 @@ use super::script::{Script, Step};
 use super::watch::Watch;
 use crate::checkers::loss::Tally;
 use crate::checkers::{
-    Agreement, Blame, Body, Duplicates, Event, Exclusions, Forward, Loss, Numbers, OneOrder, Panel, Property, Roles,
-    Secrecy, Violation,
+    Agreement, Blame, Body, Duplicates, Event, Exclusions, Fifo, Forward, Loss, Numbers, OneOrder, Panel, Property,
+    Roles, Secrecy, Violation,
 };
 use crate::member::MemberCommand;
 use crate::misbehaviour::Misbehaviour;
@@ -140,6 +140,9 @@ impl<'a, C: Carrier> Simulation<'a, C> {
             (*guarantee >= Guarantee::Ordered).then(|| Arc::from(*topic))
         };
         checkers.push(Box::new(OneOrder::of(fixture.channels().iter().filter_map(ordered))));
+        let is_fifo =
+            |(topic, guarantee): &(&'static str, Guarantee)| (*guarantee == Guarantee::Fifo).then(|| Arc::from(*topic));
+        checkers.push(Box::new(Fifo::of(fixture.channels().iter().filter_map(is_fifo))));
         if script.lossless {
             checkers.push(Box::new(loss));
         }

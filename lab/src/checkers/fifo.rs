@@ -1,0 +1,100 @@
+//! What is published fifo comes in each sender's order and without a gap to all who have it in their view, and it in its own,
+//! as long as both live.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use sealcast_wire::Monotonic;
+
+use super::{Body, Checker, Event, Roles, Verdict};
+
+/// See the module.
+#[derive(Default)]
+pub struct Fifo {
+    topics: BTreeSet<Arc<str>>,
+    /// The members that each node sees.
+    views: BTreeMap<usize, BTreeSet<usize>>,
+    /// By message: who has still to get it.
+    missing: BTreeMap<Body, BTreeSet<usize>>,
+    /// By receiver and sender's run: the number of the message that came last.
+    last: BTreeMap<(usize, u32, u32), u64>,
+}
+
+impl Fifo {
+    /// Of these topics.
+    pub fn of(topics: impl IntoIterator<Item = Arc<str>>) -> Fifo {
+        Fifo { topics: topics.into_iter().collect(), ..Fifo::default() }
+    }
+
+    /// Nothing is due any more where this does not hold of sender and receiver.
+    fn retain(&mut self, is_due: impl Fn(usize, usize) -> bool) {
+        self.missing.retain(|body, due| {
+            due.retain(|node| is_due(body.author as usize, *node));
+            !due.is_empty()
+        });
+    }
+}
+
+impl Checker<Roles, Event> for Fifo {
+    fn name(&self) -> &'static str {
+        "fifo"
+    }
+
+    fn event(&mut self, _at: Monotonic, node: usize, event: &Event, roles: &Roles) -> Verdict {
+        match event {
+            Event::Installed(view, _) => {
+                let nodes: BTreeSet<usize> = roles.nodes_of(view).into_iter().collect();
+                // Whom a sender does not see any more gets nothing of it, and who does not see a sender takes nothing of it.
+                let sees = |from: usize, to: usize| from != node || nodes.contains(&to);
+                self.retain(|from, to| sees(from, to) && sees(to, from));
+                self.views.insert(node, nodes);
+            }
+            Event::Started | Event::Changed | Event::Stopped | Event::Excluded => {
+                self.views.remove(&node);
+                self.last.retain(|(to, ..), _| *to != node);
+                self.retain(|from, to| from != node && to != node);
+            }
+            Event::Published { topic, body } if self.topics.contains(topic) => {
+                let Some(body) = Body::read(body) else { return Ok(()) };
+                let others = self.views.get(&node).into_iter().flatten().copied();
+                let sees = |other: &usize| self.views.get(other).is_some_and(|v| v.contains(&node));
+                let due: BTreeSet<usize> = others.filter(|other| *other != node && sees(other)).collect();
+                if !due.is_empty() {
+                    self.missing.insert(body, due);
+                }
+            }
+            Event::Delivered { topic, body, .. } if self.topics.contains(topic) => {
+                let Some(body) = Body::read(body) else { return Ok(()) };
+                let last = self.last.insert((node, body.author, body.life), body.number);
+                if last.is_some_and(|last| last >= body.number) {
+                    return Err(format!("node {node} gets {body:?} after number {}", last.unwrap_or_default()));
+                }
+                // What came before it and is due to this node has come before it.
+                let before = self.missing.iter().find(|(it, due)| {
+                    (it.author, it.life) == (body.author, body.life) && it.number < body.number && due.contains(&node)
+                });
+                if let Some((before, _)) = before {
+                    return Err(format!("node {node} gets {body:?} without {before:?}"));
+                }
+                if let Some(due) = self.missing.get_mut(&body) {
+                    due.remove(&node);
+                    if due.is_empty() {
+                        self.missing.remove(&body);
+                    }
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn end(&mut self) -> Verdict {
+        match self.missing.first_key_value() {
+            Some((body, due)) => {
+                let missing: usize = self.missing.values().map(BTreeSet::len).sum();
+                Err(format!("{missing} deliveries missing; the first: {body:?} at nodes {due:?}"))
+            }
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! The robots of the LAN over two channels of one group: best effort, and beside it one that loses nothing (`order=total`).
+
+use std::time::Duration;
+
+use sealcast::url::OriginMode;
+use sealcast_delivery::multicast::Config as OfMulticast;
+use sealcast_delivery::sequencer::Sequencer;
+use sealcast_keys::contributory::{Config, Contributory};
+use sealcast_sim::dice::{Chance, Dice};
+use sealcast_sim::{Birth, Records};
+use sealcast_wire::{CertHash, Guarantee, Now, limits};
+
+use super::contributory::{GROUP, Robots, identity};
+use super::fixture::{Fixture, Player, TOPIC, TOPIC_FIFO};
+use super::lan::{SECOND, all_publish, formed, network};
+use super::script::{Knobs, Script, Step};
+use crate::member::{Member, keys_records};
+
+/// What members publish on two channels.
+const BOTH: &[(&str, Guarantee)] = &[(TOPIC, Guarantee::BestEffort), (TOPIC_FIFO, Guarantee::Fifo)];
+
+/// Robots whose datagrams are repeated until all have them.
+pub(crate) struct ReliableRobots(Robots);
+
+impl ReliableRobots {
+    /// Those of the LAN.
+    pub(crate) fn new() -> ReliableRobots {
+        ReliableRobots(Robots::new())
+    }
+}
+
+impl Fixture for ReliableRobots {
+    fn cert(&self, member: usize) -> CertHash {
+        self.0.cert(member)
+    }
+
+    fn member(&self, member: usize, _life: u32, seed: [u8; 32]) -> Birth<Player> {
+        let config = Config { memo: self.0.memo(), reliable: true, ..Config::new(GROUP, identity(member)) };
+        Box::new(move |now: Now, records: &Records| {
+            let records: Vec<(u64, Vec<u8>)> = keys_records(records).into_iter().collect();
+            let keys = Contributory::restore(config.clone(), seed, now, &records);
+            let delivery = Sequencer::new(OfMulticast::default(), limits::RELIABLE_BACKLOG_BYTES);
+            Box::new(Member::new(now, keys, delivery, OriginMode::Auto))
+        })
+    }
+
+    fn channels(&self) -> &'static [(&'static str, Guarantee)] {
+        BOTH
+    }
+
+    fn apart(&self) -> Option<Box<dyn Fixture>> {
+        Some(Box::new(ReliableRobots(self.0.without_memo())))
+    }
+
+    fn secrets(&self) -> Vec<Vec<u8>> {
+        vec![TOPIC.into(), TOPIC_FIFO.into(), b"wall-e".to_vec()]
+    }
+}
+
+/// All publish on a network that loses up to so much: how much, the seed says; it changes once.
+pub(super) fn loss(knobs: &Knobs, dice: &mut Dice) -> Script {
+    let n = knobs.members;
+    let mut script = formed(&Knobs { loss: Chance(0), ..*knobs }, dice);
+    all_publish(&mut script, 0..n, 100, 3 * SECOND);
+    for _ in 0..2 {
+        let loss = Chance(dice.below(u64::from(knobs.loss.0) + 1) as u32);
+        script.then(Step::Network(network(&Knobs { loss, ..*knobs }))).wait(dice.between(SECOND, 2 * SECOND));
+    }
+    script.converge(0..n, 10 * SECOND);
+    script
+}
+
+/// A member hears nothing for a while, less than until it is suspected, and catches up.
+pub(super) fn deaf(knobs: &Knobs, dice: &mut Dice) -> Script {
+    let n = knobs.members;
+    let mut script = formed(knobs, dice);
+    all_publish(&mut script, 0..n, 50, 4 * SECOND);
+    let member = dice.index(n);
+    script.wait(SECOND / 2);
+    (0..n).filter(|other| *other != member).for_each(|other| _ = script.then(Step::Cut(other, member)));
+    script.wait(dice.between(Duration::from_millis(50), SECOND)).then(Step::Heal).wait(3 * SECOND);
+    script.converge(0..n, 10 * SECOND);
+    script
+}
