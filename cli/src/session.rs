@@ -208,7 +208,7 @@ pub(crate) fn meant(env: &Env<'_>) -> Result<(Client, GroupInfo), Failure> {
 /// Whether a running session is where the command wants to be.
 fn same_address(info: &GroupInfo, target: &Target) -> bool {
     match (sealcast::url::Url::parse(&info.url).map(|u| u.address), &target.url.address) {
-        (Ok(TransportAddress::Multicast(a)), TransportAddress::Multicast(b)) => a == *b,
+        (Ok(TransportAddress::Multicast { group: a, .. }), TransportAddress::Multicast { group: b, .. }) => a == *b,
         (Ok(a), b) => a == *b,
         (Err(_), _) => false,
     }

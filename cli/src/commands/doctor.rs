@@ -75,7 +75,7 @@ impl Doctor {
                 checks.push(Check::good("url", format!("{} (from {})", target.url, target.from)));
                 checks.extend(keys(env, &target));
                 match &target.url.address {
-                    TransportAddress::Multicast(group) => checks.extend(network(*group, &target)),
+                    TransportAddress::Multicast { group, .. } => checks.extend(network(*group, &target)),
                     TransportAddress::Quorum(_) => checks.extend(brokers::check(env, &target)),
                     _ => {}
                 }

@@ -337,7 +337,7 @@ fn change_shown(c: &Change) -> String {
 /// The URL without what is shown beside it anyway.
 fn place(url: &str) -> String {
     match Url::parse(url).map(|u| u.address) {
-        Ok(TransportAddress::Multicast(address)) => format!("udpm://{address}"),
+        Ok(TransportAddress::Multicast { group, .. }) => format!("udpm://{group}"),
         _ => url.to_owned(),
     }
 }

@@ -137,7 +137,7 @@ impl Invite {
 /// The URL with a reach of one network segment, if it is multicast that does not leave this machine.
 fn farther(url: &str) -> Option<String> {
     let parsed = Url::parse(url).ok()?;
-    if !matches!(parsed.address, TransportAddress::Multicast(_)) || parsed.options.ttl != 0 {
+    if !matches!(parsed.address, TransportAddress::Multicast { .. }) || parsed.options.ttl != 0 {
         return None;
     }
     // Without a word about it, 0 is what counts.

@@ -10,10 +10,10 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use sealcast::Session;
 use sealcast::code::Code;
 use sealcast::control::{self, GroupInfo, Sent};
 use sealcast::url::TransportAddress;
+use sealcast::{LogEvent, Notice, Session};
 use sealcast_crypto::identity::check_topic;
 use sealcast_wire::{Dropped, Guarantee, limits};
 use serde_json::json;
@@ -139,7 +139,7 @@ impl Pub {
         });
         match route {
             Route::Brokers(client) => client.finish(env, done),
-            Route::Dedicated(session) => done.and_then(|()| finish(env, session, sent, self.alone)),
+            Route::Dedicated(session) => done.and_then(|()| finish(env, &target, session, sent, self.alone)),
             Route::Shared(_, group, got) => done.and_then(|()| got.judge(env, &group, self.alone)),
         }
     }
@@ -204,11 +204,20 @@ impl Pub {
                 "brokers do not give --safe: nobody tells them when all members hold a message".to_owned()
             }
             TransportAddress::Memory { ordered: true, .. } => return Ok(()),
-            TransportAddress::Multicast(_) => format!("multicast does not give {asked}: {} is best effort", target.url),
+            TransportAddress::Multicast { ordered: true, .. } if self.fifo => return Ok(()),
+            TransportAddress::Multicast { ordered: true, .. } => {
+                format!("multicast does not give {asked} yet: with order=total it gives --fifo")
+            }
+            TransportAddress::Multicast { .. } => {
+                format!("multicast does not give {asked}: {} is best effort", target.url)
+            }
             _ => format!("{} does not give {asked}", target.url),
         };
         let hint = match target.url.address {
             TransportAddress::Quorum(_) => "--ordered, which is kept once this returns",
+            TransportAddress::Multicast { ordered: false, .. } if self.fifo => {
+                "order=total in all members' URLs gives it to a sealed group; or --url quorum:cluster.toml"
+            }
             _ if self.safe => "leave it out; --url quorum:cluster.toml gives --ordered",
             _ => "leave it out, or --url quorum:cluster.toml; sealcast brokers up -n 4 starts such brokers",
         };
@@ -314,13 +323,19 @@ fn running(env: &Env<'_>, target: &Target) -> Result<Option<(control::Client, Gr
 }
 
 /// Leaves, and says what the command did to the group by coming and going.
-fn finish(env: &Env<'_>, session: Session, sent: u64, alone: bool) -> Result<(), Failure> {
+fn finish(env: &Env<'_>, target: &Target, session: Session, sent: u64, alone: bool) -> Result<(), Failure> {
     let info = session.info();
     let foreign = session.stats().drops.of(Dropped::Foreign);
     let view = session.view();
     let unordered = session.clone().close();
     if let Some(refusal) = session.refusal() {
         return Err(refusal.into());
+    }
+    let log = session.log();
+    if unordered > 0 && matches!(target.url.address, TransportAddress::Multicast { .. }) {
+        let what =
+            format!("{unordered} of {sent} messages are not acknowledged by all who read them; they may have them");
+        return Err(sealcast::Error::new(Code::TimedOut, what).with_hint("sealcast group show").into());
     }
     if unordered > 0 {
         let what =
@@ -338,6 +353,13 @@ fn finish(env: &Env<'_>, session: Session, sent: u64, alone: bool) -> Result<(),
                 if foreign > 0 {
                     let who = "somebody else speaks on this address, of another group or authority";
                     env.output.warn(format!("{who}; compare 'sealcast id show' on both sides"));
+                }
+                for it in &log {
+                    if let LogEvent::Notice { notice: Notice::OtherChannels { reliable, .. }, about } = &it.event {
+                        let who = about.as_deref().unwrap_or("somebody");
+                        let order = if *reliable { "total" } else { "best-effort" };
+                        env.output.warn(format!("{who}'s URL says order={order}: yours must, too, to meet"));
+                    }
                 }
                 nobody_got_it(env, &info.group, alone || sent == 0)?;
             }

@@ -524,3 +524,29 @@ fn a_long_home_has_its_socket_all_the_same() {
     assert!(shown);
     assert_eq!(sub.wait().unwrap().code(), Some(0));
 }
+
+/// `order=total`: what is published fifo is acknowledged when `pub` returns, by itself or through a running session.
+#[test]
+fn rule_b2_fifo_over_multicast_is_acknowledged_by_all() {
+    let home = Home::new("fifo");
+    let place = format!("udpm://239.255.76.67:{}?ttl=0", free_port());
+    home.good(&["init", "ward3", "--url", &format!("{place}&order=total")]);
+    let alice = invited(&home, "alice", &[]);
+    let mut sub = subscriber(&alice, 1);
+    let ran = home.run(&["pub", "ward3/log", "--fifo", "one"]);
+    assert!(ran.exit == 0 && ran.stderr.contains("sent 1 message to 1 other"), "{}", ran.stderr);
+    sub.line_with("one").expect("it has it");
+    let mut mine = home.start(&["sub", "ward3/#", "-v"]);
+    mine.line_with("2 members").expect("they meet");
+    home.good(&["pub", "ward3/log", "--fifo", "two"]);
+    sub.line_with("two").expect("it has it");
+    mine.line_with("two").expect("and so has its own");
+    mine.interrupt();
+    mine.end();
+    // Who says nothing of an order is in no group with those who do, and is told why.
+    let other = home.run(&["--url", &place, "pub", "ward3/log", "three"]);
+    assert!(other.exit == 4 && other.stderr.contains("alice's URL says order=total"), "{}", other.stderr);
+    alice.until(&["group", "log"], "ours order=total");
+    sub.interrupt();
+    sub.end();
+}

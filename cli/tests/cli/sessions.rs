@@ -99,8 +99,9 @@ fn a_program_runs_unchanged_over_every_allowed_pair() {
         let url = match pair.transport {
             Transport::Memory => format!("mem:ward-{keys}?keys={keys}&group=ward3"),
             Transport::OrderedMemory => format!("mem:order-{keys}?keys={keys}&group=ward3&order=total"),
-            Transport::Multicast => {
-                format!("udpm://239.255.76.67:{}?ttl=0&keys={keys}&group=ward3", crate::common::free_port())
+            Transport::Multicast | Transport::OrderedMulticast => {
+                let order = if pair.transport == Transport::OrderedMulticast { "&order=total" } else { "" };
+                format!("udpm://239.255.76.67:{}?ttl=0&keys={keys}&group=ward3{order}", crate::common::free_port())
             }
             Transport::Quorum => ward.url(keys),
         };

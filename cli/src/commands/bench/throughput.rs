@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use rustix::time::{ClockId, clock_gettime};
 use sealcast::code::Code;
 use sealcast::{Session, Subscription};
@@ -37,9 +37,35 @@ pub(super) struct Throughput {
     /// What to measure
     #[arg(long, value_enum, value_delimiter = ',', default_values = ["plain", "sealed"], value_name = "KINDS")]
     compare: Vec<Protection>,
+    /// How strongly messages are published; fifo, acknowledged by all subscribers, needs keys
+    #[arg(long, value_enum, value_delimiter = ',', default_values = ["best-effort"], value_name = "GUARANTEES")]
+    guarantee: Vec<Guarantee>,
     /// Further options of the URL, for example linger=1ms
     #[arg(long, value_name = "OPTIONS")]
     options: Option<String>,
+}
+
+/// How strongly messages are published.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Guarantee {
+    BestEffort,
+    Fifo,
+}
+
+/// One row of the table.
+#[derive(Clone, Copy)]
+struct Kind {
+    protection: Protection,
+    guarantee: Guarantee,
+}
+
+impl Kind {
+    fn name(self) -> String {
+        match self.guarantee {
+            Guarantee::BestEffort => self.protection.name().to_owned(),
+            Guarantee::Fifo => format!("{}, fifo", self.protection.name()),
+        }
+    }
 }
 
 /// One run's figures.
@@ -73,11 +99,15 @@ impl Throughput {
         ));
         let mut rows = vec![row(["", "msg/s", "MB/s", "p50 µs", "p99 µs", "cpu µs/msg", "lost", "ratio"])];
         let mut first = None;
-        for protection in &self.compare {
-            let bar = env.output.progress(self.runs as u64, protection.name());
+        let fits = |it: &Kind| it.protection != Protection::Plain || it.guarantee == Guarantee::BestEffort;
+        let kinds = self.guarantee.iter().flat_map(|guarantee| {
+            self.compare.iter().map(|protection| Kind { protection: *protection, guarantee: *guarantee })
+        });
+        for kind in kinds.filter(fits) {
+            let bar = env.output.progress(self.runs as u64, &kind.name());
             let mut runs = vec![];
             for _ in 0..self.runs.max(1) {
-                runs.push(self.measure(*protection)?);
+                runs.push(self.measure(kind)?);
                 bar.inc(1);
             }
             bar.finish_and_clear();
@@ -87,13 +117,13 @@ impl Throughput {
             let megabytes = rate * self.size as f64 / 1e6;
             let ratio = rate / *first.get_or_insert(rate);
             env.output.object(&json!({
-                "bench": "throughput", "kind": protection.name(), "size": self.size, "subs": self.subs,
+                "bench": "throughput", "kind": kind.name(), "size": self.size, "subs": self.subs,
                 "window": self.window, "seconds": self.time.as_secs_f64(), "runs": self.runs,
                 "messages_per_second": rate, "megabytes_per_second": megabytes, "p50_us": p50, "p99_us": p99,
                 "cpu_us_per_message": cpu, "lost": lost, "ratio": ratio,
             }))?;
             rows.push(vec![
-                protection.name().to_owned(),
+                kind.name(),
                 thousands(rate as u64),
                 format!("{megabytes:.1}"),
                 format!("{p50:.0}"),
@@ -106,9 +136,13 @@ impl Throughput {
         env.output.line(table(&rows))
     }
 
-    fn measure(&self, protection: Protection) -> Result<Measured, Failure> {
+    fn measure(&self, kind: Kind) -> Result<Measured, Failure> {
         let members = usize::from(self.subs) + 1;
-        let setup = BenchSetup::new(protection, members, self.options.as_ref())?;
+        let mut options = self.options.clone();
+        if kind.guarantee == Guarantee::Fifo && !options.as_deref().unwrap_or_default().contains("order=") {
+            options = Some(options.map_or_else(|| "order=total".to_owned(), |more| format!("order=total&{more}")));
+        }
+        let setup = BenchSetup::new(kind.protection, members, options.as_ref())?;
         let sessions = setup.open_all(members)?;
         let (publisher, subscribers) = sessions.split_first().expect("there are at least two members");
         let ended = Arc::new(AtomicBool::new(false));
@@ -122,7 +156,7 @@ impl Throughput {
             let read = move || read(subscription, &progress, &ended, epoch);
             readers.push(std::thread::spawn(read));
         }
-        let sent = self.send(publisher, &progress, epoch);
+        let sent = self.send(publisher, kind.guarantee, &progress, epoch);
         // Let what is under way arrive.
         std::thread::sleep(Duration::from_millis(100));
         ended.store(true, Ordering::Relaxed);
@@ -147,6 +181,7 @@ impl Throughput {
     fn send(
         &self,
         publisher: &Session,
+        guarantee: Guarantee,
         progress: &[Arc<Progress>],
         epoch: Instant,
     ) -> Result<(u64, f64, Duration), Failure> {
@@ -157,7 +192,11 @@ impl Throughput {
             self.wait_for_capacity(number, progress)?;
             body[..8].copy_from_slice(&number.to_be_bytes());
             body[8..HEAD].copy_from_slice(&nanos(epoch.elapsed()).to_be_bytes());
-            publisher.publish("load", &body).wait()?;
+            match guarantee {
+                Guarantee::BestEffort => _ = publisher.publish("load", &body).wait()?,
+                // What it comes to is waited for by flush.
+                Guarantee::Fifo => drop(publisher.publish("load", &body).fifo().ticket()?),
+            }
             number += 1;
         }
         publisher.flush().wait()?;
