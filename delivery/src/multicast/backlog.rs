@@ -241,8 +241,8 @@ impl Backlog {
         told
     }
 
-    /// All readers have a stream's records up to this one; `more` are those of which some are not sealed yet. What became of messages
-    /// by that, in the order of publishing; memory that is not needed any more goes to `free`.
+    /// All readers have a stream's records up to this one; `more` are those of which some are not sealed yet. Returns what
+    /// became of messages by that, in the order of publishing; memory that is not needed any more goes to `free`.
     pub(super) fn acknowledge(
         &mut self,
         now: Monotonic,
@@ -369,7 +369,7 @@ impl Backlog {
         self.since
     }
 
-    /// Whether something waits and nobody looks at the clock for it; whoever asks sees to that.
+    /// Whether something waits and nobody looks at the clock for it; the caller has to from now on.
     pub(super) fn take_unwatched(&mut self) -> bool {
         !mem::replace(&mut self.watched, true) && self.since.is_some()
     }
@@ -458,7 +458,7 @@ mod tests {
         backlog
     }
 
-    /// Else nobody says that there is a last record, and whoever missed it never asks.
+    /// Else nobody says that there is a last record, and a receiver that missed it never asks.
     #[test]
     fn what_is_not_sealed_yet_is_looked_after_when_all_before_it_is_acknowledged() {
         for more in [&[][..], &[STREAM]] {
@@ -471,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn rule_g8_whoever_asks_without_end_gets_a_bounded_number_of_records() {
+    fn rule_g8_endless_naks_get_a_bounded_number_of_records() {
         let protect = group(1, 2).remove(0);
         let mut backlog = backlog(&protect, 2_000);
         let mut sent = 0;

@@ -103,7 +103,7 @@ impl Multicast {
         self.transmission = Transmission::Shell { waits: false };
     }
 
-    /// Keeps reliable records until all readers have them, and what members say of those for whoever asks.
+    /// Keeps reliable records until all readers have them, and what members say of those until the caller takes it.
     pub(crate) fn keep_backlog(&mut self, bytes: usize) {
         self.lock().keep_backlog(bytes);
         self.inbox.controls = Some(VecDeque::new());

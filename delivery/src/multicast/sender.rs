@@ -183,7 +183,8 @@ impl Sender {
         self.sent.keep_more_spares();
     }
 
-    /// Whether something waits to be acknowledged and nobody looks at the clock for it: whoever asks wakes who does.
+    /// Whether something waits to be acknowledged and nobody looks at the clock for it: the caller wakes the
+    /// thread that does.
     pub fn take_unwatched(&mut self) -> bool {
         self.backlog.as_mut().is_some_and(Backlog::take_unwatched)
     }
@@ -214,7 +215,7 @@ impl Sender {
     }
 
     /// Another epoch begins: what not all readers have is sealed anew for it, in the stream that `route` names for its topic
-    /// and signed-ness; others may have the messages that have none any more. What became of messages by that.
+    /// and signed-ness; others may have the messages that have none any more. Returns what became of messages by that.
     pub(crate) fn change_epoch(
         &mut self,
         now: Monotonic,

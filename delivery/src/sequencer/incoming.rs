@@ -170,7 +170,7 @@ impl Incoming {
         Ok(())
     }
 
-    /// Whether any record of this sender's stream came in this epoch, and the next one that is missing.
+    /// The first record of a stream that is not here, if any of it came in this epoch.
     pub(super) fn next(&mut self, epoch: EpochId, of: Of) -> Option<u64> {
         self.find(epoch)?.streams.get(&of).map(|it| it.next)
     }
@@ -263,7 +263,7 @@ impl Incoming {
         [naks, ends].into_iter().flatten().min()
     }
 
-    /// What is to be asked for now.
+    /// The missing records whose NAK is due, as ranges of their numbers.
     pub(super) fn naks(&mut self, now: Monotonic, epoch: EpochId) -> Vec<(Of, Vec<(u64, u64)>)> {
         let Some(epoch) = self.find(epoch) else { return Vec::new() };
         let due = epoch.streams.iter_mut().filter(|(_, it)| it.nak_at.is_some_and(|at| at <= now));
@@ -309,7 +309,7 @@ impl Incoming {
         self.advance_all(now, epoch, &reads, sink);
     }
 
-    /// Time has come: old streams end, and what had no room may have it now.
+    /// Old streams end at their time, and records that found no room are tried again.
     pub(super) fn handle_timeout(
         &mut self,
         now: Monotonic,
@@ -422,7 +422,7 @@ impl Incoming {
     }
 
     /// Hands on the messages of a record; those of an `old` epoch, and those that were sealed again, only if they did not come
-    /// before. `false` if there is no room for a part of a message now: it is asked again.
+    /// before. `false` if there is no room for a part of a message now: the caller tries it again.
     fn hand_on(
         &mut self,
         now: Monotonic,
@@ -508,7 +508,7 @@ impl Incomplete {
         self.nak_at.get_or_insert(now + NAK_WAIT + Duration::from_micros(spread));
     }
 
-    /// How long after asking it is asked again.
+    /// How long after a NAK the next one is sent.
     fn pause(&self) -> Duration {
         (NAK_AGAIN * (1 << self.tries.min(5))).min(NAK_AGAIN_MAX)
     }

@@ -167,7 +167,7 @@ impl Sequencer {
         let current = current.as_ref();
         let me = current.filter(|it| it.epoch == epoch).map_or_else(|| protect.map(|it| it.slot()), |it| Some(it.me));
         let me = me.ok_or(Dropped::NoKey)?;
-        // Before its proof costs anything, and before it is a sign of life: whoever heard it can send it again.
+        // Before its proof costs anything, and before it is a sign of life: anybody who heard it can send it again.
         if !incoming.is_new(epoch, of, number) {
             return Err(Dropped::Replay);
         }
@@ -207,7 +207,7 @@ impl Sequencer {
                         self.incoming.know(now, me, epoch, incarnation, Of { slot, stream }, number);
                     }
                 }
-                // Whoever says this misses an answer.
+                // The sender of a TAIL misses an answer.
                 self.status.all = true;
                 self.status.plan(now, pause);
             }
@@ -376,7 +376,7 @@ impl Sequencer {
         let since = self.multicast.lock().backlog()?.watch()?;
         let (last, tries) = self.tail;
         let pause = (TAIL_AGAIN * (1 << tries.min(5))).min(TAIL_AGAIN_MAX);
-        // Whoever is alone waits for nobody.
+        // A member that is alone waits for nobody.
         let is_alone = self.current.as_ref().is_some_and(|it| it.members.len() == 1);
         Some(if is_alone && tries == 0 { since } else { since.max(last) + pause })
     }

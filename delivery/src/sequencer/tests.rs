@@ -348,7 +348,7 @@ fn who_cannot_read_a_compartment_holds_nobody_up_and_misses_nothing_else() {
 }
 
 #[test]
-fn whoever_is_alone_is_acknowledged_and_who_is_out_is_in_doubt() {
+fn a_member_alone_is_acknowledged_and_one_that_is_out_is_in_doubt() {
     let mut net = Net::new(3, 0, 1);
     net.install(1, &[0]);
     net.publish(0, "c1/a", b"nobody else").expect("there is room");
@@ -443,7 +443,7 @@ fn what_is_acknowledged_behind_others_is_told_when_the_epoch_changes() {
     assert_eq!(net.acknowledged[0].len(), 2);
 }
 
-/// Whoever heard a record can send it again: it costs no signature check, and keeps nobody in the group.
+/// Anybody who heard a record can send it again: it costs no signature check, and keeps nobody in the group.
 #[test]
 fn rule_g8_a_record_sent_again_is_no_sign_of_life() {
     let mut net = Net::new(2, 0, 1);
@@ -470,7 +470,7 @@ fn rule_g8_a_record_sent_again_is_no_sign_of_life() {
     assert!(suspected && net.nodes[0].multicast.receiver().signature_checks() == checks);
 }
 
-/// Whoever holds the group's key can seal a signed record again, under any number: nobody takes it for another one.
+/// Anybody who holds the group's key can seal a signed record again, under any number: nobody takes it for another one.
 #[test]
 fn rule_a12_a_signed_record_sealed_again_is_no_other_record() {
     let mut net = Net::new(3, 0, 1);

@@ -72,7 +72,7 @@ pub mod parts {
     };
 }
 
-/// Consensus by simplex: the engine, to whoever starts brokers.
+/// Consensus by simplex: the engine, for the program that starts brokers.
 #[derive(Clone, Copy, Debug)]
 pub struct Simplex;
 

@@ -370,7 +370,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
                     }
                     opened => opened?,
                 };
-                // Reliable records can be sent again by whoever heard them.
+                // Anybody who heard a reliable record can send it again.
                 if flags & frame::FLAG_RELIABLE == 0 {
                     entry.heard.insert(header.slot, Heard { at: now.monotonic, from: Some(from) });
                 }

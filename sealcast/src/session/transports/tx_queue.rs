@@ -82,7 +82,7 @@ impl TxQueue {
 
     /// Publishes one message: frames it, and sends it or sees to it that it is sent.
     ///
-    /// `patient` callers wait while the network is slower than they are; others are told `Full`, and so is whoever publishes
+    /// `patient` callers wait while the network is slower than they are; others are told `Full`, and so is a caller that publishes
     /// reliably, since room comes when others acknowledge. While the key is changing, the latter is told `Retired`. `first` is done before
     /// anything else, unless this is a forked child.
     pub(in crate::session) fn publish(
@@ -166,7 +166,7 @@ impl TxQueue {
         self.heard.store(true, Ordering::Relaxed);
     }
 
-    /// Whether something waits to be acknowledged and nobody looks at the clock for it: whoever asks wakes the driver.
+    /// Whether something waits to be acknowledged and nobody looks at the clock for it: the caller wakes the driver.
     pub(in crate::session) fn take_unwatched(&self) -> bool {
         lock(&self.sender).take_unwatched()
     }
