@@ -122,24 +122,29 @@ impl Incoming {
         let is_old = self.newest() != Some(record.epoch);
         let epoch = self.epoch(now, record.epoch);
         let installed = epoch.installed;
-        // What is missing before it is asked for; nobody comes after what is far from being sent.
-        for (stream, number) in comes_after(frames).filter(|(other, _)| *other != of.stream && reads(other.domain)) {
-            let other = epoch.streams.entry(Of { slot: of.slot, stream });
-            let other = other.or_insert_with(|| Incomplete::new(record.incarnation));
-            if number > other.next + limits::RELIABLE_AHEAD_MAX {
-                return Err(Dropped::Malformed);
-            }
-            other.known = other.known.max(number);
-            other.plan_nak(now, me, Of { slot: of.slot, stream }, false);
+        let others = || {
+            let others = comes_after(frames).filter(|(other, _)| *other != of.stream && reads(other.domain));
+            others.map(|(stream, number)| (Of { stream, ..of }, number))
+        };
+        let next = |of: &Of| epoch.streams.get(of).map_or(1, |it| it.next);
+        // Nothing comes after what is far from being sent.
+        if others().any(|(other, number)| number > next(&other) + limits::RELIABLE_AHEAD_MAX) {
+            return Err(Dropped::Malformed);
         }
-        let is_met = is_met(&epoch.streams, of, frames, &reads);
-        let stream = epoch.streams.entry(of).or_insert_with(|| Incomplete::new(record.incarnation));
-        let is_next = number == stream.next;
-        let goes_through = installed && is_next && stream.done == number && is_met;
+        let is_next = number == next(&of);
+        let is_first = is_next && epoch.streams.get(&of).is_none_or(|it| it.done == number);
+        let goes_through = installed && is_first && is_met(&epoch.streams, of, frames, &reads);
         let cost = frames.len() + RECORD_OVERHEAD;
-        if number - stream.next > limits::RELIABLE_AHEAD_MAX || !goes_through && cost > room {
+        if number - next(&of) > limits::RELIABLE_AHEAD_MAX || !goes_through && cost > room {
             return Err(Dropped::Queue);
         }
+        // What is missing before it is asked for.
+        for (other, number) in others() {
+            let stream = epoch.streams.entry(other).or_insert_with(|| Incomplete::new(record.incarnation));
+            stream.known = stream.known.max(number);
+            stream.plan_nak(now, me, other, false);
+        }
+        let stream = epoch.streams.entry(of).or_insert_with(|| Incomplete::new(record.incarnation));
         stream.known = stream.known.max(number);
         stream.came = stream.came.max(number);
         if !goes_through {
@@ -232,7 +237,7 @@ impl Incoming {
 
     /// Somebody asks for these records: nobody else needs to.
     pub(super) fn heard_nak(&mut self, now: Monotonic, epoch: EpochId, of: Of, ranges: &[(u64, u64)]) {
-        let Some(stream) = self.find(epoch).and_then(|it| it.streams.get_mut(&of)) else { return };
+        let Some(stream) = self.stream(epoch, of) else { return };
         let first = stream.next;
         if stream.nak_at.is_some() && ranges.iter().any(|(from, to)| (*from..=*to).contains(&first)) {
             stream.nak_at = Some(now + stream.pause());
@@ -241,7 +246,7 @@ impl Incoming {
 
     /// All readers have a stream up to this record.
     pub(super) fn settle(&mut self, epoch: EpochId, of: Of, number: u64) {
-        if let Some(stream) = self.find(epoch).and_then(|it| it.streams.get_mut(&of)) {
+        if let Some(stream) = self.stream(epoch, of) {
             stream.settled = stream.settled.max(number.min(stream.done - 1));
         }
     }

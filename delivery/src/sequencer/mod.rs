@@ -215,18 +215,20 @@ impl Sequencer {
                 if current.coordinator() != Some(me) {
                     return Ok(());
                 }
-                let mut is_news = false;
-                for (of, number) in streams {
-                    // Nobody has what we did not send.
-                    if of.slot == me && self.multicast.lock().backlog().is_none_or(|it| number > it.last(of.stream)) {
-                        return Err(Dropped::Malformed);
-                    }
+                // Nobody has what we did not send, what it sent itself, or what it does not read.
+                let is_sent = |of: Of, number| {
+                    of.slot != me || self.multicast.lock().backlog().is_some_and(|it| number <= it.last(of.stream))
+                };
+                let may_have = |(of, number): &(Of, u64)| {
                     let is_member = current.members.binary_search(&of.slot).is_ok();
-                    if of.slot == slot || !is_member || !current.access.reads(slot, of.stream.domain) {
-                        return Err(Dropped::Malformed);
-                    }
-                    is_news |= current.acknowledged.note(slot, of, number);
+                    let reads = of.slot != slot && current.access.reads(slot, of.stream.domain);
+                    is_member && reads && is_sent(*of, *number)
+                };
+                if !streams.iter().all(may_have) {
+                    return Err(Dropped::Malformed);
                 }
+                let acknowledged = &mut current.acknowledged;
+                let is_news = streams.into_iter().fold(false, |news, (of, it)| acknowledged.note(slot, of, it) || news);
                 if is_news {
                     self.summary.plan(now, pause);
                 }

@@ -523,6 +523,32 @@ fn rule_b2_nobody_acknowledges_what_is_not_sent() {
     assert_eq!(net.acknowledged[0].len(), 1);
 }
 
+/// A status of which only the beginning is right, and a record too far ahead that names others.
+#[test]
+fn rule_g1_what_is_refused_in_part_changes_nothing() {
+    let mut net = Net::new(3, 0, 1);
+    net.install(1, &[0, 1, 2]);
+    let forger = Ring::member(1, 2, 3);
+    let stream = Stream { domain: Domain(1), signed: false };
+    net.deaf.extend([1, 2]);
+    net.publish(0, "c1/a", b"who has it?").expect("there is room");
+    for (n, slot) in [1, 2].into_iter().enumerate() {
+        let mut frames = Vec::new();
+        let status = Control::Status(vec![(Of { slot: Slot(0), stream }, 1), (Of { slot: Slot(slot), stream }, 1)]);
+        crate::multicast::frame::write_control(&status.bytes(), &mut frames);
+        net.hear(2, 0, &mut forger.forge(Domain::GROUP, 0, Slot(slot), 900 + n as u64, &frames));
+    }
+    net.run(net.now + SECOND);
+    assert!(net.acknowledged[0].is_empty(), "nobody has what it sent itself");
+
+    let mut frames = Vec::new();
+    crate::multicast::frame::write_after(Stream { domain: Domain(2), signed: false }, 9, &mut frames);
+    let far = sealcast_wire::frame::COUNTER_RELIABLE | 1 << 40;
+    net.hear(2, 1, &mut forger.forge(Domain(1), FLAG_RELIABLE, Slot(0), far, &frames));
+    let epoch = net.keys[1][&1].epoch();
+    assert_eq!(net.nodes[1].incoming.timeout(epoch), None, "nothing is missed");
+}
+
 /// Records that come after what will never be, in a stream that would hold all of them.
 #[test]
 fn rule_g7_an_insiders_records_that_wait_for_nothing_fill_no_memory() {
