@@ -348,6 +348,12 @@ impl Incoming {
         &self.drops
     }
 
+    /// As if so many bytes of messages were begun.
+    #[cfg(test)]
+    pub(super) fn begun(&mut self) -> &mut usize {
+        &mut self.begun
+    }
+
     /// Bytes held.
     #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
@@ -427,7 +433,8 @@ impl Incoming {
     }
 
     /// Hands on the messages of a record; those of an `old` epoch, and those that were sealed again, only if they did not come
-    /// before. `false` if there is no room for a part of a message now: the caller tries it again.
+    /// before. `false` if there is no room for a part of a message now: nothing is handed on, and the caller
+    /// tries it again.
     fn hand_on(
         &mut self,
         now: Monotonic,
@@ -437,18 +444,17 @@ impl Incoming {
         frames: &[u8],
         sink: &mut impl Sink,
     ) -> bool {
-        let room = limits::REASSEMBLY_BYTES_MAX.saturating_sub(self.begun);
+        // All of a record or nothing: a message that came in this epoch is not known by its number.
+        if pieces_len(frames) > limits::REASSEMBLY_BYTES_MAX.saturating_sub(self.begun) {
+            self.give_up_stalled(now);
+            return false;
+        }
         let progress = &mut self.senders.entry(incarnation).or_default()[usize::from(signed)];
         let before = progress.bytes();
-        let mut has_capacity = true;
         for frame in Frames::of(frames) {
             let taken = match frame {
                 Ok(Frame::Whole { head, body }) => progress.whole(&head, body, old, (source, signed), sink),
                 Ok(Frame::Piece { head, total, offset, bytes }) => {
-                    if bytes.len() > room {
-                        has_capacity = false;
-                        break;
-                    }
                     let piece = (total as usize, offset as usize, bytes);
                     progress.piece(now, &head, piece, old, (source, signed), sink)
                 }
@@ -460,10 +466,7 @@ impl Incoming {
             }
         }
         self.begun = self.begun - before + progress.bytes();
-        if !has_capacity {
-            self.give_up_stalled(now);
-        }
-        has_capacity
+        true
     }
 
     /// Of messages begun, those of which nothing came for long make room.
@@ -620,6 +623,12 @@ impl Progress {
 fn of_slot(slot: Slot) -> std::ops::RangeInclusive<Of> {
     let stream = |domain, signed| Stream { domain: Domain(domain), signed };
     Of { slot, stream: stream(0, false) }..=Of { slot, stream: stream(u16::MAX, true) }
+}
+
+/// Bytes of a record that are parts of messages.
+fn pieces_len(frames: &[u8]) -> usize {
+    let pieces = Frames::of(frames).map_while(Result::ok);
+    pieces.map(|frame| if let Frame::Piece { bytes, .. } = frame { bytes.len() } else { 0 }).sum()
 }
 
 /// What a record says that it comes after.

@@ -576,6 +576,32 @@ fn rule_g7_an_insiders_records_that_wait_for_nothing_fill_no_memory() {
     assert_eq!((net.of(1, 0), net.nodes[1].incoming.bytes()), (vec![&b"still here"[..]], 0));
 }
 
+/// The end of one message in the record in which another one begins, while there is no room for that one.
+#[test]
+fn rule_b5_a_record_that_finds_no_room_is_handed_on_once() {
+    let mut net = Net::new(2, 0, 1);
+    net.install(1, &[0, 1]);
+    let sealer = Ring::member(1, 0, 2);
+    let far = sealcast_wire::frame::COUNTER_RELIABLE;
+    let head = |number| Head { keys: false, again: false, number, sent_micros: None, topic: "c1/a" };
+    let record = |net: &mut Net, number, frames: &[u8]| {
+        net.hear(0, 1, &mut sealer.forge(Domain(1), FLAG_RELIABLE, Slot(0), far | number, frames));
+    };
+    let (mut first, mut second) = (Vec::new(), Vec::new());
+    head(1).write_whole(b"small", &mut first);
+    head(2).write_piece(8, 0, b"larg", &mut first);
+    head(2).write_piece(8, 4, b"er..", &mut second);
+    *net.nodes[1].incoming.begun() += limits::REASSEMBLY_BYTES_MAX;
+    record(&mut net, 1, &first);
+    net.run(net.now + 3 * SECOND);
+    assert!(net.of(1, 0).is_empty(), "it waits");
+    *net.nodes[1].incoming.begun() -= limits::REASSEMBLY_BYTES_MAX;
+    record(&mut net, 2, &second);
+    net.run(net.now + 3 * SECOND);
+    assert_eq!(net.of(1, 0), [&b"small"[..], b"larger.."]);
+    assert_eq!(net.nodes[1].incoming.bytes(), 0);
+}
+
 /// An insider's word that a sender has forgotten what it is about to send.
 #[test]
 fn rule_a3_nobody_else_says_that_records_are_gone() {
