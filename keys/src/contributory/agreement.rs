@@ -851,7 +851,7 @@ impl Contributory {
         self.advance(now);
         let Some(attempt) = self.attempt.as_ref() else { return };
         let late = attempt.is_confirming() && now.monotonic.since(attempt.progress) >= timing::RTO;
-        let made_up = !self.is_grouped() && !attempt.is_proven();
+        let made_up = !attempt.is_proven();
         let waited = now.monotonic.since(attempt.started) >= timing::RTO;
         // One that this attempt went past is no rival of it: it is over.
         if let Some(rival) = self.later.take_if(|later| made_up && waited && attempt.has_rival(later)) {

@@ -622,7 +622,7 @@ impl Contributory {
             self.proposed = self.proposed.max(number);
         }
         let undecided = |a: &super::Attempt| !a.is_proven() && a.has_rival(&proposal);
-        if names_me && !waited && !self.is_grouped() && self.attempt.as_ref().is_some_and(undecided) {
+        if names_me && !waited && self.attempt.as_ref().is_some_and(undecided) {
             // Two groups want us, or somebody made one up. Which one exists shows in the first round: the greater claim
             // says nothing.
             self.remember_judged(&proposal);

@@ -246,6 +246,28 @@ fn rule_g7_a_group_follows_once_whoever_makes_up_epochs() {
     assert_eq!(net.epoch_of(0), net.epoch_of(1));
 }
 
+/// While its group agrees on a new key, a member that is busy with an epoch that somebody made up comes back in time: it is
+/// not silent for the others.
+#[test]
+fn rule_g7_a_made_up_epoch_keeps_nobody_from_its_own_groups_agreement() {
+    for seed in 0..seeds(4) {
+        let mut net = group(320 + seed, 4);
+        let (victim, liar) = (0, 3);
+        let seats = [liar, victim].iter().map(|i| net.nodes[*i].keys.me.short).collect();
+        let made_up = made_up(&mut net, liar, MADE_UP, u32::MAX - 2, seats);
+        hand(&mut net, victim, made_up.bootstrap_sealed);
+        assert!(net.run_until(50, |net| net.nodes[victim].keys.attempt.is_some()), "{}", net.describe());
+        let before = net.epoch_of(1);
+        net.command(1, Command::Rotate).unwrap();
+        let renewed = |net: &Net| net.epoch_of(1) != before && net.is_one();
+        assert!(net.run_until(400, renewed), "{}", net.describe());
+        for node in 0..4 {
+            let silent = |n: &Notice| matches!(n, Notice::LeftOut { why: Misbehaviour::Silent, .. });
+            assert!(!net.nodes[node].notices.iter().any(silent), "{node}\n{}", net.describe());
+        }
+    }
+}
+
 /// The numbers of epochs are one counter of 32 bits: at its end they begin again, and nobody dies of it.
 #[test]
 fn rule_g2_no_number_of_a_peers_brings_a_member_down() {
