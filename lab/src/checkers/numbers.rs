@@ -1,4 +1,6 @@
-//! Nobody's claim moves the numbers of epochs: a great one comes after one that was in use.
+//! Nobody's claim moves the numbers of epochs: a great one comes after one whose key was agreed.
+//!
+//! Whoever confirmed a key may go on from it before the last confirmation installs it anywhere.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +11,7 @@ use super::{Checker, Event, Roles, Verdict};
 /// See the module.
 #[derive(Default)]
 pub struct Numbers {
-    installed: BTreeSet<u32>,
+    agreed: BTreeSet<u32>,
 }
 
 impl Checker<Roles, Event> for Numbers {
@@ -18,14 +20,17 @@ impl Checker<Roles, Event> for Numbers {
     }
 
     fn event(&mut self, _at: Monotonic, node: usize, event: &Event, _roles: &Roles) -> Verdict {
-        let Event::Installed(view, _) = event else { return Ok(()) };
-        let counter = view.epoch.counter;
+        let counter = match event {
+            Event::Keyed(epoch) => epoch.counter,
+            Event::Installed(view, _) => view.epoch.counter,
+            _ => return Ok(()),
+        };
         let before = counter.checked_sub(1).unwrap_or(u32::MAX);
-        let follows = [counter, before].iter().any(|c| self.installed.contains(c));
+        let follows = [counter, before].iter().any(|c| self.agreed.contains(c));
         if counter > limits::FIRST_COUNTER_MAX && !follows {
-            return Err(format!("node {node} installs epoch {counter}, and nobody was in {before}"));
+            return Err(format!("node {node} agrees on epoch {counter}, and nobody did on {before}"));
         }
-        self.installed.insert(counter);
+        self.agreed.insert(counter);
         Ok(())
     }
 }

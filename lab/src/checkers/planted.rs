@@ -216,8 +216,12 @@ fn numbers_reports_an_epoch_that_follows_on_none() {
     let first = sealcast_wire::limits::FIRST_COUNTER_MAX;
     let epoch = |counter| (0, installed(view(counter, &[0, 1], 0, Change::Formed), 7));
     assert_eq!(told(Numbers::default(), &[epoch(first), epoch(first + 1), epoch(first + 2)]), [""; 0]);
-    assert!(told(Numbers::default(), &[epoch(first), epoch(first + 2)])[0].contains("nobody was in"));
-    assert!(told(Numbers::default(), &[epoch(u32::MAX - 2)])[0].contains("nobody was in"));
+    let agreed = |counter| (0, Event::Keyed(EpochId { counter, hash: 1 }));
+    assert_eq!(told(Numbers::default(), &[epoch(first), agreed(first + 1), epoch(first + 2)]), [""; 0]);
+    for far in [epoch(first + 2), agreed(first + 2)] {
+        assert!(told(Numbers::default(), &[epoch(first), far])[0].contains("nobody did on"));
+    }
+    assert!(told(Numbers::default(), &[epoch(u32::MAX - 2)])[0].contains("nobody did on"));
 }
 
 #[test]
