@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use sealcast_crypto::aead::{Key, Suite};
 use sealcast_crypto::secret::Secret;
 use sealcast_crypto::signature::OriginKey;
-use sealcast_wire::frame::{FLAG_RELIABLE, FLAG_SIGNED, HEADER_LEN};
+use sealcast_wire::frame::{FLAG_RELIABLE, HEADER_LEN};
 use sealcast_wire::limits::REPLAY_WINDOW_PACKETS;
 use sealcast_wire::{Access, Domain, Dropped, EpochId, Exhausted, Header, Incarnation, Protect, Slot, Source};
 
@@ -24,6 +24,8 @@ pub(crate) struct Ring {
     counters: Vec<AtomicU64>,
     /// By domain: of reliable records, unsigned and signed ones.
     reliable: Vec<[AtomicU64; 2]>,
+    /// Of ordered ones, over all domains.
+    ordered: AtomicU64,
     /// Packets that may be sealed per domain.
     pub(crate) packets_max: u64,
     windows: Mutex<BTreeMap<(Slot, Domain), Window>>,
@@ -50,6 +52,7 @@ impl Ring {
             keys,
             counters: (0..DOMAINS).map(|_| AtomicU64::new(0)).collect(),
             reliable: (0..DOMAINS).map(|_| [1, 1].map(AtomicU64::new)).collect(),
+            ordered: AtomicU64::new(1),
             packets_max: u64::MAX,
             windows: Mutex::default(),
             signing: (0..members).map(signing).collect(),
@@ -125,8 +128,9 @@ impl Protect for Ring {
 
     fn seal(&self, domain: Domain, flags: u8, datagram: &mut [u8]) -> Result<u64, Exhausted> {
         self.ready(domain)?;
-        let (at, signed) = (usize::from(domain.0), usize::from(flags & FLAG_SIGNED != 0));
-        let next = if flags & FLAG_RELIABLE == 0 { &self.counters[at] } else { &self.reliable[at][signed] };
+        let at = usize::from(domain.0);
+        let [plain, signed] = &self.reliable[at];
+        let next = [&self.counters[at], plain, signed, &self.ordered][Header::sequence(flags)];
         let counter = Header::counting(flags) | next.fetch_add(1, Ordering::Relaxed);
         Header { domain, epoch: self.epoch, slot: self.slot, flags, counter }.write(datagram);
         let (header, rest) = datagram.split_at_mut(HEADER_LEN);
