@@ -657,7 +657,10 @@ impl Contributory {
         let unproved = attempt.proof.is_empty();
         let taken = attempt.take(message, now.monotonic, &self.env());
         let other = match taken {
-            Err(Refused::Misbehaved(seat, Misbehaviour::Equivocation)) => attempt.message(round, seat).cloned(),
+            // Others hold it, too, and each would answer all of them.
+            Err(Refused::Misbehaved(seat, Misbehaviour::Equivocation)) => {
+                attempt.hand_on(round, seat, now.monotonic, timing::RTO)
+            }
             _ => None,
         };
         match (running, of_passed) {

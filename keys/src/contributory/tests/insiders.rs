@@ -437,6 +437,48 @@ fn rule_a9_whoever_confirms_to_one_and_not_to_the_others_splits_nobody_off() {
     }
 }
 
+/// Half of the members hold one confirmation of a liar's, half another one, and none can end the agreement: they show each
+/// other both, and do not answer each showing by another one without end.
+#[test]
+fn rule_g8_two_confirmations_are_shown_so_often_and_no_more() {
+    let mut net = group(430, 8);
+    let liar = 7;
+    net.muted.insert(liar);
+    let confirming = |net: &Net| {
+        let is = |i: usize| net.nodes[i].keys.attempt.as_ref().is_some_and(|it| it.is_confirming());
+        net.nodes.iter().enumerate().all(|(i, _)| is(i))
+    };
+    net.command(0, Command::Rotate).unwrap();
+    while !confirming(&net) {
+        assert!(net.step(net.now + 1_000_000), "{}", net.describe());
+        for bytes in std::mem::take(&mut net.held_back) {
+            (0..liar).for_each(|to| hand(&mut net, to, bytes.clone()));
+        }
+    }
+    // All confirmations are lost on their way.
+    net.queue.clear();
+    let keys = &net.nodes[liar].keys;
+    let attempt = keys.attempt.as_ref().unwrap();
+    let (instance, roster) = (attempt.proposal.instance, attempt.formation.as_ref().unwrap().roster);
+    let Some(Message::Kc(right)) = attempt.message(2, attempt.me).cloned() else { panic!("it has confirmed") };
+    let state = keys.statements.hash();
+    let versions = [1, 2].map(|version| {
+        let mut changed = right.clone();
+        changed.rings[0].0[0] ^= version;
+        let message = Message::Kc(changed.clone());
+        let key = &net.nodes[liar].keys.key;
+        changed.signature = key.sign(&signed("sealcast/v1/kc", GROUP, &[&instance, &roster, &state], &message.body()));
+        bootstrap_sealed(&mut net, &Message::Kc(changed))
+    });
+    (0..liar).for_each(|to| hand(&mut net, to, versions[to % 2].clone()));
+    net.run(2);
+    let before = net.log.len();
+    hand(&mut net, 0, versions[1].clone());
+    net.run(8);
+    let said = net.log.len() - before;
+    assert!((1..=2 * liar).contains(&said), "{said} messages in 8 ms");
+}
+
 #[test]
 fn rule_a9_whoever_has_a_right_share_for_one_alone_splits_nobody_off() {
     for n in SIZES {
