@@ -158,7 +158,7 @@ impl Delivery for Multicast {
         let mut sender = self.lock();
         let number = match message.what {
             What::Data { topic, domain, signed, sent_micros, body } => {
-                let data = Data { topic, domain, signed, reliable: false, sent_micros, body };
+                let data = Data { topic, domain, signed, guarantee: Guarantee::BestEffort, sent_micros, body };
                 sender.data(now.monotonic, protect, data)?
             }
             What::Keys { bytes, sealed } => sender.keys(now.monotonic, protect.filter(|_| sealed), bytes)?,

@@ -459,7 +459,9 @@ impl Incoming {
                     progress.piece(now, &head, piece, old, (source, signed), sink)
                 }
                 Ok(Frame::After { .. }) => Ok(()),
-                Ok(Frame::Heartbeat { .. } | Frame::Control { .. }) | Err(_) => Err(Dropped::Malformed),
+                Ok(Frame::Heartbeat { .. } | Frame::Control { .. } | Frame::Stamps { .. }) | Err(_) => {
+                    Err(Dropped::Malformed)
+                }
             };
             if let Err(why) = taken {
                 self.drops.count(why);

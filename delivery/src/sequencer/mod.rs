@@ -36,7 +36,7 @@ use self::incoming::{Incoming, Record};
 use crate::multicast::backlog::Settled;
 use crate::multicast::frame::Stream;
 use crate::multicast::{Config, Data, Multicast, Sender};
-use crate::{Batch, Channel, Cut, Delivery, Input, Outcome, Outgoing, Output, Properties, SendError, Token, What};
+use crate::{Batch, Channel, Cut, Delivery, Input, Outgoing, Output, Properties, SendError, Token, What};
 
 /// See the module.
 pub struct Sequencer {
@@ -273,8 +273,7 @@ impl Sequencer {
 
     /// Tells what became of messages of ours, in the order of publishing.
     fn tell(&mut self, told: Vec<Settled>) {
-        let outcome = |it: &Settled| if it.acknowledged { Outcome::Accepted } else { Outcome::InDoubt };
-        self.ready.extend(told.iter().map(|it| Output::Outcome(Token(it.number), outcome(it))));
+        self.ready.extend(told.into_iter().map(|it| Output::Outcome(Token(it.number), it.outcome)));
     }
 
     /// Records of our own that we hear, too, and that got lost on their way to us, before they are forgotten.
@@ -456,7 +455,7 @@ impl Delivery for Sequencer {
     ) -> Result<Token, SendError> {
         match (message.guarantee, message.what) {
             (Guarantee::Fifo, What::Data { topic, domain, signed, sent_micros, body }) => {
-                let data = Data { topic, domain, signed, reliable: true, sent_micros, body };
+                let data = Data { topic, domain, signed, guarantee: message.guarantee, sent_micros, body };
                 let number = self.multicast.lock().data(now.monotonic, protect, data)?;
                 self.multicast.transmit_soon();
                 Ok(Token(number))

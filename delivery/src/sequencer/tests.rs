@@ -9,6 +9,7 @@ use sealcast_wire::frame::HEADER_LEN;
 use sealcast_wire::{Address, CertHash, Change, Member, MemberId, To, Utc};
 
 use super::*;
+use crate::Outcome;
 use crate::multicast::frame::{Frames, Head};
 use crate::testing::{Ring, incarnation};
 
