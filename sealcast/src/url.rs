@@ -536,6 +536,7 @@ mod tests {
         assert!(matches!(url.address, TransportAddress::Multicast { group, .. } if group.is_ipv6()));
     }
 
+    #[cfg(feature = "brokers")]
     #[test]
     fn a_cluster_file_is_a_place_and_sealed_if_nothing_else_is_said() {
         let url = Url::parse("quorum:/etc/sealcast/cluster.toml").unwrap();
@@ -557,6 +558,7 @@ mod tests {
         assert_eq!(Url::parse("udpm://?keys=threshold").unwrap_err().code(), Code::BadPair);
     }
 
+    #[cfg(feature = "brokers")]
     #[test]
     fn any_path_of_a_cluster_file_can_be_named() {
         for path in ["c.toml", "/a b/c?.toml", "50%/c.toml", "%3F/%25?%"] {
@@ -566,6 +568,7 @@ mod tests {
         }
     }
 
+    #[cfg(feature = "brokers")]
     #[test]
     fn what_is_not_understood_is_an_error_that_names_it() {
         for (text, part) in [

@@ -213,6 +213,7 @@ mod tests {
     use rand_core::SeedableRng;
     use sealcast_crypto::identity::{Act, Authority, Request, Right};
     use sealcast_crypto::signature::Algorithm;
+    use sealcast_wire::Utc;
 
     use super::*;
 
