@@ -131,8 +131,9 @@ pub struct Properties {
     pub fetches: Fetches,
     /// It remembers what it sealed last ([`Input::Retire`]); otherwise whoever transmits does.
     pub names_packets: bool,
-    /// It may send on what members sealed, as repairs do: [`Input::Frame`] brings each datagram as it came, too.
-    pub keeps_sealed: bool,
+    /// It may send on what members sealed, as repairs do: [`Input::Frame`] brings each datagram that has these flags as it
+    /// came, too, and [`Input::Unread`] those of them that we cannot open.
+    pub keeps_sealed: Option<u8>,
     /// It carries nothing of the application that nobody seals.
     pub needs_keys: bool,
     /// It has to connect first: before [`Output::Up`] nothing can be sent, and the key scheme does not begin.
@@ -153,7 +154,7 @@ impl Properties {
         orders_keys: false,
         fetches: Fetches::NOTHING,
         names_packets: false,
-        keeps_sealed: false,
+        keeps_sealed: None,
         needs_keys: false,
         connects: false,
         subscribes: false,
@@ -223,6 +224,8 @@ pub enum Input<'a> {
         /// The capability that opened it, if one did.
         protect: Option<&'a dyn Protect>,
     },
+    /// A sealed datagram of an epoch of ours that we cannot open: of a topic whose key we do not have.
+    Unread(&'a [u8]),
     /// Hand out no application's messages and records until [`Input::Resume`]: they wait at whoever orders them. The key
     /// scheme's come on, and so may what was under way. A transport that cannot do so goes on; whoever is told lives with it.
     Pause,

@@ -238,6 +238,7 @@ impl Delivery for BestEffort {
             Input::Install { .. }
             | Input::Excluded
             | Input::Retire(_)
+            | Input::Unread(_)
             | Input::Pause
             | Input::Resume
             | Input::Provide { .. }

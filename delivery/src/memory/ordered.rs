@@ -434,6 +434,7 @@ impl Delivery for Ordered {
             Input::Install { .. } => self.forget_flush(),
             // The orderer does not wait, and brings everything.
             Input::Retire(_)
+            | Input::Unread(_)
             | Input::Pause
             | Input::Resume
             | Input::Opened(..)

@@ -197,7 +197,8 @@ impl Delivery for Multicast {
             }
             Input::Fetch(id, _) => self.inbox.ready.push_back(Output::Fetched(id, Fetched::Missing)),
             // Everything comes; nobody keeps what waits or is offered, and no message is sealed as a whole.
-            Input::Pause
+            Input::Unread(_)
+            | Input::Pause
             | Input::Resume
             | Input::Provide { .. }
             | Input::Opened(..)

@@ -17,14 +17,15 @@
 mod acknowledged;
 mod control;
 mod incoming;
+mod order;
 #[cfg(test)]
 mod tests;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use sealcast_wire::frame::{FLAG_RELIABLE, FLAG_SIGNED};
+use sealcast_wire::frame::{FLAG_ORDERED, FLAG_RELIABLE, FLAG_SAFE, FLAG_SIGNED};
 use sealcast_wire::{
     Access, Agreement, Domain, Dropped, Drops, EpochId, Guarantee, Header, Incarnation, Monotonic, Now, Protect, Slot,
     Source, View, limits,
@@ -33,8 +34,9 @@ use sealcast_wire::{
 use self::acknowledged::Acknowledged;
 use self::control::{Control, Of, gone_statement};
 use self::incoming::{Incoming, Record};
+use self::order::{Order, Place};
 use crate::multicast::backlog::Settled;
-use crate::multicast::frame::Stream;
+use crate::multicast::frame::{Stamp, Stream};
 use crate::multicast::{Config, Data, Multicast, Sender};
 use crate::{Batch, Channel, Cut, Delivery, Input, Outgoing, Output, Properties, SendError, Token, What};
 
@@ -57,6 +59,8 @@ pub struct Sequencer {
     corrected: Monotonic,
     /// When we vouched last for having forgotten records.
     vouched: Monotonic,
+    /// When something happened last: what is said of the order then is said once all of that is taken in.
+    now: Monotonic,
 }
 
 /// The installed view.
@@ -67,7 +71,11 @@ struct Current {
     members: Vec<Slot>,
     protect: Arc<dyn Protect>,
     access: Arc<dyn Access>,
+    incarnations: BTreeMap<Slot, Incarnation>,
     acknowledged: Acknowledged,
+    order: Order,
+    /// How much of the order we said that we hold.
+    told_held: u64,
 }
 
 /// Something that is said once in a while at most.
@@ -116,6 +124,7 @@ impl Sequencer {
     pub const PROPERTIES: Properties = Properties {
         fifo: Some(Channel { agreement: Agreement::None, acknowledged: true, cut: Cut::Clock }),
         needs_keys: true,
+        keeps_sealed: Some(FLAG_RELIABLE | FLAG_ORDERED),
         ..Multicast::PROPERTIES
     };
 
@@ -135,6 +144,7 @@ impl Sequencer {
             tail: (Monotonic(0), 0),
             corrected: Monotonic(0),
             vouched: Monotonic(0),
+            now: Monotonic(0),
         }
     }
 
@@ -161,7 +171,14 @@ impl Sequencer {
             return Err(Dropped::Malformed);
         };
         let number = Header::reliable_number(flags, counter).ok_or(Dropped::Malformed)?;
-        let stream = Stream { domain, signed: flags & FLAG_SIGNED != 0 };
+        let signed = flags & FLAG_SIGNED != 0;
+        let sealed = Stream { domain, signed };
+        let stream = match flags & FLAG_ORDERED {
+            // That name is taken.
+            0 if sealed == Stream::ORDERED => return Err(Dropped::Malformed),
+            0 => sealed,
+            _ => Stream::ORDERED,
+        };
         let of = Of { slot, stream };
         let Sequencer { multicast, current, incoming, .. } = self;
         let current = current.as_ref();
@@ -178,8 +195,8 @@ impl Sequencer {
         // Of another epoch it is not known who reads what: what comes after something waits for it.
         let reads = |domain| current.is_none_or(|it| it.epoch != epoch || it.reads(domain));
         let (receiver, inbox) = multicast.receiving();
-        let frames = receiver.prove(now, (epoch, slot), (stream, number), frame, protect)?;
-        let record = Record { source, epoch, incarnation, of, number, frames };
+        let frames = receiver.prove(now, (epoch, slot), (sealed, number), frame, protect)?;
+        let record = Record { source, epoch, incarnation, of, number, signed, frames };
         if slot == me {
             incoming.begin_at(now, &record);
         }
@@ -188,6 +205,166 @@ impl Sequencer {
         let pause = current.filter(|it| it.epoch == epoch && slot != me).map(Current::pause);
         pause.into_iter().for_each(|pause| self.status.plan(now, pause));
         Ok(())
+    }
+
+    /// Takes in an ordered record, which came as `sealed`.
+    fn take_ordered(
+        &mut self,
+        now: Monotonic,
+        source: Source,
+        flags: u8,
+        (frame, sealed): (&[u8], &[u8]),
+        protect: Option<&dyn Protect>,
+    ) -> Result<(), Dropped> {
+        let header = Header::parse(sealed)?;
+        let number = Header::reliable_number(flags, header.counter).ok_or(Dropped::Malformed)?;
+        // Outside of its view it has no place: its sender is told (B4).
+        let current = self.current.as_ref().filter(|it| it.epoch == header.epoch).ok_or(Dropped::Stale)?;
+        current.order.judge(header.slot, number, sealed)?;
+        self.take(now, source, flags, frame, protect)?;
+        let Some(current) = &mut self.current else { return Ok(()) };
+        current.order.keep(header.slot, number, flags & FLAG_SAFE != 0, sealed);
+        self.go_on(now, header.slot);
+        Ok(())
+    }
+
+    /// Takes in an ordered record that we cannot open: we hold it all the same, so that it is not lost with its sender (B8).
+    fn take_unread(&mut self, now: Monotonic, sealed: &[u8]) -> Result<(), Dropped> {
+        let header = Header::parse(sealed)?;
+        let number = Header::reliable_number(header.flags, header.counter).ok_or(Dropped::Malformed)?;
+        let current = self.current.as_mut().filter(|it| it.epoch == header.epoch).ok_or(Dropped::NoKey)?;
+        if header.flags & FLAG_ORDERED == 0 || current.reads(header.domain) {
+            return Err(Dropped::NoKey);
+        }
+        let is_safe = header.flags & FLAG_SAFE != 0;
+        if current.order.keep_unread(header.slot, number, is_safe, sealed)? {
+            self.pass_over(now, header.slot, number, header.domain)?;
+        }
+        self.go_on(now, header.slot);
+        Ok(())
+    }
+
+    /// A record of the order is here that we cannot open.
+    fn pass_over(&mut self, now: Monotonic, slot: Slot, number: u64, domain: Domain) -> Result<(), Dropped> {
+        let Sequencer { multicast, current: Some(current), incoming, .. } = self else { return Ok(()) };
+        let Some(incarnation) = current.incarnations.get(&slot).copied() else { return Err(Dropped::Malformed) };
+        let of = Of { slot, stream: Stream::ORDERED };
+        let counter = Header::counting(FLAG_RELIABLE | FLAG_ORDERED) | number;
+        let source = Source::Inside { epoch: current.epoch, slot, incarnation, counter, domain };
+        let record = Record { source, epoch: current.epoch, incarnation, of, number, signed: false, frames: &[] };
+        let (_, inbox) = multicast.receiving();
+        incoming.take(now, current.me, &record, |_| false, inbox)
+    }
+
+    /// A record came: the sequencer stamps its sender's next ones, and whoever held too little tells that it holds more.
+    fn go_on(&mut self, now: Monotonic, slot: Slot) {
+        let Some(current) = &mut self.current else { return };
+        let of = Of { slot, stream: Stream::ORDERED };
+        let next = self.incoming.next(current.epoch, of).unwrap_or(1);
+        current.order.stamp(slot, next - 1);
+        self.deliver(now);
+    }
+
+    /// The sequencer said more of the order.
+    fn take_stamps(&mut self, now: Monotonic) {
+        while let Some((epoch, by, first, stamps)) = self.incoming.next_stamps() {
+            if let Err(why) = self.take_some_stamps(now, epoch, by, first, &stamps) {
+                self.drops.count(why);
+            }
+        }
+    }
+
+    fn take_some_stamps(
+        &mut self,
+        now: Monotonic,
+        epoch: EpochId,
+        by: Slot,
+        first: u64,
+        stamps: &[Stamp],
+    ) -> Result<(), Dropped> {
+        let current = self.current.as_mut().filter(|it| it.epoch == epoch).ok_or(Dropped::Stale)?;
+        // Our own come back to us.
+        if by == current.me {
+            return Ok(());
+        }
+        if current.order.sequencer() != Some(by) {
+            return Err(Dropped::Policy);
+        }
+        let me = current.me;
+        for (Stamp { slot, number, .. }, place) in current.order.take_stamps(first, stamps)? {
+            let of = Of { slot, stream: Stream::ORDERED };
+            let who = self.current.as_ref().and_then(|it| it.incarnations.get(&slot).copied());
+            let who = who.ok_or(Dropped::Malformed)?;
+            match place {
+                Place::Here => {}
+                // What is stored of it says in which domain it is, and we do not read that one.
+                Place::Unread => self.pass_over(now, slot, number, Domain::GROUP)?,
+                Place::Missing { .. } if slot == me => self.fill_own(now, of, number),
+                Place::Missing { refuse } => {
+                    if refuse {
+                        self.incoming.refuse(now, me, epoch, of, number);
+                    }
+                    self.incoming.expect(now, me, epoch, who, of, number);
+                }
+            }
+        }
+        self.deliver(now);
+        Ok(())
+    }
+
+    /// Hands on what has its turn, and says so if more is held.
+    fn deliver(&mut self, now: Monotonic) {
+        let Sequencer { multicast, current: Some(current), incoming, .. } = self else { return };
+        let mut told = Vec::new();
+        while let Some((sequence, Stamp { slot, number, .. })) = current.order.next() {
+            let of = Of { slot, stream: Stream::ORDERED };
+            let Current { epoch, access, me, .. } = &*current;
+            let reads = |domain| access.reads(*me, domain);
+            let position = sequence << MESSAGES_PER_RECORD_BITS;
+            let (_, inbox) = multicast.receiving();
+            if !incoming.pass(now, *epoch, (of, number, position), reads, inbox) {
+                break;
+            }
+            let ordered = incoming.take_ordered();
+            if slot == current.me {
+                let mut sender = multicast.lock();
+                if let Some(backlog) = sender.backlog() {
+                    ordered.into_iter().for_each(|(number, position)| backlog.ordered(number, position));
+                    told.extend(backlog.told());
+                }
+            }
+            current.order.delivered();
+        }
+        let ours = current.order.forget().get(&current.me).copied();
+        if let Some(number) = ours {
+            told.extend(multicast.lock().acknowledge(now, Stream::ORDERED, number));
+        }
+        let (pause, is_open) = (current.pause(), current.order.held() > current.told_held);
+        if is_open {
+            self.status.plan(now, pause);
+        }
+        if !told.is_empty() {
+            self.tail.1 = 0;
+        }
+        self.tell(told);
+    }
+
+    /// The sequencer says what it stamped since.
+    fn say_stamps(&mut self) {
+        let Some(current) = &mut self.current else { return };
+        let mut is_any = false;
+        while let Some((first, stamps)) = current.order.unsaid() {
+            // What cannot be said now is said with the next one.
+            if self.multicast.lock().stamps(self.now, &current.protect, first, &stamps).is_err() {
+                break;
+            }
+            current.order.said(stamps.len());
+            is_any = true;
+        }
+        if is_any {
+            self.multicast.transmit_soon();
+            self.summary.plan(self.now, current.pause());
+        }
     }
 
     /// Takes in what a member says about reliable records.
@@ -240,10 +417,32 @@ impl Sequencer {
                 streams.into_iter().for_each(|(of, number)| self.all_have(now, of, number));
             }
             Control::Nak { of, ranges } if of.slot == me => self.repair(now, of.stream, &ranges),
-            Control::Nak { of, ranges } => self.incoming.heard_nak(now, epoch, of, &ranges),
+            Control::Nak { of, ranges } => {
+                self.incoming.heard_nak(now, epoch, of, &ranges);
+                if of.stream == Stream::ORDERED {
+                    let repairs = current.order.repair(of.slot, &ranges);
+                    if !repairs.is_empty() {
+                        self.multicast.lock().again(repairs);
+                        self.multicast.transmit_soon();
+                    }
+                }
+            }
+            Control::Held(held) => {
+                if current.coordinator() == Some(me) && current.order.note(slot, held)? {
+                    self.summary.plan(now, pause);
+                }
+            }
+            Control::Stable { majority, all } => {
+                if current.coordinator() != Some(slot) {
+                    return Err(Dropped::Policy);
+                }
+                current.order.reaches(majority, all);
+                self.deliver(now);
+            }
             Control::Gone { stream, first, proof } => {
                 let of = Of { slot, stream };
-                if !self.incoming.would_end_gap(now, epoch, of, first) {
+                // What has its place in the order is not missing for good while somebody holds it.
+                if !stream.is_fifo() || !self.incoming.would_end_gap(now, epoch, of, first) {
                     return Err(Dropped::Stale);
                 }
                 if !current.protect.vouched(slot, &gone_statement(stream, first), &proof) {
@@ -279,8 +478,10 @@ impl Sequencer {
     /// Records of our own that we hear, too, and that got lost on their way to us, before they are forgotten.
     fn fill_own(&mut self, now: Monotonic, of: Of, number: u64) {
         let Some((epoch, me)) = self.current.as_ref().map(|it| (it.epoch, it.me)) else { return };
-        let Some(first) = self.incoming.next(epoch, of) else { return };
-        if number.saturating_sub(first) > OWN_MISSED {
+        // Of ordered ones we need all.
+        let first = self.incoming.next(epoch, of).or((of.stream == Stream::ORDERED).then_some(1));
+        let Some(first) = first else { return };
+        if of.stream.is_fifo() && number.saturating_sub(first) > OWN_MISSED {
             return self.incoming.forget(epoch, of);
         }
         for number in first..=number {
@@ -289,11 +490,21 @@ impl Sequencer {
                 Some((datagram.to_vec(), Arc::clone(protect)))
             });
             let Some((mut datagram, protect)) = found else { return };
+            let sealed = datagram.clone();
             let Ok((source, flags, frame)) = protect.open(&mut datagram) else { return };
             debug_assert_eq!(of.slot, me);
             // What came already is not missing.
-            let _ = self.take(now, source, flags, frame, Some(&*protect));
+            let _ = match of.stream {
+                Stream::ORDERED => self.take_ordered(now, source, flags, (frame, &sealed), Some(&*protect)),
+                _ => self.take(now, source, flags, frame, Some(&*protect)),
+            };
         }
+    }
+
+    /// Whether the sequencer can tell records of this domain from what anybody may have made up.
+    fn can_order(&self, domain: Domain) -> bool {
+        let reads = |it: &Current| it.coordinator().is_some_and(|slot| it.access.reads(slot, domain));
+        self.current.as_ref().is_some_and(reads)
     }
 
     /// Sends again what somebody lacks.
@@ -338,7 +549,9 @@ impl Sequencer {
         let Some(current) = &mut self.current else { return };
         let (epoch, me, pause) = (current.epoch, current.me, current.pause());
         let coordinates = current.coordinator() == Some(me);
-        if self.status.is_due(now) {
+        if self.status.is_due(now) || current.order.again_at().is_some_and(|at| at <= now) {
+            let held = current.order.says_held(now);
+            current.told_held = held.unwrap_or(current.told_held);
             let status = self.incoming.status(epoch, me, std::mem::take(&mut self.status.all));
             match coordinates {
                 // Nobody has to be told: we are who gathers it.
@@ -349,33 +562,59 @@ impl Sequencer {
                         self.summary.plan(now, pause);
                     }
                 }
+                false if status.is_empty() => {}
                 false => status.chunks(limits::STREAMS_TOLD_MAX).for_each(|part| {
                     self.say(now, &Control::Status(part.to_vec()));
                 }),
+            }
+            if let Some(held) = held {
+                self.say(now, &Control::Held(held));
             }
         }
         if self.summary.is_due(now)
             && let Some(current) = &mut self.current
         {
-            let Current { members, access, acknowledged, .. } = current;
+            let Current { members, access, acknowledged, order, .. } = current;
             let news = acknowledged.news(members, |slot, domain| access.reads(slot, domain));
+            let stable = order.news();
             news.iter().for_each(|(of, number)| self.all_have(now, *of, *number));
             news.chunks(limits::STREAMS_TOLD_MAX).for_each(|part| self.say(now, &Control::Summary(part.to_vec())));
+            if let Some((majority, all)) = stable {
+                self.say(now, &Control::Stable { majority, all });
+                self.deliver(now);
+            }
         }
         for (of, ranges) in self.incoming.naks(now, epoch) {
             self.say(now, &Control::Nak { of, ranges });
         }
         if self.tail_due().is_some_and(|due| due <= now) {
             self.tail = (now, self.tail.1 + 1);
-            let tails = self.multicast.lock().backlog().map(|it| it.tails()).unwrap_or_default();
+            let mut tails = self.multicast.lock().backlog().map(|it| it.tails()).unwrap_or_default();
+            self.fill_ordered(now, &mut tails);
             tails.chunks(limits::STREAMS_TOLD_MAX).for_each(|part| self.say(now, &Control::Tail(part.to_vec())));
+        }
+    }
+
+    /// Records of our own that did not come back to us take their turn in the order all the same.
+    fn fill_ordered(&mut self, now: Monotonic, tails: &mut Vec<(Stream, u64)>) {
+        let Some(slot) = self.current.as_ref().map(|it| it.me) else { return };
+        if let Some((_, last)) = tails.iter().find(|(stream, _)| *stream == Stream::ORDERED) {
+            self.fill_own(now, Of { slot, stream: Stream::ORDERED }, *last);
+        }
+        // Who lacks the last word of the sequencer says what it holds.
+        let is_open = |it: &Current| it.coordinator() == Some(it.me) && !it.order.is_settled();
+        if self.current.as_ref().is_some_and(is_open) && !tails.iter().any(|(it, _)| *it == Stream::STAMPS) {
+            let last = self.multicast.lock().backlog().map_or(0, |it| it.last(Stream::STAMPS));
+            tails.push((Stream::STAMPS, last));
         }
     }
 
     /// When to say how far our streams go: nobody says that all have them.
     fn tail_due(&self) -> Option<Monotonic> {
-        let since = self.multicast.lock().backlog()?.watch()?;
         let (last, tries) = self.tail;
+        let is_open = |it: &Current| it.coordinator() == Some(it.me) && !it.order.is_settled();
+        let is_open = self.current.as_ref().is_some_and(is_open);
+        let since = self.multicast.lock().backlog()?.watch().or(is_open.then_some(last))?;
         let pause = (TAIL_AGAIN * (1 << tries.min(5))).min(TAIL_AGAIN_MAX);
         // A member that is alone waits for nobody.
         let is_alone = self.current.as_ref().is_some_and(|it| it.members.len() == 1);
@@ -387,7 +626,7 @@ impl Sequencer {
         let Some(current) = &self.current else { return };
         let is_read = |stream: Stream| {
             let others = current.members.iter().filter(|it| **it != current.me);
-            others.into_iter().any(|it| current.access.reads(*it, stream.domain))
+            stream == Stream::ORDERED || others.into_iter().any(|it| current.access.reads(*it, stream.domain))
         };
         let tails = self.multicast.lock().backlog().map(|it| it.tails()).unwrap_or_default();
         let unread: Vec<_> = tails.into_iter().filter(|(stream, _)| !is_read(*stream)).collect();
@@ -411,7 +650,10 @@ impl Sequencer {
             members: view.members.slots().map(|(slot, _)| slot).collect(),
             protect: protect.clone(),
             access: access.clone(),
+            incarnations: view.members.slots().map(|(slot, member)| (slot, member.id.incarnation)).collect(),
             acknowledged: Acknowledged::default(),
+            order: Order::new(me, view.members.slots().map(|(slot, _)| slot).collect()),
+            told_held: 0,
         };
         let is_member = |who: &Incarnation| view.members.iter().any(|member| member.id.incarnation == *who);
         let (_, inbox) = self.multicast.receiving();
@@ -454,7 +696,13 @@ impl Delivery for Sequencer {
         message: Outgoing<'_>,
     ) -> Result<Token, SendError> {
         match (message.guarantee, message.what) {
-            (Guarantee::Fifo, What::Data { topic, domain, signed, sent_micros, body }) => {
+            (Guarantee::Ordered | Guarantee::Safe, What::Data { domain, .. }) if !self.can_order(domain) => {
+                Err(SendError::NotGiven(message.guarantee))
+            }
+            (
+                Guarantee::Fifo | Guarantee::Ordered | Guarantee::Safe,
+                What::Data { topic, domain, signed, sent_micros, body },
+            ) => {
                 let data = Data { topic, domain, signed, guarantee: message.guarantee, sent_micros, body };
                 let number = self.multicast.lock().data(now.monotonic, protect, data)?;
                 self.multicast.transmit_soon();
@@ -466,19 +714,33 @@ impl Delivery for Sequencer {
     }
 
     fn handle(&mut self, now: Now, input: Input<'_>) {
+        self.now = now.monotonic;
         match input {
-            Input::Frame { source, flags, frame, protect, .. } if flags & FLAG_RELIABLE != 0 => {
-                if let Err(why) = self.take(now.monotonic, source, flags, frame, protect) {
+            Input::Frame { source, flags, frame, sealed, protect, .. } if flags & FLAG_RELIABLE != 0 => {
+                let taken = match sealed.filter(|_| flags & FLAG_ORDERED != 0) {
+                    Some(sealed) => self.take_ordered(now.monotonic, source, flags, (frame, sealed), protect),
+                    None if flags & FLAG_ORDERED != 0 => Err(Dropped::Foreign),
+                    None => self.take(now.monotonic, source, flags, frame, protect),
+                };
+                if let Err(why) = taken {
+                    self.drops.count(why);
+                }
+                self.take_stamps(now.monotonic);
+            }
+            Input::Unread(sealed) => {
+                if let Err(why) = self.take_unread(now.monotonic, sealed) {
                     self.drops.count(why);
                 }
             }
             Input::Frame { .. } => {
                 self.multicast.handle(now, input);
                 self.take_controls(now.monotonic);
+                self.take_stamps(now.monotonic);
             }
             Input::Install { view, protect, access } => {
                 self.multicast.handle(now, input);
                 self.install(now.monotonic, view, protect, access);
+                self.take_stamps(now.monotonic);
             }
             Input::Excluded => self.exclude(),
             Input::Pause
@@ -510,16 +772,20 @@ impl Delivery for Sequencer {
     fn timeout(&self) -> Option<Monotonic> {
         let current = self.current.as_ref();
         let naks = current.and_then(|it| self.incoming.timeout(it.epoch));
-        let ours = [self.status.due, self.summary.due, naks, self.tail_due().filter(|_| current.is_some())];
+        let held = current.and_then(|it| it.order.again_at());
+        let ours = [self.status.due, self.summary.due, naks, held, self.tail_due().filter(|_| current.is_some())];
         [self.multicast.timeout()].into_iter().chain(ours).flatten().min()
     }
 
     fn handle_timeout(&mut self, now: Now, protect: Option<&Arc<dyn Protect>>) {
+        self.now = now.monotonic;
         self.multicast.handle_timeout(now, protect);
         if let Some(current) = &self.current {
             let (_, inbox) = self.multicast.receiving();
             self.incoming.handle_timeout(now.monotonic, current.epoch, |domain| current.reads(domain), inbox);
         }
+        self.take_stamps(now.monotonic);
+        self.deliver(now.monotonic);
         self.settle_unread(now.monotonic);
         self.say_due(now.monotonic);
     }
@@ -528,6 +794,7 @@ impl Delivery for Sequencer {
         if let Some(output) = self.ready.pop_front() {
             return Some(output);
         }
+        self.say_stamps();
         let mut drops = self.drops.clone();
         drops.add(self.incoming.drops());
         match drops.since(&mut self.told) {
@@ -537,6 +804,9 @@ impl Delivery for Sequencer {
     }
 }
 
+/// A record of 64 KiB has fewer messages than 2 to the power of this: in the order, a message has the position sequence
+/// number × that + its place in its record.
+const MESSAGES_PER_RECORD_BITS: u32 = 13;
 /// Between two statuses of one member, and two summaries.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
 /// Of all members together (B10).

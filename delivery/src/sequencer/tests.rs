@@ -56,6 +56,9 @@ struct Net {
     count: u64,
     got: Vec<Got>,
     acknowledged: Vec<Vec<u64>>,
+    /// By node: what it got of the order, by its positions; and of its own messages where they were delivered.
+    order: Vec<Vec<(u64, Slot, Vec<u8>)>>,
+    placed: Vec<Vec<(u64, u64)>>,
     in_doubt: Vec<Vec<u64>>,
     /// Who hears nothing at all.
     deaf: BTreeSet<usize>,
@@ -77,6 +80,8 @@ impl Net {
             count: 0,
             got: vec![Vec::new(); members],
             acknowledged: vec![Vec::new(); members],
+            order: vec![Vec::new(); members],
+            placed: vec![Vec::new(); members],
             in_doubt: vec![Vec::new(); members],
             deaf: BTreeSet::new(),
         }
@@ -108,10 +113,14 @@ impl Net {
     }
 
     fn publish(&mut self, node: usize, topic: &str, body: &[u8]) -> Result<Token, SendError> {
+        self.publish_as(Guarantee::Fifo, node, topic, body)
+    }
+
+    fn publish_as(&mut self, guarantee: Guarantee, node: usize, topic: &str, body: &[u8]) -> Result<Token, SendError> {
         let domain = self.access.domain(topic).expect("a topic of these");
         let what = What::Data { topic, domain, signed: self.access.must_sign(topic), sent_micros: None, body };
         let protect = self.keys[node].get(&self.current[node]).cloned();
-        let out = Outgoing { what, guarantee: Guarantee::Fifo, to: To::Group };
+        let out = Outgoing { what, guarantee, to: To::Group };
         let now = self.at();
         let sent = self.nodes[node].send(now, protect.as_ref(), out);
         self.drain(node);
@@ -120,8 +129,12 @@ impl Net {
 
     /// The same once there is room.
     fn publish_patiently(&mut self, node: usize, topic: &str, body: &[u8]) -> Token {
+        self.publish_patiently_as(Guarantee::Fifo, node, topic, body)
+    }
+
+    fn publish_patiently_as(&mut self, guarantee: Guarantee, node: usize, topic: &str, body: &[u8]) -> Token {
         loop {
-            match self.publish(node, topic, body) {
+            match self.publish_as(guarantee, node, topic, body) {
                 Ok(token) => return token,
                 Err(SendError::Full) => self.run(self.now + 1_000),
                 Err(why) => panic!("{why}"),
@@ -145,9 +158,16 @@ impl Net {
                 Some(Output::Deliver(it)) => {
                     let Source::Inside { slot, .. } = it.source else { panic!("it is from inside") };
                     assert_eq!(it.signed, it.topic.ends_with('!'));
+                    let Source::Inside { counter, .. } = it.source else { panic!("it is from inside") };
+                    if counter & sealcast_wire::frame::COUNTER_ORDERED != 0 {
+                        self.order[node].push((it.index, slot, it.body.clone()));
+                    }
                     self.got[node].push((slot, it.topic.to_string(), it.body));
                 }
                 Some(Output::Outcome(Token(number), Outcome::Accepted)) => self.acknowledged[node].push(number),
+                Some(Output::Outcome(Token(number), Outcome::Ordered(position))) => {
+                    self.placed[node].push((number, position));
+                }
                 Some(Output::Outcome(Token(number), Outcome::InDoubt)) => self.in_doubt[node].push(number),
                 Some(Output::Dropped(_) | Output::Sealed(..) | Output::Flushed(..) | Output::Suspect(_)) => {}
                 Some(other) => panic!("{other:?}"),
@@ -171,12 +191,14 @@ impl Net {
     fn hear(&mut self, from: usize, to: usize, datagram: &mut [u8]) {
         let Ok(header) = Header::parse(datagram) else { return };
         let Some(protect) = self.keys[to].get(&header.epoch.counter).cloned() else { return };
+        let (now, from, sealed) = (self.at(), Address::Node(from as u32), datagram.to_vec());
         if !self.access.reads(protect.slot(), header.domain) {
-            return;
+            self.nodes[to].handle(now, Input::Unread(&sealed));
+            return self.drain(to);
         }
         let Ok((source, flags, frame)) = protect.open(datagram) else { return };
-        let (now, from) = (self.at(), Address::Node(from as u32));
-        self.nodes[to].handle(now, Input::Frame { source, from, flags, frame, sealed: None, protect: Some(&*protect) });
+        let sealed = Some(&sealed[..]);
+        self.nodes[to].handle(now, Input::Frame { source, from, flags, frame, sealed, protect: Some(&*protect) });
         self.drain(to);
     }
 
@@ -721,3 +743,5 @@ proptest! {
         }
     }
 }
+
+mod order;
