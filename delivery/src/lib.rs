@@ -415,6 +415,9 @@ pub enum Output {
     /// The view before this prepared epoch is flushed; the hash of what is delivered up to there, zeros where the transport
     /// flushes nothing.
     Flushed(EpochId, [u8; 32]),
+    /// Another change is wanted, of whatever members there are: the view in use cannot order, and one in which all have reported
+    /// may.
+    Renew,
     /// The last packets sealed for an epoch, so that they can be vouched for (A5): the answer to [`Input::Retire`].
     Sealed(EpochId, Vec<Packet>),
     /// What was dropped since this came last, by reason (G7).

@@ -19,6 +19,8 @@ pub(crate) const DOMAINS: u16 = 4;
 pub(crate) struct Ring {
     epoch: EpochId,
     slot: Slot,
+    /// By slot.
+    runs: Vec<Incarnation>,
     /// By slot and domain.
     keys: BTreeMap<(Slot, Domain), Key>,
     counters: Vec<AtomicU64>,
@@ -35,6 +37,12 @@ pub(crate) struct Ring {
 impl Ring {
     /// Slot `slot` of `members` in an epoch whose key follows from its counter.
     pub(crate) fn member(epoch: u32, slot: u32, members: u32) -> Ring {
+        Ring::of_runs(epoch, slot, (0..members).map(|slot| incarnation(Slot(slot))).collect())
+    }
+
+    /// The same of these processes.
+    pub(crate) fn of_runs(epoch: u32, slot: u32, runs: Vec<Incarnation>) -> Ring {
+        let members = runs.len() as u32;
         let mut keys = BTreeMap::new();
         for of in 0..members {
             for domain in 0..DOMAINS {
@@ -49,6 +57,7 @@ impl Ring {
         Ring {
             epoch: EpochId { counter: epoch, hash: 0xE0 + u64::from(epoch) },
             slot: Slot(slot),
+            runs,
             keys,
             counters: (0..DOMAINS).map(|_| AtomicU64::new(0)).collect(),
             reliable: (0..DOMAINS).map(|_| [1, 1].map(AtomicU64::new)).collect(),
@@ -147,7 +156,8 @@ impl Protect for Ring {
         if flags & FLAG_RELIABLE == 0 && !windows.entry((slot, domain)).or_default().mark(counter) {
             return Err(Dropped::Replay);
         }
-        let source = Source::Inside { epoch, slot, incarnation: incarnation(slot), counter, domain };
+        let incarnation = self.runs[slot.index()];
+        let source = Source::Inside { epoch, slot, incarnation, counter, domain };
         Ok((source, flags, plaintext))
     }
 

@@ -73,7 +73,6 @@ pub(super) struct Entry {
 
 /// A batch to be sealed anew.
 pub(super) struct Again {
-    pub(super) stream: Stream,
     pub(super) entry: Entry,
     /// The first of its records that somebody may need.
     pub(super) from: u64,
@@ -348,13 +347,15 @@ impl Backlog {
         Some((datagram, &entry.protect))
     }
 
-    /// Another epoch begins: what not all have is the caller's to seal anew, in this order.
-    pub(super) fn change(&mut self, epoch: EpochId) -> Vec<Again> {
+    /// Another epoch begins: what not all have is the caller's to seal anew, in this order. Of ordered messages, `ordered`:
+    /// nobody delivered those that we did not.
+    pub(super) fn change(&mut self, epoch: EpochId, ordered: bool) -> Vec<Again> {
         for message in &mut self.messages {
             if let State::Sealed(stream, record) = message.state {
                 let is_acknowledged = self.streams.get(&stream).is_some_and(|sent| record <= sent.acknowledged);
                 message.state = match stream {
                     // It is delivered in the view that it was sealed in, or its sender is told (B4).
+                    Stream::ORDERED if ordered => State::Moving,
                     Stream::ORDERED => State::InDoubt,
                     _ if is_acknowledged => State::Acknowledged,
                     _ => State::Moving,
@@ -363,19 +364,20 @@ impl Backlog {
         }
         let streams = mem::take(&mut self.streams);
         (self.epoch, self.current, self.bytes, self.repaired, self.since) = (epoch, None, 0, (0, 0), None);
-        let of = |(stream, sent): (Stream, Sent)| {
+        let of = |(_, sent): (Stream, Sent)| {
             // Where messages end in the record in which the next one begins, those are passed over.
             let from = if sent.acknowledged == sent.last { sent.last + 1 } else { sent.ended };
-            sent.entries.into_iter().map(move |entry| Again { stream, entry, from })
+            sent.entries.into_iter().map(move |entry| Again { entry, from })
         };
-        let mut again: Vec<Again> = streams.into_iter().filter(|(it, _)| it.is_fifo()).flat_map(of).collect();
+        let moves = |stream: &Stream| stream.is_fifo() || ordered && *stream == Stream::ORDERED;
+        let mut again: Vec<Again> = streams.into_iter().filter(|(it, _)| moves(it)).flat_map(of).collect();
         again.sort_by_key(|it| it.entry.nth);
         again
     }
 
     /// Nothing more will be acknowledged: what becomes of all messages.
     pub(super) fn give_up(&mut self) -> Vec<Settled> {
-        self.change(EpochId::default());
+        self.change(EpochId::default(), false);
         let outcome = |state: State| match state {
             State::Acknowledged => Outcome::Accepted,
             State::Ordered(position) => Outcome::Ordered(position),
@@ -473,7 +475,7 @@ mod tests {
 
     fn backlog(protect: &Arc<dyn Protect>, count: usize) -> Backlog {
         let mut backlog = Backlog::new(1 << 20);
-        backlog.change(protect.epoch());
+        backlog.change(protect.epoch(), false);
         backlog.begin(Monotonic(0), STREAM);
         backlog.push(
             STREAM,
@@ -512,7 +514,7 @@ mod tests {
     fn a_short_batch_is_kept_in_little_memory() {
         let protect = group(1, 2).remove(0);
         let mut backlog = Backlog::new(1 << 20);
-        backlog.change(protect.epoch());
+        backlog.change(protect.epoch(), false);
         for n in 1..100 {
             let mut batch = Batch { bytes: Vec::with_capacity(130_000), ..Batch::default() };
             batch.append(&sealed(&protect, 1));

@@ -241,14 +241,21 @@ impl Sender {
         &mut self,
         now: Monotonic,
         protect: &Arc<dyn Protect>,
+        ordered: bool,
         route: impl Fn(&str, bool) -> Option<Stream>,
     ) -> Vec<Settled> {
         self.finish_lanes();
         let Some(backlog) = &mut self.backlog else { return Vec::new() };
-        for Again { stream: Stream { signed, .. }, entry, from } in backlog.change(protect.epoch()) {
+        for Again { entry, from } in backlog.change(protect.epoch(), ordered) {
             for (datagram, _) in entry.batch.iter().zip(entry.first..).filter(|(_, number)| *number >= from) {
                 let mut datagram = datagram.to_vec();
-                let Ok((_, _, record)) = entry.protect.open(&mut datagram) else { continue };
+                let Ok((_, flags, record)) = entry.protect.open(&mut datagram) else { continue };
+                let signed = flags & FLAG_SIGNED != 0;
+                let guarantee = match (flags & FLAG_ORDERED, flags & FLAG_SAFE) {
+                    (0, _) => Guarantee::Fifo,
+                    (_, 0) => Guarantee::Ordered,
+                    _ => Guarantee::Safe,
+                };
                 let Some(frames) = (if signed { without_proof(record) } else { Some(&*record) }) else { continue };
                 for frame in Frames::of(frames).flatten() {
                     let (head, total, offset, body) = match frame {
@@ -264,7 +271,7 @@ impl Sender {
                         continue;
                     }
                     let head = Head { again: true, ..head };
-                    let of = route(head.topic, signed).map(|stream| LaneOf { stream, guarantee: Guarantee::Fifo });
+                    let of = route(head.topic, signed).map(|stream| LaneOf { stream, guarantee });
                     match of.map(|of| self.lane(now, protect, of)) {
                         Some(Ok(lane)) => self.put(now, lane, &head, total, offset, body),
                         Some(Err(_)) | None => {

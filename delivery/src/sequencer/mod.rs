@@ -16,8 +16,10 @@
 
 mod acknowledged;
 mod control;
+mod flush;
 mod incoming;
 mod order;
+mod primary;
 #[cfg(test)]
 mod tests;
 
@@ -27,14 +29,16 @@ use std::time::Duration;
 
 use sealcast_wire::frame::{FLAG_ORDERED, FLAG_RELIABLE, FLAG_SAFE, FLAG_SIGNED};
 use sealcast_wire::{
-    Access, Agreement, Domain, Dropped, Drops, EpochId, Guarantee, Header, Incarnation, Monotonic, Now, Protect, Slot,
-    Source, View, limits,
+    Access, Agreement, Domain, Dropped, Drops, EpochId, Flush as Flushing, Guarantee, Header, Incarnation, Monotonic,
+    Now, Protect, Slot, Source, View, limits,
 };
 
 use self::acknowledged::Acknowledged;
 use self::control::{Control, Of, gone_statement};
+use self::flush::Flush;
 use self::incoming::{Incoming, Record};
-use self::order::{Order, Place};
+use self::order::Order;
+use self::primary::Report;
 use crate::multicast::backlog::Settled;
 use crate::multicast::frame::{Stamp, Stream};
 use crate::multicast::{Config, Data, Multicast, Sender};
@@ -59,6 +63,15 @@ pub struct Sequencer {
     corrected: Monotonic,
     /// When we vouched last for having forgotten records.
     vouched: Monotonic,
+    /// What we know of primary views, and hold of the last one's order.
+    report: Report,
+    flush: Option<Flush>,
+    /// Whether this view orders, and whether that is decided.
+    is_primary: bool,
+    is_settled: bool,
+    /// When we ask for another change, which may order, and how often we did.
+    renew_at: Option<Monotonic>,
+    renewals: u32,
     /// When something happened last: what is said of the order then is said once all of that is taken in.
     now: Monotonic,
 }
@@ -73,7 +86,8 @@ struct Current {
     access: Arc<dyn Access>,
     incarnations: BTreeMap<Slot, Incarnation>,
     acknowledged: Acknowledged,
-    order: Order,
+    /// Of a primary view.
+    order: Option<Order>,
     /// How much of the order we said that we hold.
     told_held: u64,
 }
@@ -113,6 +127,11 @@ impl Current {
         self.members.first().copied()
     }
 
+    /// Whether we stamp, and not all members hold what is stamped.
+    fn is_open(&self) -> bool {
+        self.sequencer() == Some(self.me) && self.order.as_ref().is_some_and(|it| !it.is_settled())
+    }
+
     /// Between two of a member's statuses: all members' together are at most [`STATUSES_PER_SECOND`].
     fn pause(&self) -> Duration {
         PAUSE_MIN.max(Duration::from_secs(1) * self.members.len() as u32 / STATUSES_PER_SECOND)
@@ -144,6 +163,12 @@ impl Sequencer {
             tail: (Monotonic(0), 0),
             corrected: Monotonic(0),
             vouched: Monotonic(0),
+            report: Report::default(),
+            flush: None,
+            is_primary: false,
+            is_settled: false,
+            renew_at: None,
+            renewals: 0,
             now: Monotonic(0),
         }
     }
@@ -220,10 +245,13 @@ impl Sequencer {
         let number = Header::reliable_number(flags, header.counter).ok_or(Dropped::Malformed)?;
         // Outside of its view it has no place: its sender is told (B4).
         let current = self.current.as_ref().filter(|it| it.epoch == header.epoch).ok_or(Dropped::Stale)?;
-        current.order.judge(header.slot, number, sealed)?;
+        if let Some(order) = &current.order {
+            order.judge(header.slot, number, sealed)?;
+        }
         self.take(now, source, flags, frame, protect)?;
-        let Some(current) = &mut self.current else { return Ok(()) };
-        current.order.keep(header.slot, number, flags & FLAG_SAFE != 0, sealed);
+        if let Some(order) = self.current.as_mut().and_then(|it| it.order.as_mut()) {
+            order.keep(header.slot, number, flags & FLAG_SAFE != 0, sealed);
+        }
         self.go_on(now, header.slot);
         Ok(())
     }
@@ -237,19 +265,22 @@ impl Sequencer {
             return Err(Dropped::NoKey);
         }
         let is_safe = header.flags & FLAG_SAFE != 0;
-        if current.order.keep_unread(header.slot, number, is_safe, sealed)? {
-            self.pass_over(now, header.slot, number, header.domain)?;
+        let order = current.order.as_mut().ok_or(Dropped::NoKey)?;
+        if order.keep_unread(header.slot, number, is_safe, sealed)? {
+            self.pass_over(now, header.slot, number)?;
         }
         self.go_on(now, header.slot);
         Ok(())
     }
 
     /// A record of the order is here that we cannot open.
-    fn pass_over(&mut self, now: Monotonic, slot: Slot, number: u64, domain: Domain) -> Result<(), Dropped> {
+    fn pass_over(&mut self, now: Monotonic, slot: Slot, number: u64) -> Result<(), Dropped> {
         let Sequencer { multicast, current: Some(current), incoming, .. } = self else { return Ok(()) };
         let Some(incarnation) = current.incarnations.get(&slot).copied() else { return Err(Dropped::Malformed) };
         let of = Of { slot, stream: Stream::ORDERED };
         let counter = Header::counting(FLAG_RELIABLE | FLAG_ORDERED) | number;
+        // In which domain it is matters to nobody: there is nothing in it for us.
+        let domain = Domain::GROUP;
         let source = Source::Inside { epoch: current.epoch, slot, incarnation, counter, domain };
         let record = Record { source, epoch: current.epoch, incarnation, of, number, signed: false, frames: &[] };
         let (_, inbox) = multicast.receiving();
@@ -261,8 +292,11 @@ impl Sequencer {
         let Some(current) = &mut self.current else { return };
         let of = Of { slot, stream: Stream::ORDERED };
         let next = self.incoming.next(current.epoch, of).unwrap_or(1);
-        current.order.stamp(slot, next - 1);
+        if let Some(order) = &mut current.order {
+            order.stamp(slot, next - 1);
+        }
         self.deliver(now);
+        self.flush_on(now);
     }
 
     /// The sequencer said more of the order.
@@ -287,60 +321,50 @@ impl Sequencer {
         if by == current.me {
             return Ok(());
         }
-        if current.order.sequencer() != Some(by) {
+        if current.sequencer() != Some(by) {
             return Err(Dropped::Policy);
         }
         let me = current.me;
-        for (Stamp { slot, number, .. }, place) in current.order.take_stamps(first, stamps)? {
-            let of = Of { slot, stream: Stream::ORDERED };
-            let who = self.current.as_ref().and_then(|it| it.incarnations.get(&slot).copied());
-            let who = who.ok_or(Dropped::Malformed)?;
-            match place {
-                Place::Here => {}
-                // What is stored of it says in which domain it is, and we do not read that one.
-                Place::Unread => self.pass_over(now, slot, number, Domain::GROUP)?,
-                Place::Missing { .. } if slot == me => self.fill_own(now, of, number),
-                Place::Missing { refuse } => {
-                    if refuse {
-                        self.incoming.refuse(now, me, epoch, of, number);
-                    }
-                    self.incoming.expect(now, me, epoch, who, of, number);
-                }
-            }
-        }
+        let places = current.order.as_mut().ok_or(Dropped::Policy)?.take_stamps(first, stamps)?;
+        self.place(now, epoch, me, places)?;
         self.deliver(now);
         Ok(())
     }
 
     /// Hands on what has its turn, and says so if more is held.
     fn deliver(&mut self, now: Monotonic) {
+        self.deliver_as(now, false);
+    }
+
+    /// The same; `anyway`, what comes after messages of the other channel waits for those no more.
+    fn deliver_as(&mut self, now: Monotonic, anyway: bool) {
         let Sequencer { multicast, current: Some(current), incoming, .. } = self else { return };
+        let pause = current.pause();
+        let Current { epoch, access, me, order: Some(order), told_held, .. } = current else { return };
         let mut told = Vec::new();
-        while let Some((sequence, Stamp { slot, number, .. })) = current.order.next() {
+        while let Some((sequence, Stamp { slot, number, .. })) = order.next() {
             let of = Of { slot, stream: Stream::ORDERED };
-            let Current { epoch, access, me, .. } = &*current;
-            let reads = |domain| access.reads(*me, domain);
+            let reads = |domain| !anyway && access.reads(*me, domain);
             let position = sequence << MESSAGES_PER_RECORD_BITS;
             let (_, inbox) = multicast.receiving();
             if !incoming.pass(now, *epoch, (of, number, position), reads, inbox) {
                 break;
             }
             let ordered = incoming.take_ordered();
-            if slot == current.me {
+            if slot == *me {
                 let mut sender = multicast.lock();
                 if let Some(backlog) = sender.backlog() {
                     ordered.into_iter().for_each(|(number, position)| backlog.ordered(number, position));
                     told.extend(backlog.told());
                 }
             }
-            current.order.delivered();
+            order.delivered();
         }
-        let ours = current.order.forget().get(&current.me).copied();
+        let ours = order.forget().get(me).copied();
         if let Some(number) = ours {
             told.extend(multicast.lock().acknowledge(now, Stream::ORDERED, number));
         }
-        let (pause, is_open) = (current.pause(), current.order.held() > current.told_held);
-        if is_open {
+        if order.held() > *told_held {
             self.status.plan(now, pause);
         }
         if !told.is_empty() {
@@ -352,18 +376,20 @@ impl Sequencer {
     /// The sequencer says what it stamped since.
     fn say_stamps(&mut self) {
         let Some(current) = &mut self.current else { return };
+        let pause = current.pause();
+        let Current { protect, order: Some(order), .. } = current else { return };
         let mut is_any = false;
-        while let Some((first, stamps)) = current.order.unsaid() {
+        while let Some((first, stamps)) = order.unsaid() {
             // What cannot be said now is said with the next one.
-            if self.multicast.lock().stamps(self.now, &current.protect, first, &stamps).is_err() {
+            if self.multicast.lock().stamps(self.now, protect, first, &stamps).is_err() {
                 break;
             }
-            current.order.said(stamps.len());
+            order.said(stamps.len());
             is_any = true;
         }
         if is_any {
             self.multicast.transmit_soon();
-            self.summary.plan(self.now, current.pause());
+            self.summary.plan(self.now, pause);
         }
     }
 
@@ -419,8 +445,8 @@ impl Sequencer {
             Control::Nak { of, ranges } if of.slot == me => self.repair(now, of.stream, &ranges),
             Control::Nak { of, ranges } => {
                 self.incoming.heard_nak(now, epoch, of, &ranges);
-                if of.stream == Stream::ORDERED {
-                    let repairs = current.order.repair(of.slot, &ranges);
+                if let Some(order) = current.order.as_mut().filter(|_| of.stream == Stream::ORDERED) {
+                    let repairs = order.repair(of.slot, &ranges);
                     if !repairs.is_empty() {
                         self.multicast.lock().again(repairs);
                         self.multicast.transmit_soon();
@@ -428,17 +454,20 @@ impl Sequencer {
                 }
             }
             Control::Held(held) => {
-                if current.coordinator() == Some(me) && current.order.note(slot, held)? {
+                if current.sequencer() == Some(me)
+                    && let Some(order) = &mut current.order
+                    && order.note(slot, held)?
+                {
                     self.summary.plan(now, pause);
                 }
             }
             Control::Stable { majority, all } => {
-                if current.coordinator() != Some(slot) {
-                    return Err(Dropped::Policy);
-                }
-                current.order.reaches(majority, all);
+                let order = current.order.as_mut().filter(|it| it.sequencer() == Some(slot));
+                order.ok_or(Dropped::Policy)?.reaches(majority, all);
                 self.deliver(now);
             }
+            Control::Flush { view, report, proof } => self.take_report(now, slot, view, &report, &proof)?,
+            Control::Fill { view, stamps, proof } => self.take_fill(now, slot, view, &stamps, &proof)?,
             Control::Gone { stream, first, proof } => {
                 let of = Of { slot, stream };
                 // What has its place in the order is not missing for good while somebody holds it.
@@ -504,7 +533,7 @@ impl Sequencer {
     /// Whether the sequencer can tell records of this domain from what anybody may have made up.
     fn can_order(&self, domain: Domain) -> bool {
         let reads = |it: &Current| it.coordinator().is_some_and(|slot| it.access.reads(slot, domain));
-        self.current.as_ref().is_some_and(reads)
+        self.current.as_ref().is_none_or(reads)
     }
 
     /// Sends again what somebody lacks.
@@ -549,8 +578,9 @@ impl Sequencer {
         let Some(current) = &mut self.current else { return };
         let (epoch, me, pause) = (current.epoch, current.me, current.pause());
         let coordinates = current.coordinator() == Some(me);
-        if self.status.is_due(now) || current.order.again_at().is_some_and(|at| at <= now) {
-            let held = current.order.says_held(now);
+        let again = current.order.as_ref().and_then(Order::again_at);
+        if self.status.is_due(now) || again.is_some_and(|at| at <= now) {
+            let held = current.order.as_mut().and_then(|it| it.says_held(now));
             current.told_held = held.unwrap_or(current.told_held);
             let status = self.incoming.status(epoch, me, std::mem::take(&mut self.status.all));
             match coordinates {
@@ -576,7 +606,7 @@ impl Sequencer {
         {
             let Current { members, access, acknowledged, order, .. } = current;
             let news = acknowledged.news(members, |slot, domain| access.reads(slot, domain));
-            let stable = order.news();
+            let stable = order.as_mut().and_then(Order::news);
             news.iter().for_each(|(of, number)| self.all_have(now, *of, *number));
             news.chunks(limits::STREAMS_TOLD_MAX).for_each(|part| self.say(now, &Control::Summary(part.to_vec())));
             if let Some((majority, all)) = stable {
@@ -602,8 +632,7 @@ impl Sequencer {
             self.fill_own(now, Of { slot, stream: Stream::ORDERED }, *last);
         }
         // Who lacks the last word of the sequencer says what it holds.
-        let is_open = |it: &Current| it.coordinator() == Some(it.me) && !it.order.is_settled();
-        if self.current.as_ref().is_some_and(is_open) && !tails.iter().any(|(it, _)| *it == Stream::STAMPS) {
+        if self.current.as_ref().is_some_and(Current::is_open) && !tails.iter().any(|(it, _)| *it == Stream::STAMPS) {
             let last = self.multicast.lock().backlog().map_or(0, |it| it.last(Stream::STAMPS));
             tails.push((Stream::STAMPS, last));
         }
@@ -612,8 +641,7 @@ impl Sequencer {
     /// When to say how far our streams go: nobody says that all have them.
     fn tail_due(&self) -> Option<Monotonic> {
         let (last, tries) = self.tail;
-        let is_open = |it: &Current| it.coordinator() == Some(it.me) && !it.order.is_settled();
-        let is_open = self.current.as_ref().is_some_and(is_open);
+        let is_open = self.current.as_ref().is_some_and(Current::is_open);
         let since = self.multicast.lock().backlog()?.watch().or(is_open.then_some(last))?;
         let pause = (TAIL_AGAIN * (1 << tries.min(5))).min(TAIL_AGAIN_MAX);
         // A member that is alone waits for nobody.
@@ -637,12 +665,13 @@ impl Sequencer {
     fn install(&mut self, now: Monotonic, view: &View, protect: Option<&Arc<dyn Protect>>, access: &Arc<dyn Access>) {
         let Some(protect) = protect else { return };
         let me = view.me;
+        let (order, again) = self.end_flush(now, view);
         let route = |topic: &str, signed: bool| {
             let domain = access.domain(topic).filter(|_| access.may_publish(me, topic))?;
             // Readers know the numbers of signed messages and of others apart.
             (signed || !access.must_sign(topic)).then_some(Stream { domain, signed })
         };
-        let told = self.multicast.lock().change_epoch(now, protect, route);
+        let told = self.multicast.lock().change_epoch(now, protect, again, route);
         self.tell(told);
         let current = Current {
             epoch: view.epoch,
@@ -652,8 +681,8 @@ impl Sequencer {
             access: access.clone(),
             incarnations: view.members.slots().map(|(slot, member)| (slot, member.id.incarnation)).collect(),
             acknowledged: Acknowledged::default(),
-            order: Order::new(me, view.members.slots().map(|(slot, _)| slot).collect()),
-            told_held: 0,
+            told_held: self.report.held,
+            order,
         };
         let is_member = |who: &Incarnation| view.members.iter().any(|member| member.id.incarnation == *who);
         let (_, inbox) = self.multicast.receiving();
@@ -669,6 +698,8 @@ impl Sequencer {
     /// We are out: whether others have the last messages, nobody tells us any more.
     fn exclude(&mut self) {
         self.current = None;
+        (self.flush, self.renew_at, self.report) = (None, None, Report::default());
+        (self.is_primary, self.is_settled) = (false, false);
         (self.status, self.summary) = (Saying::default(), Saying::default());
         self.incoming.clear();
         let told = self.multicast.lock().give_up();
@@ -698,6 +729,9 @@ impl Delivery for Sequencer {
         match (message.guarantee, message.what) {
             (Guarantee::Ordered | Guarantee::Safe, What::Data { domain, .. }) if !self.can_order(domain) => {
                 Err(SendError::NotGiven(message.guarantee))
+            }
+            (Guarantee::Ordered | Guarantee::Safe, What::Data { .. }) if !self.is_primary => {
+                Err(if self.is_settled { SendError::NotPrimary } else { SendError::NotReady })
             }
             (
                 Guarantee::Fifo | Guarantee::Ordered | Guarantee::Safe,
@@ -737,6 +771,12 @@ impl Delivery for Sequencer {
                 self.take_controls(now.monotonic);
                 self.take_stamps(now.monotonic);
             }
+            Input::Prepare { flush: Flushing::Later, .. } => self.multicast.handle(now, input),
+            Input::Prepare { view, .. } => {
+                self.multicast.lock().seal();
+                self.multicast.transmit_soon();
+                self.prepare(now.monotonic, view);
+            }
             Input::Install { view, protect, access } => {
                 self.multicast.handle(now, input);
                 self.install(now.monotonic, view, protect, access);
@@ -753,7 +793,6 @@ impl Delivery for Sequencer {
             | Input::Message { .. }
             | Input::Subscribe(_)
             | Input::Unsubscribe(_)
-            | Input::Prepare { .. }
             | Input::Retire(_) => self.multicast.handle(now, input),
         }
     }
@@ -772,8 +811,9 @@ impl Delivery for Sequencer {
     fn timeout(&self) -> Option<Monotonic> {
         let current = self.current.as_ref();
         let naks = current.and_then(|it| self.incoming.timeout(it.epoch));
-        let held = current.and_then(|it| it.order.again_at());
-        let ours = [self.status.due, self.summary.due, naks, held, self.tail_due().filter(|_| current.is_some())];
+        let held = current.and_then(|it| it.order.as_ref()?.again_at());
+        let tail = self.tail_due().filter(|_| current.is_some());
+        let ours = [self.status.due, self.summary.due, naks, held, tail, self.flush_due(), self.renew_at];
         [self.multicast.timeout()].into_iter().chain(ours).flatten().min()
     }
 
@@ -788,6 +828,8 @@ impl Delivery for Sequencer {
         self.deliver(now.monotonic);
         self.settle_unread(now.monotonic);
         self.say_due(now.monotonic);
+        self.say_flush(now.monotonic);
+        self.renew(now.monotonic);
     }
 
     fn poll(&mut self, batch: &mut Batch) -> Option<Output> {

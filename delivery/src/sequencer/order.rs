@@ -11,7 +11,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use sealcast_crypto::hash::sha256;
+use sealcast_crypto::hash::{Transcript, sha256};
 use sealcast_wire::{Dropped, Monotonic, Slot, limits};
 
 use crate::Batch;
@@ -38,6 +38,12 @@ pub(super) struct Order {
     unread_bytes: usize,
     /// So much of the order is here.
     held: u64,
+    /// Hash of those stamps.
+    chain: [u8; 32],
+    /// The view ends: no more than this is held any more.
+    fence: Option<u64>,
+    /// All who stay hold that much, and deliver it.
+    ends: bool,
     delivered: u64,
     /// So much of it a majority holds, and all members.
     stable: (u64, u64),
@@ -88,12 +94,13 @@ pub(super) enum Place {
 }
 
 impl Order {
-    /// Nothing is stamped.
-    pub(super) fn new(me: Slot, members: Vec<Slot>) -> Order {
+    /// Nothing is stamped after this sequence number, up to which stamps have that hash.
+    pub(super) fn new(me: Slot, members: Vec<Slot>, (last, chain): (u64, [u8; 32])) -> Order {
+        let sequencing = Sequencing { said: last, ..Sequencing::default() };
         Order {
             me,
             members,
-            first: 1,
+            first: last + 1,
             stamps: VecDeque::new(),
             stamped: BTreeMap::new(),
             wanted: BTreeMap::new(),
@@ -101,12 +108,15 @@ impl Order {
             bytes: 0,
             unread: BTreeMap::new(),
             unread_bytes: 0,
-            held: 0,
-            delivered: 0,
-            stable: (0, 0),
+            held: last,
+            chain,
+            fence: None,
+            ends: false,
+            delivered: last,
+            stable: (last, last),
             again_at: None,
             tries: 0,
-            sequencing: Sequencing::default(),
+            sequencing,
         }
     }
 
@@ -127,6 +137,11 @@ impl Order {
     /// So much is here.
     pub(super) fn held(&self) -> u64 {
         self.held
+    }
+
+    /// Hash of those stamps.
+    pub(super) fn chain(&self) -> [u8; 32] {
+        self.chain
     }
 
     /// Whether all members hold all that is stamped.
@@ -186,7 +201,7 @@ impl Order {
 
     /// The sequencer: the next records of a sender have their places, up to this one.
     pub(super) fn stamp(&mut self, slot: Slot, to: u64) {
-        if !self.is_sequencer() {
+        if !self.is_sequencer() || self.fence.is_some() {
             return;
         }
         let from = self.stamped.get(&slot).copied().unwrap_or(0) + 1;
@@ -225,9 +240,17 @@ impl Order {
             *last = last.saturating_add(1);
             *last == it.number && self.members.binary_search(&it.slot).is_ok()
         };
+        if self.fence.is_some() {
+            return Err(Dropped::Stale);
+        }
         if self.is_sequencer() || first != self.last() + 1 || !stamps.iter().all(&mut goes_on) {
             return Err(Dropped::Malformed);
         }
+        self.place(stamps)
+    }
+
+    /// Takes in stamps that go on from what is here.
+    fn place(&mut self, stamps: &[Stamp]) -> Result<Vec<(Stamp, Place)>, Dropped> {
         if self.stamps.len() + stamps.len() > STAMPS_AHEAD_MAX {
             return Err(Dropped::Queue);
         }
@@ -261,9 +284,12 @@ impl Order {
     fn hold(&mut self) {
         while let Some(stamp) = self.stamps.get((self.held + 1 - self.first) as usize)
             && self.kept.contains_key(&(stamp.slot, stamp.number))
+            && self.fence.is_none_or(|fence| self.held < fence)
         {
             self.held += 1;
             self.tries = 0;
+            let t = Transcript::new("sealcast/v1/stamps").add(&self.chain).add(&stamp.slot.to_bytes());
+            self.chain = t.add(&stamp.number.to_be_bytes()).add(&stamp.hash).finish();
         }
         if self.is_sequencer() {
             self.sequencing.held.insert(self.me, self.held);
@@ -272,7 +298,7 @@ impl Order {
 
     /// We say now how much is here; it is said again if no answer comes.
     pub(super) fn says_held(&mut self, now: Monotonic) -> Option<u64> {
-        let is_open = self.stable.1 < self.held && !self.is_sequencer();
+        let is_open = self.stable.1 < self.held && !self.is_sequencer() && self.fence.is_none();
         let pause = (HELD_AGAIN * (1 << self.tries.min(5))).min(HELD_AGAIN_MAX);
         self.again_at = is_open.then(|| now + pause);
         self.tries += 1;
@@ -333,7 +359,7 @@ impl Order {
         let next = self.delivered + 1;
         let stamp = self.stamps.get((next - self.first) as usize)?;
         let (majority, all) = self.stable;
-        let is_due = next <= self.held && next <= if stamp.safe { all } else { majority };
+        let is_due = next <= self.held && (self.ends || next <= if stamp.safe { all } else { majority });
         is_due.then_some((next, *stamp))
     }
 
@@ -373,6 +399,54 @@ impl Order {
             }
         }
         repairs
+    }
+
+    /// The view ends: we hold so much of its order, and from now on no more, nor say that we do (B3). Also the hash of those
+    /// stamps.
+    pub(super) fn fence(&mut self) -> (u64, [u8; 32]) {
+        self.fence.get_or_insert(self.held);
+        self.again_at = None;
+        (self.held, self.chain)
+    }
+
+    /// All who stay hold so much of the order, or get it: it is the last that is delivered in this view. Whether all of it is
+    /// here.
+    pub(super) fn ends_at(&mut self, last: u64, chain: [u8; 32]) -> bool {
+        self.fence = Some(last.max(self.held));
+        self.hold();
+        let is_here = self.held == last && self.chain == chain;
+        self.ends |= is_here;
+        is_here
+    }
+
+    /// So much is delivered.
+    pub(super) fn last_delivered(&self) -> u64 {
+        self.delivered
+    }
+
+    /// Stamps that another one who stays hands on, those after what is here; where their records are.
+    ///
+    /// # Errors
+    /// Malformed, if they do not go on from what is here.
+    pub(super) fn take_filled(&mut self, first: u64, stamps: &[Stamp]) -> Result<Vec<(Stamp, Place)>, Dropped> {
+        let known = (self.last() + 1).checked_sub(first).ok_or(Dropped::Malformed)? as usize;
+        let new = stamps.get(known..).unwrap_or_default();
+        if self.fence.is_none() || new.iter().any(|it| self.members.binary_search(&it.slot).is_err()) {
+            return Err(Dropped::Malformed);
+        }
+        self.place(new)
+    }
+
+    /// Stamps after this one, as many as one frame takes, and their records as they were sealed.
+    pub(super) fn after(&self, held: u64, to: u64) -> Option<(u64, Vec<Stamp>, Batch)> {
+        let first = held.max(self.first - 1) + 1;
+        let count = (to + 1).saturating_sub(first).min(STAMPS_MAX as u64) as usize;
+        let stamps: Vec<Stamp> = self.stamps.iter().skip((first - self.first) as usize).take(count).copied().collect();
+        let mut records = Batch::default();
+        for stamp in &stamps {
+            records.push(&self.kept.get(&(stamp.slot, stamp.number))?.datagram);
+        }
+        (!stamps.is_empty()).then_some((first, stamps, records))
     }
 
     /// Bytes held.

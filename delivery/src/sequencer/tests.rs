@@ -62,6 +62,11 @@ struct Net {
     in_doubt: Vec<Vec<u64>>,
     /// Who hears nothing at all.
     deaf: BTreeSet<usize>,
+    /// These hear each other alone, and so do the others.
+    parted: Option<BTreeSet<usize>>,
+    /// By node: what it said last of a view that was prepared, and how often it asked for another one.
+    flushed: Vec<Option<(EpochId, [u8; 32])>>,
+    renewed: Vec<usize>,
 }
 
 impl Net {
@@ -84,6 +89,9 @@ impl Net {
             placed: vec![Vec::new(); members],
             in_doubt: vec![Vec::new(); members],
             deaf: BTreeSet::new(),
+            parted: None,
+            flushed: vec![None; members],
+            renewed: vec![0; members],
         }
     }
 
@@ -96,15 +104,55 @@ impl Net {
         who.iter().for_each(|node| self.install_at(epoch, who, *node));
     }
 
-    fn install_at(&mut self, epoch: u32, who: &[usize], node: usize) {
+    fn view(epoch: u32, who: &[usize], node: usize) -> (Arc<dyn Protect>, View) {
         let me = who.iter().position(|it| *it == node).expect("it is in") as u32;
-        let protect: Arc<dyn Protect> = Arc::new(Ring::member(epoch, me, who.len() as u32));
-        let member = |(at, it): (usize, &usize)| Member {
-            id: MemberId { cert: CertHash([*it as u8; 32]), incarnation: incarnation(Slot(at as u32)) },
+        let runs = who.iter().map(|it| incarnation(Slot(*it as u32))).collect();
+        let protect: Arc<dyn Protect> = Arc::new(Ring::of_runs(epoch, me, runs));
+        let member = |it: &usize| Member {
+            id: MemberId { cert: CertHash([*it as u8; 32]), incarnation: incarnation(Slot(*it as u32)) },
             name: "robot".into(),
         };
-        let members = who.iter().enumerate().map(member).collect();
+        let members = who.iter().map(member).collect();
         let view = View::new(None, protect.epoch(), members, Slot(me), Change::Joined);
+        (protect, view)
+    }
+
+    /// All of these are told that a view is coming, and have so long to flush the one in use.
+    fn prepare(&mut self, epoch: u32, who: &[usize], micros: u64) {
+        for node in who {
+            let (_, view) = Net::view(epoch, who, *node);
+            let now = self.at();
+            self.flushed[*node] = None;
+            self.nodes[*node].handle(now, Input::Prepare { view: &view, flush: sealcast_wire::Flush::Now });
+            self.drain(*node);
+        }
+        self.run(self.now + micros);
+    }
+
+    /// A change as the key scheme makes it: those who stay flush and agree on that, and all install.
+    fn change(&mut self, epoch: u32, who: &[usize]) {
+        self.prepare(epoch, who, 100_000);
+        let stay: Vec<usize> = who.iter().copied().filter(|node| self.current[*node] > 0).collect();
+        // The key scheme would try again.
+        for _ in 0..10 {
+            if stay.iter().any(|node| self.flushed[*node].is_none()) {
+                self.run(self.now + 100_000);
+            }
+        }
+        let cuts: BTreeSet<_> = stay.iter().map(|node| self.flushed[*node]).collect();
+        assert!(cuts.len() <= 1 && !cuts.contains(&None), "{cuts:?}");
+        self.install(epoch, who);
+    }
+
+    /// A view of these, which orders.
+    fn order(&mut self, epoch: u32, who: &[usize]) {
+        self.install(epoch, who);
+        self.run(self.now + 50_000);
+        self.change(epoch + 1, who);
+    }
+
+    fn install_at(&mut self, epoch: u32, who: &[usize], node: usize) {
+        let (protect, view) = Net::view(epoch, who, node);
         self.keys[node].insert(epoch, protect.clone());
         self.current[node] = epoch;
         let (now, access) = (self.at(), self.access.clone());
@@ -169,7 +217,9 @@ impl Net {
                     self.placed[node].push((number, position));
                 }
                 Some(Output::Outcome(Token(number), Outcome::InDoubt)) => self.in_doubt[node].push(number),
-                Some(Output::Dropped(_) | Output::Sealed(..) | Output::Flushed(..) | Output::Suspect(_)) => {}
+                Some(Output::Flushed(epoch, cut)) => self.flushed[node] = Some((epoch, cut)),
+                Some(Output::Renew) => self.renewed[node] += 1,
+                Some(Output::Dropped(_) | Output::Sealed(..) | Output::Suspect(_)) => {}
                 Some(other) => panic!("{other:?}"),
             }
         }
@@ -212,7 +262,8 @@ impl Net {
             self.now = self.now.max(due);
             if next.is_some_and(|at| at <= due) {
                 let (_, (from, to, mut datagram)) = self.under_way.pop_first().expect("there is one");
-                if !self.deaf.contains(&to) {
+                let is_parted = self.parted.as_ref().is_some_and(|it| it.contains(&from) != it.contains(&to));
+                if !self.deaf.contains(&to) && !is_parted {
                     self.hear(from, to, &mut datagram);
                 }
             } else if let Some((_, node)) = timer {

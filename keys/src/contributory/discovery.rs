@@ -503,6 +503,8 @@ impl Contributory {
         let merges = |s: &ShortId| self.wanting.get(s).is_some_and(|w| w.size >= 2);
         let joins = installed.joins_since_setup.saturating_add(wish.joiners.len() as u32);
         if !kept
+            // Who only follows says nothing of what is delivered before.
+            || self.config.reliable
             || installed.agreed.version != self.version_of(&wish.members)
             || self.view_size() < 3
             || wish.joiners.is_empty()

@@ -23,7 +23,8 @@ impl Net {
     }
 
     fn bytes(&self, node: usize) -> usize {
-        self.nodes[node].current.as_ref().map_or(0, |it| it.order.bytes()) + self.nodes[node].incoming.bytes()
+        self.nodes[node].current.as_ref().and_then(|it| it.order.as_ref()).map_or(0, Order::bytes)
+            + self.nodes[node].incoming.bytes()
     }
 }
 
@@ -31,7 +32,7 @@ impl Net {
 fn all_members_deliver_one_order_and_senders_learn_the_place() {
     for (members, loss, seed) in [(1, 0, 1), (2, 0, 2), (3, 0, 3), (4, 50, 4), (5, 200, 5), (4, 300, 6)] {
         let mut net = Net::new(members, loss, seed);
-        net.install(1, &(0..members).collect::<Vec<_>>());
+        net.order(1, &(0..members).collect::<Vec<_>>());
         let mut tokens = vec![Vec::new(); members];
         for (n, body) in bodies(0, 60).iter().enumerate() {
             for (node, tokens) in tokens.iter_mut().enumerate() {
@@ -61,7 +62,7 @@ fn all_members_deliver_one_order_and_senders_learn_the_place() {
 #[test]
 fn long_and_short_messages_have_places_of_their_own() {
     let mut net = Net::new(3, 50, 7);
-    net.install(1, &[0, 1, 2]);
+    net.order(1, &[0, 1, 2]);
     let long = [vec![1, 0], vec![7; 60_000]].concat();
     net.publish_as(Guarantee::Ordered, 1, "c1/a", &long).expect("there is room");
     for n in 0..20 {
@@ -76,7 +77,7 @@ fn long_and_short_messages_have_places_of_their_own() {
 fn ordered_messages_and_others_of_one_sender_come_in_the_order_of_publishing() {
     for seed in 0..10 {
         let mut net = Net::new(3, 200, 40 + seed);
-        net.install(1, &[0, 1, 2]);
+        net.order(1, &[0, 1, 2]);
         let sent = bodies(1, 40);
         for (n, body) in sent.iter().enumerate() {
             let guarantee = [Guarantee::Fifo, Guarantee::Ordered, Guarantee::Safe][n / 3 % 3];
@@ -98,7 +99,7 @@ fn rule_b2_a_majority_holds_what_is_delivered_and_all_hold_what_is_safe() {
     {
         for (guarantee, delivered) in [Guarantee::Ordered, Guarantee::Safe].into_iter().zip(delivered) {
             let mut net = Net::new(5, 0, 8);
-            net.install(1, &[0, 1, 2, 3, 4]);
+            net.order(1, &[0, 1, 2, 3, 4]);
             net.deaf.extend(deaf.iter().copied());
             net.publish_as(guarantee, 1, "c1/a", b"\x01\0").expect("there is room");
             net.run(net.now + SECOND);
@@ -118,7 +119,7 @@ fn rule_b2_a_majority_holds_what_is_delivered_and_all_hold_what_is_safe() {
 #[test]
 fn what_comes_after_a_safe_message_waits_for_it() {
     let mut net = Net::new(3, 0, 9);
-    net.install(1, &[0, 1, 2]);
+    net.order(1, &[0, 1, 2]);
     net.deaf.insert(2);
     net.publish_as(Guarantee::Ordered, 0, "c1/a", b"\0\0").expect("there is room");
     net.publish_as(Guarantee::Safe, 0, "c1/a", b"\0\x01").expect("there is room");
@@ -137,7 +138,7 @@ fn rule_b8_members_without_the_key_hold_what_they_cannot_read() {
     for loss in [0, 150] {
         let mut net = Net::new(3, loss, 10);
         net.access = Arc::new(Topics { deaf: Some(Slot(2)) });
-        net.install(1, &[0, 1, 2]);
+        net.order(1, &[0, 1, 2]);
         for n in 0..20 {
             net.publish_patiently_as(Guarantee::Safe, 1, ["c2/b", "c1/a"][usize::from(n) % 2], &[1, n]);
             net.publish_patiently_as(Guarantee::Ordered, 2, "c1/a", &[2, n]);
@@ -151,7 +152,7 @@ fn rule_b8_members_without_the_key_hold_what_they_cannot_read() {
         assert_eq!(net.bytes(2), 0);
         // Nobody can stamp what it cannot tell from anything that a stranger made up.
         net.access = Arc::new(Topics { deaf: Some(Slot(0)) });
-        net.install(2, &[0, 1, 2]);
+        net.change(3, &[0, 1, 2]);
         let refused = net.publish_as(Guarantee::Ordered, 1, "c2/b", b"\x01\0");
         assert_eq!(refused.unwrap_err(), SendError::NotGiven(Guarantee::Ordered));
     }
@@ -161,7 +162,7 @@ fn rule_b8_members_without_the_key_hold_what_they_cannot_read() {
 #[test]
 fn what_the_sequencer_holds_is_not_lost_with_its_sender() {
     let mut net = Net::new(4, 0, 11);
-    net.install(1, &[0, 1, 2, 3]);
+    net.order(1, &[0, 1, 2, 3]);
     net.deaf.extend([3]);
     net.publish_as(Guarantee::Ordered, 1, "c1/a", b"\x01\0").expect("there is room");
     net.run(net.now + 2_000);
@@ -176,14 +177,21 @@ fn what_the_sequencer_holds_is_not_lost_with_its_sender() {
 #[test]
 fn rule_b4_an_ordered_message_is_delivered_in_its_view_or_its_sender_is_told() {
     let mut net = Net::new(3, 0, 12);
-    net.install(1, &[0, 1, 2]);
+    net.order(1, &[0, 1, 2]);
     net.publish_as(Guarantee::Ordered, 1, "c1/a", b"\x01\0").expect("there is room");
     net.run(net.now + SECOND);
     net.deaf.extend([0, 2]);
     net.publish_as(Guarantee::Ordered, 1, "c1/a", b"\x01\x01").expect("there is room");
     net.run(net.now + SECOND);
     net.deaf.clear();
-    net.install(2, &[0, 1, 2]);
+    // Another view, before which nobody had the time to say what it holds.
+    net.install(3, &[0, 1, 2]);
+    assert_eq!((net.placed[1].len(), net.in_doubt[1].len()), (1, 1));
+    let refused = net.publish_as(Guarantee::Ordered, 1, "c1/a", b"\x01\x02");
+    assert_eq!(refused.unwrap_err(), SendError::NotReady);
+    net.run(net.now + SECOND);
+    assert!(net.renewed[0] > 0, "another change is asked for");
+    net.change(4, &[0, 1, 2]);
     net.publish_as(Guarantee::Ordered, 1, "c1/a", b"\x01\x02").expect("there is room");
     net.run(net.now + 3 * SECOND);
     assert_eq!((net.placed[1].len(), net.in_doubt[1].len()), (2, 1));
@@ -196,8 +204,8 @@ fn rule_b4_an_ordered_message_is_delivered_in_its_view_or_its_sender_is_told() {
 #[test]
 fn rule_a3_nobody_but_the_sequencer_stamps() {
     let mut net = Net::new(3, 0, 13);
-    net.install(1, &[0, 1, 2]);
-    let mallory = Ring::member(1, 2, 3);
+    net.order(1, &[0, 1, 2]);
+    let mallory = Ring::member(2, 2, 3);
     let record = forged_record(&mallory, 1, b"forged");
     let stamp = Stamp { slot: Slot(1), number: 1, safe: false, hash: hash_of(&record) };
     for (slot, flags, far) in [
@@ -215,7 +223,10 @@ fn rule_a3_nobody_but_the_sequencer_stamps() {
     crate::multicast::frame::write_control(&Control::Stable { majority: 1, all: 1 }.bytes(), &mut frames);
     net.hear(2, 1, &mut mallory.forge(Domain::GROUP, 0, Slot(2), 77, &frames));
     net.run(net.now + SECOND);
-    assert!(net.order[1].is_empty() && net.nodes[1].current.as_ref().is_some_and(|it| it.order.last() == 0));
+    assert!(
+        net.order[1].is_empty()
+            && net.nodes[1].current.as_ref().and_then(|it| it.order.as_ref()).is_some_and(|it| it.last() == 0)
+    );
     // The real one goes on.
     net.publish_as(Guarantee::Ordered, 0, "c1/a", b"\0\0").expect("there is room");
     net.run(net.now + 3 * SECOND);
@@ -236,8 +247,8 @@ fn forged_record(mallory: &Ring, number: u64, body: &[u8]) -> Vec<u8> {
 fn rule_b8_of_two_records_under_one_number_all_deliver_the_stamped_one() {
     for victim in [0, 2] {
         let mut net = Net::new(4, 0, 14);
-        net.install(1, &[0, 1, 2, 3]);
-        let mallory = Ring::member(1, 3, 4);
+        net.order(1, &[0, 1, 2, 3]);
+        let mallory = Ring::member(2, 3, 4);
         net.deaf.insert(victim);
         net.publish_as(Guarantee::Ordered, 1, "c1/a", b"\x01\0").expect("there is room");
         net.run(net.now + 2_000);
@@ -256,7 +267,7 @@ fn rule_b8_of_two_records_under_one_number_all_deliver_the_stamped_one() {
 /// The sequencer itself stamps what does not go on from before: nothing of it counts, and nothing is held up for ever by it.
 #[test]
 fn rule_g1_stamps_that_do_not_go_on_from_before_count_for_nothing() {
-    let mut order = Order::new(Slot(1), vec![Slot(0), Slot(1), Slot(2)]);
+    let mut order = Order::new(Slot(1), vec![Slot(0), Slot(1), Slot(2)], (0, [0; 32]));
     let stamp = |slot, number| Stamp { slot: Slot(slot), number, safe: false, hash: [number as u8; 16] };
     for (first, stamps) in [
         (2, vec![stamp(0, 1)]),
@@ -271,7 +282,7 @@ fn rule_g1_stamps_that_do_not_go_on_from_before_count_for_nothing() {
     }
     assert_eq!(order.take_stamps(1, &[stamp(0, 1), stamp(2, 1), stamp(0, 2)]).map(|it| it.len()), Ok(3));
     assert_eq!(order.take_stamps(4, &[stamp(0, 2)]).unwrap_err(), Dropped::Malformed);
-    let mut sequencer = Order::new(Slot(0), vec![Slot(0), Slot(1)]);
+    let mut sequencer = Order::new(Slot(0), vec![Slot(0), Slot(1)], (0, [0; 32]));
     assert_eq!(sequencer.note(Slot(1), 1), Err(Dropped::Malformed), "nobody holds what is not stamped");
     assert_eq!(sequencer.note(Slot(7), 0), Err(Dropped::Malformed));
 }
@@ -281,11 +292,11 @@ fn rule_g1_stamps_that_do_not_go_on_from_before_count_for_nothing() {
 fn rule_g8_what_nobody_can_tell_from_noise_takes_little_room() {
     let mut net = Net::new(3, 0, 15);
     net.access = Arc::new(Topics { deaf: Some(Slot(2)) });
-    net.install(1, &[0, 1, 2]);
+    net.order(1, &[0, 1, 2]);
     let flags = FLAG_RELIABLE | FLAG_ORDERED | FLAG_SAFE;
     for number in 1..5_000 {
         let mut noise = vec![7; 1_400];
-        let epoch = net.keys[2][&1].epoch();
+        let epoch = net.keys[2][&2].epoch();
         let counter = COUNTER_RELIABLE | COUNTER_ORDERED | number;
         Header { domain: Domain(2), epoch, slot: Slot(1), flags, counter }.write(&mut noise);
         net.hear(2, 2, &mut noise);
@@ -296,4 +307,176 @@ fn rule_g8_what_nobody_can_tell_from_noise_takes_little_room() {
     }
     net.run(net.now + 5 * SECOND);
     assert_eq!((net.order[0].len(), net.order[2].len(), net.placed[1].len()), (10, 5, 10));
+}
+
+/// The body of a numbered message, and nothing that a compressor would like.
+fn numbered(slot: u8, n: u8) -> Vec<u8> {
+    [vec![slot, n], vec![n; 30]].concat()
+}
+
+/// Members die, leave and come at any moment, the sequencer too: those who stay deliver the same, nothing acknowledged is lost,
+/// nothing comes twice, and positions rise.
+#[test]
+fn rule_b3_those_who_stay_deliver_the_same_and_nothing_acknowledged_is_lost() {
+    for seed in 0..30 {
+        let loss = [0, 50, 150][seed as usize % 3];
+        let mut net = Net::new(5, loss, 100 + seed);
+        net.order(1, &[0, 1, 2, 3, 4]);
+        let mut number = [0_u8; 5];
+        let mut stay: Vec<usize> = vec![0, 1, 2, 3, 4];
+        for (epoch, gone) in (3..).zip([None, Some([0, 4, 2][seed as usize % 3]), None, Some(1)]) {
+            for _ in 0..25 {
+                for node in stay.clone() {
+                    let guarantee = if number[node] % 7 == 6 { Guarantee::Safe } else { Guarantee::Ordered };
+                    let body = numbered(node as u8, number[node]);
+                    if net.publish_as(guarantee, node, "c1/a", &body).is_ok() {
+                        number[node] += 1;
+                    }
+                }
+                net.run(net.now + 200 + net.now % 700);
+            }
+            // It is gone in the midst of that.
+            if let Some(gone) = gone {
+                stay.retain(|it| *it != gone);
+                net.deaf.insert(gone);
+                net.keys[gone].clear();
+                net.under_way.retain(|_, (from, ..)| *from != gone);
+                net.current[gone] = 0;
+                net.run(net.now + 500);
+            }
+            net.change(epoch, &stay);
+        }
+        net.run(net.now + 5 * SECOND);
+        let order: Vec<_> = net.order[stay[0]].clone();
+        assert!(order.windows(2).all(|pair| pair[0].0 < pair[1].0), "positions rise, seed {seed}");
+        for node in &stay {
+            let bodies =
+                |node: usize| net.order[node].iter().map(|(at, _, body)| (*at, body.clone())).collect::<Vec<_>>();
+            let (ours, theirs) = (bodies(*node), bodies(stay[0]));
+            let parted = ours.iter().zip(&theirs).position(|(a, b)| a != b);
+            assert!(ours == theirs, "node {node}, seed {seed}: {} of {}, {parted:?}", ours.len(), theirs.len());
+            assert_eq!(net.placed[*node].len() + net.in_doubt[*node].len(), usize::from(number[*node]), "seed {seed}");
+            assert!(net.in_doubt[*node].is_empty(), "what is not delivered is sent again, seed {seed}");
+        }
+        let all: BTreeSet<_> = order.iter().map(|(.., body)| body).collect();
+        assert_eq!(all.len(), order.len(), "nothing comes twice, seed {seed}");
+        for node in 0..5 {
+            let places: BTreeSet<u64> =
+                order.iter().filter(|(.., body)| usize::from(body[0]) == node).map(|(at, ..)| *at).collect();
+            for (_, at) in &net.placed[node] {
+                assert!(places.contains(at), "acknowledged to {node} at {at} and lost, seed {seed}");
+            }
+            let of: Vec<u8> =
+                order.iter().filter(|(.., body)| usize::from(body[0]) == node).map(|(.., body)| body[1]).collect();
+            assert!(of.iter().copied().eq(0..of.len() as u8), "node {node} in order, seed {seed}: {of:?}");
+        }
+    }
+}
+
+/// The network parts: the greater side goes on, the other one refuses, and what was acknowledged there stays.
+#[test]
+fn rule_b1_a_minority_does_not_order_and_comes_back() {
+    let mut net = Net::new(5, 0, 200);
+    net.order(1, &[0, 1, 2, 3, 4]);
+    for n in 0..10 {
+        net.publish_as(Guarantee::Ordered, 3, "c1/a", &numbered(3, n)).expect("there is room");
+        net.run(net.now + 500);
+    }
+    net.run(net.now + SECOND);
+    net.parted = Some(BTreeSet::from([3, 4]));
+    net.publish_as(Guarantee::Ordered, 3, "c1/a", &numbered(3, 10)).expect("there is room");
+    net.publish_as(Guarantee::Ordered, 1, "c1/a", &numbered(1, 0)).expect("there is room");
+    net.run(net.now + SECOND);
+    net.change(3, &[3, 4]);
+    net.change(4, &[0, 1, 2]);
+    assert_eq!(net.in_doubt[3].len(), 1, "others may hold it");
+    assert_eq!(net.publish_as(Guarantee::Ordered, 3, "c1/a", b"\x03\x0b").unwrap_err(), SendError::NotPrimary);
+    assert!(net.publish(3, "c1/a", b"\x03\x0b").is_ok(), "the other channels go on");
+    for n in 1..5 {
+        net.publish_as(Guarantee::Ordered, 1, "c1/a", &numbered(1, n)).expect("there is room");
+    }
+    net.run(net.now + SECOND);
+    // It heals: they come to the greater side, which asks everybody.
+    net.parted = None;
+    net.prepare(5, &[0, 1, 2, 3, 4], 100_000);
+    assert!(net.flushed[0].is_some() && net.flushed[0] == net.flushed[1] && net.flushed[0] == net.flushed[2]);
+    net.install(5, &[0, 1, 2, 3, 4]);
+    assert_eq!(net.publish_as(Guarantee::Ordered, 0, "c1/a", b"\0\0").unwrap_err(), SendError::NotReady);
+    net.run(net.now + 100_000);
+    assert!(net.renewed[0] > 0);
+    net.change(6, &[0, 1, 2, 3, 4]);
+    net.publish_as(Guarantee::Ordered, 3, "c1/a", &numbered(3, 11)).expect("there is room");
+    net.run(net.now + 3 * SECOND);
+    let bodies = |node: usize| net.order[node].iter().map(|(.., body)| body[..2].to_vec()).collect::<Vec<_>>();
+    assert!(bodies(0) == bodies(1) && bodies(0) == bodies(2));
+    assert_eq!(bodies(0).len(), 10 + 5 + 1);
+    let late = &bodies(0)[15..];
+    assert!(bodies(3).ends_with(late) && bodies(3).starts_with(&bodies(0)[..10]), "{:?}", bodies(3));
+    assert_eq!(bodies(3).len(), 11, "what was ordered meanwhile it has not: a gap");
+    assert_eq!((net.placed[1].len(), net.in_doubt[1].len()), (5, 0));
+}
+
+/// A member that flushed for a view that the others installed without it takes no part in any other order.
+#[test]
+fn rule_b1_whoever_may_have_been_left_behind_orders_with_no_minority() {
+    let mut net = Net::new(5, 0, 201);
+    net.order(1, &[0, 1, 2, 3, 4]);
+    net.prepare(3, &[0, 1, 2], 100_000);
+    // 0 and 1 install it; 2 does not hear the last confirmation, and finds itself with 3 and 4.
+    net.install_at(3, &[0, 1, 2], 0);
+    net.install_at(3, &[0, 1, 2], 1);
+    net.parted = Some(BTreeSet::from([2, 3, 4]));
+    net.change(4, &[2, 3, 4]);
+    assert_eq!(net.publish_as(Guarantee::Ordered, 2, "c1/a", b"\x02\0").unwrap_err(), SendError::NotPrimary);
+    net.change(5, &[0, 1]);
+    net.publish_as(Guarantee::Ordered, 0, "c1/a", b"\0\0").expect("they are the primary component");
+    net.run(net.now + SECOND);
+    assert_eq!((net.order[0].len(), net.order[1].len(), net.order[2].len()), (1, 1, 0));
+}
+
+/// The old sequencer was asleep while the others went on: it stamps for nobody (B3).
+#[test]
+fn rule_b3_a_sequencer_that_slept_neither_orders_nor_acknowledges() {
+    let mut net = Net::new(3, 0, 202);
+    net.order(1, &[0, 1, 2]);
+    net.parted = Some(BTreeSet::from([0]));
+    net.change(3, &[1, 2]);
+    net.publish_as(Guarantee::Ordered, 1, "c1/a", b"\x01\0").expect("a majority goes on");
+    net.run(net.now + 100_000);
+    // It wakes up in its old view, and publishes there.
+    net.publish_as(Guarantee::Ordered, 0, "c1/a", b"\0\0").expect("it does not know yet");
+    net.parted = None;
+    net.run(net.now + SECOND);
+    assert!(net.placed[0].is_empty() && net.order[0].is_empty());
+    assert_eq!((net.order[1].len(), net.order[2].len()), (1, 1));
+}
+
+/// Reports and stamps that somebody else signed, or that are of another view, count for nothing.
+#[test]
+fn rule_a3_flushes_are_signed_by_who_reports() {
+    let mut net = Net::new(3, 0, 203);
+    net.order(1, &[0, 1, 2]);
+    net.publish_as(Guarantee::Ordered, 0, "c1/a", b"\0\0").expect("there is room");
+    net.run(net.now + SECOND);
+    net.deaf.extend([0, 1, 2]);
+    net.prepare(3, &[0, 1, 2], 10_000);
+    let mallory = Ring::member(2, 2, 3);
+    let (_, view) = Net::view(3, &[0, 1, 2], 0);
+    let far = primary::Report { held: 900, ..net.nodes[0].report.clone() };
+    let report = far.bytes().expect("it is short");
+    let mut proof = Vec::new();
+    mallory.vouch(&control::flush_statement(view.epoch, &report), &mut proof);
+    let other = EpochId { counter: 3, hash: 1 };
+    for (slot, epoch) in [(0, view.epoch), (2, other), (7, view.epoch)] {
+        let mut frames = Vec::new();
+        let said = Control::Flush { view: epoch, report: report.clone(), proof: proof.clone() };
+        crate::multicast::frame::write_control(&said.bytes(), &mut frames);
+        if slot < 3 {
+            net.hear(2, 1, &mut mallory.forge(Domain::GROUP, 0, Slot(slot), 500, &frames));
+        }
+    }
+    net.deaf.clear();
+    net.run(net.now + 90_000);
+    assert!(net.flushed[0].is_some() && net.flushed[0] == net.flushed[1] && net.flushed[0] == net.flushed[2]);
+    assert_eq!(net.nodes[1].report.attempts.len(), 1);
 }

@@ -1,0 +1,324 @@
+//! The end of a view: those who stay hold the same of its order, deliver that, and decide whether they may go on.
+//!
+//! ```text
+//! Prepare ─▶ fence ─▶ FLUSH, signed, until all who stay have said theirs ─▶ decision: the cut, and whether it is primary
+//!                       └─ FILL and records, for those who hold less ─▶ all up to the cut delivered ─▶ Flushed(hash)
+//! ```
+//! A fenced member says no more that it holds anything, so that the old sequencer gets no majority (B3). Each sequence number
+//! up to the cut is held by somebody who stays, hence everything that was acknowledged: that is held by a majority of the view,
+//! as those who stay have to be. The hash goes into the key of the coming view: nobody installs it who decided otherwise.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use sealcast_wire::codec::Reader;
+use sealcast_wire::{Dropped, EpochId, Incarnation, Monotonic, Slot, View};
+
+use super::control::{Control, Of, flush_statement};
+use super::order::{Order, Place};
+use super::primary::{Decision, Id, Report, decide, id_of};
+use super::{Current, Sequencer};
+use crate::Output;
+use crate::multicast::frame::{Frame, Frames, Stamp, Stream, write_stamps};
+
+/// A view that is prepared.
+#[derive(Debug)]
+pub(super) struct Flush {
+    view: EpochId,
+    members: BTreeSet<Incarnation>,
+    /// Those of the view in use who stay.
+    stay: BTreeMap<Slot, Id>,
+    /// Whether nobody goes, and whether nobody comes.
+    is_whole: bool,
+    nobody_comes: bool,
+    reports: BTreeMap<Id, Report>,
+    decision: Option<Decision>,
+    is_done: bool,
+    began: Monotonic,
+    say_at: Option<Monotonic>,
+}
+
+impl Sequencer {
+    /// A view is coming.
+    pub(super) fn prepare(&mut self, now: Monotonic, view: &View) {
+        let (epoch, me) = (view.epoch, view.me);
+        let Some(current) = &mut self.current else {
+            return self.ready.push_back(Output::Flushed(epoch, [0; 32]));
+        };
+        if let Some(order) = &mut current.order {
+            (self.report.held, self.report.chain) = order.fence();
+        }
+        let members: BTreeSet<Incarnation> = view.members.iter().map(|it| it.id.incarnation).collect();
+        let stay: BTreeMap<Slot, Id> = current
+            .incarnations
+            .iter()
+            .filter(|(_, it)| members.contains(*it))
+            .map(|(s, it)| (*s, id_of(it)))
+            .collect();
+        let (is_whole, nobody_comes) = (stay.len() == current.members.len(), stay.len() == members.len());
+        let Some(id) = stay.get(&current.me).copied() else { return };
+        let reports = BTreeMap::from([(id, self.report.clone())]);
+        let (began, say_at) = (now, Some(now));
+        let (decision, is_done) = (None, false);
+        self.flush = Some(Flush {
+            view: epoch,
+            members,
+            stay,
+            is_whole,
+            nobody_comes,
+            reports,
+            decision,
+            is_done,
+            began,
+            say_at,
+        });
+        self.renew_at = Some(now + RENEW_ABANDONED + RENEW_SPREAD * me.0);
+        self.flush_on(now);
+    }
+
+    /// A member that stays reports.
+    pub(super) fn take_report(
+        &mut self,
+        now: Monotonic,
+        slot: Slot,
+        view: EpochId,
+        report: &[u8],
+        proof: &[u8],
+    ) -> Result<(), Dropped> {
+        let (Some(current), Some(flush)) = (&self.current, &mut self.flush) else { return Err(Dropped::Stale) };
+        let id = flush.stay.get(&slot).copied().filter(|_| flush.view == view).ok_or(Dropped::Stale)?;
+        let known = flush.reports.get(&id);
+        let mut r = Reader::new(report);
+        let read = Report::read(&mut r).and_then(|it| r.end().map(|()| it))?;
+        if known == Some(&read) {
+            // It says so again: it may not have heard us, or lacks some of the order.
+            flush.say_at.get_or_insert(now + SAY_AGAIN);
+            return Ok(());
+        }
+        if !current.protect.vouched(slot, &flush_statement(view, report), proof) {
+            return Err(Dropped::Auth);
+        }
+        // What it reported stands, but for what it got since.
+        if flush.decision.is_none() || known.is_some_and(|it| it.installed == read.installed && it.held <= read.held) {
+            flush.reports.insert(id, read);
+        }
+        flush.say_at.get_or_insert(now + SAY_AGAIN);
+        self.flush_on(now);
+        Ok(())
+    }
+
+    /// A member that stays hands on stamps.
+    pub(super) fn take_fill(
+        &mut self,
+        now: Monotonic,
+        slot: Slot,
+        view: EpochId,
+        bytes: &[u8],
+        proof: &[u8],
+    ) -> Result<(), Dropped> {
+        let (Some(current), Some(flush)) = (&mut self.current, &self.flush) else { return Err(Dropped::Stale) };
+        let id = flush.stay.get(&slot).filter(|_| flush.view == view).ok_or(Dropped::Stale)?;
+        let (Some(decision), Some(order)) = (&flush.decision, &mut current.order) else { return Err(Dropped::Stale) };
+        let Some(Ok(Frame::Stamps { first, stamps })) = Frames::of(bytes).next() else {
+            return Err(Dropped::Malformed);
+        };
+        let end = first.checked_add(stamps.len() as u64).ok_or(Dropped::Malformed)?;
+        if end > decision.cut + 1 || flush.reports.get(id).is_none_or(|it| it.held + 1 < end) {
+            return Err(Dropped::Policy);
+        }
+        // They cost a signature check: those that are here already do not.
+        if end <= order.last() + 1 {
+            return Err(Dropped::Replay);
+        }
+        if !current.protect.vouched(slot, &flush_statement(view, bytes), proof) {
+            return Err(Dropped::Auth);
+        }
+        let (epoch, me) = (current.epoch, current.me);
+        let places = order.take_filled(first, &stamps)?;
+        self.place(now, epoch, me, places)?;
+        self.flush_on(now);
+        Ok(())
+    }
+
+    /// Where the records of stamps are: what is missing is asked for.
+    pub(super) fn place(
+        &mut self,
+        now: Monotonic,
+        epoch: EpochId,
+        me: Slot,
+        places: Vec<(Stamp, Place)>,
+    ) -> Result<(), Dropped> {
+        for (Stamp { slot, number, .. }, place) in places {
+            let of = Of { slot, stream: Stream::ORDERED };
+            let who = self.current.as_ref().and_then(|it| it.incarnations.get(&slot).copied());
+            let who = who.ok_or(Dropped::Malformed)?;
+            match place {
+                Place::Here => {}
+                Place::Unread => self.pass_over(now, slot, number)?,
+                Place::Missing { .. } if slot == me => self.fill_own(now, of, number),
+                Place::Missing { refuse } => {
+                    if refuse {
+                        self.incoming.refuse(now, me, epoch, of, number);
+                    }
+                    self.incoming.expect(now, me, epoch, who, of, number);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Does what can be done of a flush.
+    pub(super) fn flush_on(&mut self, now: Monotonic) {
+        let Some(flush) = self.flush.as_mut().filter(|it| !it.is_done) else { return };
+        if flush.reports.len() < flush.stay.len() {
+            return;
+        }
+        let (reports, is_whole) = (&flush.reports, flush.is_whole);
+        let decision = flush.decision.get_or_insert_with(|| decide(reports, is_whole)).clone();
+        let began = flush.began;
+        let is_ours = decision.last.is_some() && decision.last == self.report.installed;
+        if decision.is_primary && is_ours && !self.deliver_up_to(now, &decision, now >= began + WAITS) {
+            return;
+        }
+        let Some(flush) = &mut self.flush else { return };
+        flush.is_done = true;
+        if decision.is_primary {
+            // It may be installed elsewhere, though not here.
+            self.report.attempt(decision.next(&flush.reports, flush.view));
+        }
+        self.ready.push_back(Output::Flushed(flush.view, decision.hash(&flush.reports)));
+    }
+
+    /// Whether all up to the cut is delivered. `anyway`: what it comes after, of the other channel, is waited for no more.
+    fn deliver_up_to(&mut self, now: Monotonic, decision: &Decision, anyway: bool) -> bool {
+        let Some(current) = &mut self.current else { return false };
+        // In a view that did not order nothing is missing that could still come.
+        let Some(order) = &mut current.order else { return true };
+        if !order.ends_at(decision.cut, decision.chain) {
+            return false;
+        }
+        self.deliver_as(now, anyway);
+        let delivered = self.current.as_ref().and_then(|it| it.order.as_ref()).map(Order::last_delivered);
+        delivered == Some(decision.cut)
+    }
+
+    /// When something of a flush is due.
+    pub(super) fn flush_due(&self) -> Option<Monotonic> {
+        let flush = self.flush.as_ref()?;
+        let waits = flush.decision.is_some() && !flush.is_done;
+        let anyway = waits.then(|| flush.began + WAITS).filter(|at| *at > self.now);
+        [flush.say_at, anyway].into_iter().flatten().min()
+    }
+
+    /// Says what is due of a flush: our report, and what others lack of the order.
+    pub(super) fn say_flush(&mut self, now: Monotonic) {
+        self.flush_on(now);
+        let (Some(current), Some(flush)) = (&self.current, &mut self.flush) else { return };
+        if flush.say_at.is_none_or(|at| at > now) {
+            return;
+        }
+        // Until all is said; then to those who ask.
+        flush.say_at = (!flush.is_done).then(|| now + SAY_AGAIN);
+        let view = flush.view;
+        let mut says = Vec::new();
+        let mut report = self.report.clone();
+        if let Some(order) = &current.order {
+            report.held = order.held();
+            report.chain = order.chain();
+        }
+        let sign = |part: &[u8]| {
+            let mut proof = Vec::new();
+            current.protect.vouch(&flush_statement(view, part), &mut proof);
+            proof
+        };
+        if let Some(report) = report.bytes() {
+            let proof = sign(&report);
+            says.push(Control::Flush { view, report, proof });
+        }
+        let mut records = Vec::new();
+        if let (Some(decision), Some(order)) = (&flush.decision, &current.order) {
+            // What we reported at first the others have forgotten, if we got more since.
+            let ours = flush.stay.get(&current.me).and_then(|id| flush.reports.get_mut(id));
+            ours.into_iter().for_each(|it| it.held = order.held());
+            let least = flush.reports.values().filter(|it| it.installed == decision.last).map(|it| it.held).min();
+            let is_first = |id: &Id| flush.reports.get(id).is_some_and(|it| it.held == decision.cut);
+            // One of those who have all of it: the lowest slot.
+            let helper = flush.stay.iter().find(|(_, id)| is_first(id)).map(|(slot, _)| *slot);
+            let mut from = least.unwrap_or(decision.cut);
+            while helper == Some(current.me) && records.len() < FILLS_AT_ONCE {
+                let Some((first, stamps, batch)) = order.after(from, decision.cut) else { break };
+                let mut frame = Vec::new();
+                write_stamps(first, &stamps, &mut frame);
+                from = first + stamps.len() as u64 - 1;
+                let proof = sign(&frame);
+                says.push(Control::Fill { view, stamps: frame, proof });
+                records.push(batch);
+            }
+        }
+        says.iter().for_each(|it| self.say(now, it));
+        let mut sender = self.multicast.lock();
+        records.into_iter().rev().for_each(|it| sender.again(it));
+    }
+
+    /// A view is installed: the order that goes on in it, if one does, and whether what was not delivered may be sent again.
+    pub(super) fn end_flush(&mut self, now: Monotonic, view: &View) -> (Option<Order>, bool) {
+        let members: BTreeSet<Incarnation> = view.members.iter().map(|it| it.id.incarnation).collect();
+        let is_of = |it: &Flush| it.is_done && it.view.counter == view.epoch.counter && it.members == members;
+        let flush = self.flush.take().filter(is_of);
+        let slots: Vec<Slot> = view.members.slots().map(|(slot, _)| slot).collect();
+        let (order, again, is_decided) = match flush.and_then(|it| Some((it.decision?, it.reports, it.nobody_comes))) {
+            Some((decision, reports, nobody_comes)) if decision.is_primary => {
+                let next = decision.next(&reports, view.epoch);
+                self.report.install(next, decision.cut, decision.chain);
+                let order = nobody_comes.then(|| Order::new(view.me, slots, (decision.cut, decision.chain)));
+                (order, true, nobody_comes)
+            }
+            Some((_, _, nobody_comes)) => (None, false, nobody_comes),
+            // Before the first order nothing is delivered anywhere.
+            None => (None, self.report.installed.is_none(), false),
+        };
+        // Who came is asked, too, by another change.
+        let pause = RENEW * (1 << self.renewals.min(RENEW_DOUBLINGS));
+        let turn = if view.members.slots().next().is_some_and(|(slot, _)| slot == view.me) {
+            pause
+        } else {
+            pause + RENEW_ABANDONED + RENEW_SPREAD * view.me.0
+        };
+        self.renewals = if is_decided { 0 } else { self.renewals + 1 };
+        self.renew_at = (!is_decided).then(|| now + turn);
+        self.is_primary = order.is_some();
+        self.is_settled = is_decided;
+        (order, again)
+    }
+
+    /// Asks for another change, if this view did not decide.
+    pub(super) fn renew(&mut self, now: Monotonic) {
+        if self.renew_at.is_some_and(|at| at <= now) {
+            self.renewals += 1;
+            self.renew_at = Some(now + RENEW_ABANDONED * (1 << self.renewals.min(RENEW_DOUBLINGS)));
+            self.ready.push_back(Output::Renew);
+        }
+    }
+}
+
+impl Current {
+    /// The member that stamps, if this view orders.
+    pub(super) fn sequencer(&self) -> Option<Slot> {
+        self.order.as_ref().and_then(Order::sequencer)
+    }
+}
+
+/// How long after a report it is said again.
+const SAY_AGAIN: Duration = Duration::from_millis(4);
+/// How long the end of a view waits for messages of the other channel that an ordered one comes after.
+const WAITS: Duration = Duration::from_millis(60);
+/// Frames of stamps, each with its records, that are handed on at once.
+const FILLS_AT_ONCE: usize = 8;
+/// When the lowest slot asks for a change of a view that did not decide.
+const RENEW: Duration = Duration::from_millis(2);
+/// So often that doubles.
+const RENEW_DOUBLINGS: u32 = 11;
+/// When a change is taken to have come to nothing, and the lowest slot to be silent.
+const RENEW_ABANDONED: Duration = Duration::from_millis(500);
+/// From one slot to the next.
+const RENEW_SPREAD: Duration = Duration::from_millis(100);
