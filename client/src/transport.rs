@@ -122,7 +122,11 @@ impl Delivery for Transport {
                 machine.put(Output::Flushed(view.epoch, [0; 32]));
             }
             // Brokers keep nothing but publications.
-            Input::Install { .. } | Input::Excluded | Input::Retire(_) | Input::Provide { .. } => {}
+            Input::Keyed { .. }
+            | Input::Install { .. }
+            | Input::Excluded
+            | Input::Retire(_)
+            | Input::Provide { .. } => {}
         }
         machine.drain(now);
     }

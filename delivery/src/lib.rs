@@ -267,6 +267,15 @@ pub enum Input<'a> {
         /// Up to where.
         flush: Flush,
     },
+    /// The key of a view is agreed: others may install it, though we may not.
+    Keyed {
+        /// The view.
+        view: &'a View,
+        /// Seals and opens in it.
+        protect: &'a Arc<dyn Protect>,
+        /// Who may do what in it.
+        access: &'a Arc<dyn Access>,
+    },
     /// The view that was prepared is installed.
     Install {
         /// The view.

@@ -101,6 +101,13 @@ impl Header {
         [0, RELIABLE, RELIABLE | COUNTER_SIGNED, RELIABLE | COUNTER_ORDERED][Header::sequence(flags)]
     }
 
+    /// Whether what it heads proves itself though others hold its sender's key: it is signed by its sender, or named by what is
+    /// signed so. Members say to each other in such records how a view ends.
+    pub fn proves_itself(&self) -> bool {
+        let signed = FLAG_RELIABLE | FLAG_SIGNED;
+        self.flags & FLAG_ORDERED != 0 || self.flags == signed && self.domain == Domain::GROUP
+    }
+
     /// Which of a sender's sequences of packet counters these flags take: 0 best effort, 1 reliable, 2 reliable and signed,
     /// 3 ordered. Each is one per domain, but the last: that is one over all domains.
     #[inline]

@@ -239,6 +239,7 @@ impl Delivery for BestEffort {
             | Input::Excluded
             | Input::Retire(_)
             | Input::Unread(_)
+            | Input::Keyed { .. }
             | Input::Pause
             | Input::Resume
             | Input::Provide { .. }

@@ -435,6 +435,7 @@ impl Delivery for Ordered {
             // The orderer does not wait, and brings everything.
             Input::Retire(_)
             | Input::Unread(_)
+            | Input::Keyed { .. }
             | Input::Pause
             | Input::Resume
             | Input::Opened(..)

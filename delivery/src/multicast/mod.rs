@@ -198,6 +198,7 @@ impl Delivery for Multicast {
             Input::Fetch(id, _) => self.inbox.ready.push_back(Output::Fetched(id, Fetched::Missing)),
             // Everything comes; nobody keeps what waits or is offered, and no message is sealed as a whole.
             Input::Unread(_)
+            | Input::Keyed { .. }
             | Input::Pause
             | Input::Resume
             | Input::Provide { .. }

@@ -198,6 +198,17 @@ impl Sender {
         Ok(())
     }
 
+    /// Says something, signed, about the end of a view.
+    pub(crate) fn flush(&mut self, now: Monotonic, protect: &Arc<dyn Protect>, bytes: &[u8]) -> Result<(), SendError> {
+        let lane = self.lane(now, protect, LaneOf::STAMPS)?;
+        if let Some(backlog) = &mut self.backlog {
+            backlog.begin_stamps(now);
+        }
+        self.reserve(lane, CONTROL_FIXED + bytes.len());
+        write_control(bytes, &mut self.lanes[lane].batch.bytes);
+        Ok(())
+    }
+
     /// Messages can be sent reliably from now on, once an epoch begins; so many bytes may wait for acknowledgement.
     pub(crate) fn keep_backlog(&mut self, bytes: usize) {
         self.backlog = Some(Backlog::new(bytes));

@@ -8,9 +8,10 @@
 //! gone    | 05 | stream | first u64 | proof |                        the first record that the speaker still has
 //! held    | 06 | u64 |                              so much of the order the speaker holds: stamps and records
 //! stable  | 07 | majority u64 | all u64 |            so much of it a majority holds, and all
-//! flush   | 08 | epoch 12 | length u16 | report | proof |       what the speaker brings into a prepared view
-//! fill    | 09 | epoch 12 | length u16 | stamps | proof |       stamps that somebody lacks who stays, as a frame
+//! flush   | 08 | epoch 12 | report |        signed: what the speaker brings into a prepared view
+//! fill    | 09 | epoch 12 | stamps |        signed: stamps that somebody lacks who stays, as a frame
 //! ```
+//! Signed ones are in records of the stream that stamps are in, and are judged as they come: nobody asks for missing ones.
 //! A stream is 3 bytes ([`Stream`]). All are about the epoch of the record that holds them.
 
 use sealcast_crypto::hash::Transcript;
@@ -36,17 +37,13 @@ pub(super) enum Control {
         majority: u64,
         all: u64,
     },
-    /// `proof` shows that the speaker itself reports that, by [`flush_statement`].
     Flush {
         view: EpochId,
         report: Vec<u8>,
-        proof: Vec<u8>,
     },
-    /// The same of stamps.
     Fill {
         view: EpochId,
         stamps: Vec<u8>,
-        proof: Vec<u8>,
     },
     /// `proof` shows that the speaker itself says so (A3), by [`gone_statement`].
     Gone {
@@ -61,11 +58,6 @@ pub(super) enum Control {
 pub(super) fn gone_statement(stream: Stream, first: u64) -> [u8; 32] {
     let t = Transcript::new("sealcast/v1/gone").add(&stream.domain.0.to_be_bytes());
     t.add(&[u8::from(stream.signed)]).add(&first.to_be_bytes()).finish()
-}
-
-/// What a member vouches for that reports, or hands on stamps, for a view that is prepared.
-pub(super) fn flush_statement(view: EpochId, part: &[u8]) -> [u8; 32] {
-    Transcript::new("sealcast/v1/flush").add(&view.to_bytes()).add(part).finish()
 }
 
 /// A stream of the epoch, and whose it is.
@@ -109,12 +101,10 @@ impl Control {
                 bytes.extend_from_slice(&majority.to_be_bytes());
                 bytes.extend_from_slice(&all.to_be_bytes());
             }
-            Control::Flush { view, report: part, proof } | Control::Fill { view, stamps: part, proof } => {
+            Control::Flush { view, report: part } | Control::Fill { view, stamps: part } => {
                 bytes.push(if matches!(self, Control::Flush { .. }) { FLUSH } else { FILL });
                 bytes.extend_from_slice(&view.to_bytes());
-                bytes.extend_from_slice(&(part.len() as u16).to_be_bytes());
                 bytes.extend_from_slice(part);
-                bytes.extend_from_slice(proof);
             }
             Control::Gone { stream, first, proof } => {
                 bytes.push(GONE);
@@ -156,12 +146,8 @@ impl Control {
             }
             kind @ (FLUSH | FILL) => {
                 let view = EpochId { counter: r.u32()?, hash: r.u64()? };
-                let length = usize::from(r.u16()?);
-                let (part, proof) = (r.take(length)?.to_vec(), r.rest().to_vec());
-                match kind {
-                    FLUSH => Control::Flush { view, report: part, proof },
-                    _ => Control::Fill { view, stamps: part, proof },
-                }
+                let part = r.rest().to_vec();
+                if kind == FLUSH { Control::Flush { view, report: part } } else { Control::Fill { view, stamps: part } }
             }
             HELD => Control::Held(r.u64()?),
             STABLE => {
@@ -236,10 +222,7 @@ mod tests {
             Control::Stable { majority: 9, all: 9 },
         ];
         let view = EpochId { counter: 3, hash: 4 };
-        for control in [
-            Control::Flush { view, report: vec![5; 6], proof: vec![7; 64] },
-            Control::Fill { view, stamps: vec![8; 9], proof: vec![1; 64] },
-        ] {
+        for control in [Control::Flush { view, report: vec![5; 6] }, Control::Fill { view, stamps: vec![8; 9] }] {
             assert_eq!(Control::read(&control.bytes()), Ok(control));
         }
         for control in all {

@@ -14,10 +14,10 @@ use std::time::Duration;
 use sealcast_wire::codec::Reader;
 use sealcast_wire::{Dropped, EpochId, Incarnation, Monotonic, Slot, View};
 
-use super::control::{Control, Of, flush_statement};
+use super::control::{Control, Of};
 use super::order::{Order, Place};
 use super::primary::{Decision, Id, Report, decide, id_of};
-use super::{Current, Sequencer};
+use super::{Ahead, Current, Sequencer, ordering};
 use crate::Output;
 use crate::multicast::frame::{Frame, Frames, Stamp, Stream, write_stamps};
 
@@ -42,12 +42,12 @@ impl Sequencer {
     /// A view is coming.
     pub(super) fn prepare(&mut self, now: Monotonic, view: &View) {
         let (epoch, me) = (view.epoch, view.me);
-        let Some(current) = &mut self.current else {
-            return self.ready.push_back(Output::Flushed(epoch, [0; 32]));
-        };
-        if let Some(order) = &mut current.order {
+        if let Some(order) = ordering(&mut self.current, &mut self.last).and_then(|it| it.order.as_mut()) {
             (self.report.held, self.report.chain) = order.fence();
         }
+        let Some(current) = &self.current else {
+            return self.ready.push_back(Output::Flushed(epoch, [0; 32]));
+        };
         let members: BTreeSet<Incarnation> = view.members.iter().map(|it| it.id.incarnation).collect();
         let stay: BTreeMap<Slot, Id> = current
             .incarnations
@@ -57,6 +57,10 @@ impl Sequencer {
             .collect();
         let (is_whole, nobody_comes) = (stay.len() == current.members.len(), stay.len() == members.len());
         let Some(id) = stay.get(&current.me).copied() else { return };
+        self.prepared = Some(view.clone());
+        if let Some(done) = self.flush.take_if(|it| it.is_done) {
+            self.flushed = Some(done);
+        }
         let reports = BTreeMap::from([(id, self.report.clone())]);
         let (began, say_at) = (now, Some(now));
         let (decision, is_done) = (None, false);
@@ -83,9 +87,8 @@ impl Sequencer {
         slot: Slot,
         view: EpochId,
         report: &[u8],
-        proof: &[u8],
     ) -> Result<(), Dropped> {
-        let (Some(current), Some(flush)) = (&self.current, &mut self.flush) else { return Err(Dropped::Stale) };
+        let Some(flush) = &mut self.flush else { return Err(Dropped::Stale) };
         let id = flush.stay.get(&slot).copied().filter(|_| flush.view == view).ok_or(Dropped::Stale)?;
         let known = flush.reports.get(&id);
         let mut r = Reader::new(report);
@@ -94,9 +97,6 @@ impl Sequencer {
             // It says so again: it may not have heard us, or lacks some of the order.
             flush.say_at.get_or_insert(now + SAY_AGAIN);
             return Ok(());
-        }
-        if !current.protect.vouched(slot, &flush_statement(view, report), proof) {
-            return Err(Dropped::Auth);
         }
         // What it reported stands, but for what it got since.
         if flush.decision.is_none() || known.is_some_and(|it| it.installed == read.installed && it.held <= read.held) {
@@ -108,17 +108,12 @@ impl Sequencer {
     }
 
     /// A member that stays hands on stamps.
-    pub(super) fn take_fill(
-        &mut self,
-        now: Monotonic,
-        slot: Slot,
-        view: EpochId,
-        bytes: &[u8],
-        proof: &[u8],
-    ) -> Result<(), Dropped> {
-        let (Some(current), Some(flush)) = (&mut self.current, &self.flush) else { return Err(Dropped::Stale) };
+    pub(super) fn take_fill(&mut self, now: Monotonic, slot: Slot, view: EpochId, bytes: &[u8]) -> Result<(), Dropped> {
+        let Some(flush) = &self.flush else { return Err(Dropped::Stale) };
         let id = flush.stay.get(&slot).filter(|_| flush.view == view).ok_or(Dropped::Stale)?;
-        let (Some(decision), Some(order)) = (&flush.decision, &mut current.order) else { return Err(Dropped::Stale) };
+        let ordering = ordering(&mut self.current, &mut self.last).ok_or(Dropped::Stale)?;
+        let (epoch, me) = (ordering.epoch, ordering.me);
+        let (Some(decision), Some(order)) = (&flush.decision, &mut ordering.order) else { return Err(Dropped::Stale) };
         let Some(Ok(Frame::Stamps { first, stamps })) = Frames::of(bytes).next() else {
             return Err(Dropped::Malformed);
         };
@@ -126,14 +121,9 @@ impl Sequencer {
         if end > decision.cut + 1 || flush.reports.get(id).is_none_or(|it| it.held + 1 < end) {
             return Err(Dropped::Policy);
         }
-        // They cost a signature check: those that are here already do not.
         if end <= order.last() + 1 {
             return Err(Dropped::Replay);
         }
-        if !current.protect.vouched(slot, &flush_statement(view, bytes), proof) {
-            return Err(Dropped::Auth);
-        }
-        let (epoch, me) = (current.epoch, current.me);
         let places = order.take_filled(first, &stamps)?;
         self.place(now, epoch, me, places)?;
         self.flush_on(now);
@@ -150,11 +140,11 @@ impl Sequencer {
     ) -> Result<(), Dropped> {
         for (Stamp { slot, number, .. }, place) in places {
             let of = Of { slot, stream: Stream::ORDERED };
-            let who = self.current.as_ref().and_then(|it| it.incarnations.get(&slot).copied());
+            let who = self.view(epoch).and_then(|it| it.incarnations.get(&slot).copied());
             let who = who.ok_or(Dropped::Malformed)?;
             match place {
                 Place::Here => {}
-                Place::Unread => self.pass_over(now, slot, number)?,
+                Place::Unread => self.pass_over(now, epoch, slot, number)?,
                 Place::Missing { .. } if slot == me => self.fill_own(now, of, number),
                 Place::Missing { refuse } => {
                     if refuse {
@@ -169,7 +159,9 @@ impl Sequencer {
 
     /// Does what can be done of a flush.
     pub(super) fn flush_on(&mut self, now: Monotonic) {
-        let Some(flush) = self.flush.as_mut().filter(|it| !it.is_done) else { return };
+        // The key scheme waits no longer: it takes us to have flushed nothing, and so do we.
+        let is_open = |it: &&mut Flush| !it.is_done && now < it.began + DEADLINE;
+        let Some(flush) = self.flush.as_mut().filter(is_open) else { return };
         if flush.reports.len() < flush.stay.len() {
             return;
         }
@@ -177,7 +169,9 @@ impl Sequencer {
         let decision = flush.decision.get_or_insert_with(|| decide(reports, is_whole)).clone();
         let began = flush.began;
         let is_ours = decision.last.is_some() && decision.last == self.report.installed;
-        if decision.is_primary && is_ours && !self.deliver_up_to(now, &decision, now >= began + WAITS) {
+        // Of who goes nothing comes any more, and of the others it waits for the next view.
+        let anyway = !is_whole || now >= began + WAITS;
+        if decision.is_primary && is_ours && !self.deliver_up_to(now, &decision, anyway) {
             return;
         }
         let Some(flush) = &mut self.flush else { return };
@@ -191,15 +185,15 @@ impl Sequencer {
 
     /// Whether all up to the cut is delivered. `anyway`: what it comes after, of the other channel, is waited for no more.
     fn deliver_up_to(&mut self, now: Monotonic, decision: &Decision, anyway: bool) -> bool {
-        let Some(current) = &mut self.current else { return false };
-        // In a view that did not order nothing is missing that could still come.
-        let Some(order) = &mut current.order else { return true };
+        let ordering = ordering(&mut self.current, &mut self.last).and_then(|it| it.order.as_mut());
+        // If it is forgotten, nothing is missing that could still come.
+        let Some(order) = ordering else { return true };
         if !order.ends_at(decision.cut, decision.chain) {
             return false;
         }
         self.deliver_as(now, anyway);
-        let delivered = self.current.as_ref().and_then(|it| it.order.as_ref()).map(Order::last_delivered);
-        delivered == Some(decision.cut)
+        let ordering = super::ordering(&mut self.current, &mut self.last).and_then(|it| it.order.as_ref());
+        ordering.map(Order::last_delivered) == Some(decision.cut)
     }
 
     /// When something of a flush is due.
@@ -213,7 +207,9 @@ impl Sequencer {
     /// Says what is due of a flush: our report, and what others lack of the order.
     pub(super) fn say_flush(&mut self, now: Monotonic) {
         self.flush_on(now);
-        let (Some(current), Some(flush)) = (&self.current, &mut self.flush) else { return };
+        let Some((me, protect)) = self.current.as_ref().map(|it| (it.me, it.protect.clone())) else { return };
+        let order = ordering(&mut self.current, &mut self.last).and_then(|it| it.order.as_ref());
+        let Some(flush) = &mut self.flush else { return };
         if flush.say_at.is_none_or(|at| at > now) {
             return;
         }
@@ -222,54 +218,56 @@ impl Sequencer {
         let view = flush.view;
         let mut says = Vec::new();
         let mut report = self.report.clone();
-        if let Some(order) = &current.order {
+        if let Some(order) = order {
             report.held = order.held();
             report.chain = order.chain();
         }
-        let sign = |part: &[u8]| {
-            let mut proof = Vec::new();
-            current.protect.vouch(&flush_statement(view, part), &mut proof);
-            proof
-        };
         if let Some(report) = report.bytes() {
-            let proof = sign(&report);
-            says.push(Control::Flush { view, report, proof });
+            says.push(Control::Flush { view, report });
         }
         let mut records = Vec::new();
-        if let (Some(decision), Some(order)) = (&flush.decision, &current.order) {
+        if let (Some(decision), Some(order)) = (&flush.decision, order) {
             // What we reported at first the others have forgotten, if we got more since.
-            let ours = flush.stay.get(&current.me).and_then(|id| flush.reports.get_mut(id));
+            let ours = flush.stay.get(&me).and_then(|id| flush.reports.get_mut(id));
             ours.into_iter().for_each(|it| it.held = order.held());
             let least = flush.reports.values().filter(|it| it.installed == decision.last).map(|it| it.held).min();
             let is_first = |id: &Id| flush.reports.get(id).is_some_and(|it| it.held == decision.cut);
             // One of those who have all of it: the lowest slot.
             let helper = flush.stay.iter().find(|(_, id)| is_first(id)).map(|(slot, _)| *slot);
             let mut from = least.unwrap_or(decision.cut);
-            while helper == Some(current.me) && records.len() < FILLS_AT_ONCE {
+            while helper == Some(me) && records.len() < FILLS_AT_ONCE {
                 let Some((first, stamps, batch)) = order.after(from, decision.cut) else { break };
                 let mut frame = Vec::new();
                 write_stamps(first, &stamps, &mut frame);
                 from = first + stamps.len() as u64 - 1;
-                let proof = sign(&frame);
-                says.push(Control::Fill { view, stamps: frame, proof });
+                says.push(Control::Fill { view, stamps: frame });
                 records.push(batch);
             }
         }
-        says.iter().for_each(|it| self.say(now, it));
         let mut sender = self.multicast.lock();
+        for it in says {
+            // What cannot be said now is said again.
+            let _ = sender.flush(now, &protect, &it.bytes());
+        }
         records.into_iter().rev().for_each(|it| sender.again(it));
+        drop(sender);
+        self.multicast.transmit_soon();
     }
 
     /// A view is installed: the order that goes on in it, if one does, and whether what was not delivered may be sent again.
     pub(super) fn end_flush(&mut self, now: Monotonic, view: &View) -> (Option<Order>, bool) {
         let members: BTreeSet<Incarnation> = view.members.iter().map(|it| it.id.incarnation).collect();
         let is_of = |it: &Flush| it.is_done && it.view.counter == view.epoch.counter && it.members == members;
-        let flush = self.flush.take().filter(is_of);
+        let flush = self.flush.take_if(|it| is_of(it)).or_else(|| self.flushed.take_if(|it| is_of(it)));
+        // One for a later view goes on: it is said once more, of this view.
+        self.flush.take_if(|it| it.view.counter <= view.epoch.counter);
+        self.flushed = None;
         let slots: Vec<Slot> = view.members.slots().map(|(slot, _)| slot).collect();
         let (order, again, is_decided) = match flush.and_then(|it| Some((it.decision?, it.reports, it.nobody_comes))) {
             Some((decision, reports, nobody_comes)) if decision.is_primary => {
                 let next = decision.next(&reports, view.epoch);
                 self.report.install(next, decision.cut, decision.chain);
+                self.last = None;
                 let order = nobody_comes.then(|| Order::new(view.me, slots, (decision.cut, decision.chain)));
                 (order, true, nobody_comes)
             }
@@ -277,6 +275,9 @@ impl Sequencer {
             // Before the first order nothing is delivered anywhere.
             None => (None, self.report.installed.is_none(), false),
         };
+        if members.len() > 1 {
+            self.report.meet(view.epoch, members.iter().map(id_of).collect());
+        }
         // Who came is asked, too, by another change.
         let pause = RENEW * (1 << self.renewals.min(RENEW_DOUBLINGS));
         let turn = if view.members.slots().next().is_some_and(|(slot, _)| slot == view.me) {
@@ -289,6 +290,22 @@ impl Sequencer {
         self.is_primary = order.is_some();
         self.is_settled = is_decided;
         (order, again)
+    }
+
+    /// Somebody reports in a view whose key we agreed to, and that we did not install: that view is the one in use, and what
+    /// was prepared comes after it.
+    pub(super) fn catch_up(&mut self, now: Monotonic, epoch: EpochId, control: &Control) -> Result<(), Dropped> {
+        let Control::Flush { .. } = control else { return Ok(()) };
+        let Some(at) = self.ahead.iter().position(|it| it.view.epoch == epoch) else { return Ok(()) };
+        let Some(Ahead { view: ahead, protect, access }) = self.ahead.remove(at) else { return Ok(()) };
+        let next = self.prepared.take().filter(|it| it.epoch.counter > ahead.epoch.counter);
+        // What we flushed for was another one than this.
+        self.flush.take_if(|it| !it.is_done || it.view.counter > ahead.epoch.counter);
+        self.install(now, &ahead, Some(&protect), &access);
+        if let Some(next) = next {
+            self.prepare(now, &next);
+        }
+        Ok(())
     }
 
     /// Asks for another change, if this view did not decide.
@@ -310,6 +327,8 @@ impl Current {
 
 /// How long after a report it is said again.
 const SAY_AGAIN: Duration = Duration::from_millis(4);
+/// How long a flush may take: less than the key scheme waits for it (`timing::FLUSH` of `contributory`, 100 ms).
+const DEADLINE: Duration = Duration::from_millis(90);
 /// How long the end of a view waits for messages of the other channel that an ordered one comes after.
 const WAITS: Duration = Duration::from_millis(60);
 /// Frames of stamps, each with its records, that are handed on at once.

@@ -153,7 +153,7 @@ impl Incoming {
         let is_next = number == next(&of);
         let is_first = is_next && epoch.streams.get(&of).is_none_or(|it| it.done == number);
         let is_ordered = of.stream == Stream::ORDERED;
-        let goes_through = installed && is_first && !is_ordered && is_met(&epoch.streams, of, frames, &reads);
+        let goes_through = installed && is_first && !is_ordered && is_met(&epoch.streams, me, of, frames, &reads);
         let cost = frames.len() + RECORD_OVERHEAD;
         if number - next(&of) > limits::RELIABLE_AHEAD_MAX || !goes_through && cost > room {
             return Err(Dropped::Queue);
@@ -241,10 +241,10 @@ impl Incoming {
         reads: impl Fn(Domain) -> bool,
         sink: &mut impl Sink,
     ) -> bool {
-        let Some(streams) = self.find(epoch).map(|it| &mut it.streams) else { return false };
+        let Some((me, streams)) = self.find(epoch).map(|it| (it.me, &mut it.streams)) else { return false };
         let waits = |stream: &&Incomplete| stream.done == number;
         let Some(record) = streams.get(&of).filter(waits).and_then(|it| it.held.get(&number)) else { return false };
-        if !is_met(streams, of, &record.frames, &reads) {
+        if !is_met(streams, me, of, &record.frames, &reads) {
             return false;
         }
         let Some(stream) = streams.get_mut(&of) else { return false };
@@ -493,13 +493,13 @@ impl Incoming {
     ) {
         let is_old = self.newest() != Some(epoch);
         loop {
-            let Some(streams) = self.find(epoch).map(|it| &mut it.streams) else { return };
+            let Some((me, streams)) = self.find(epoch).map(|it| (it.me, &mut it.streams)) else { return };
             // What is missing for good was counted when that became known.
             streams.range_mut(of_slot(slot)).for_each(|(_, it)| it.done = it.done.max(it.first_here()));
             let is_ready = |(of, stream): &(&Of, &Incomplete)| {
                 let record = stream.held.get(&stream.done).filter(|_| stream.done < stream.next);
                 let record = record.filter(|_| of.stream != Stream::ORDERED);
-                record.is_some_and(|record| is_met(streams, **of, &record.frames, reads))
+                record.is_some_and(|record| is_met(streams, me, **of, &record.frames, reads))
             };
             let Some(of) = streams.range(of_slot(slot)).find(is_ready).map(|(of, _)| *of) else { return };
             let Some(stream) = streams.get_mut(&of) else { return };
@@ -549,6 +549,8 @@ impl Incoming {
                     }
                     Ok(None)
                 }
+                // Signed words are taken as they come.
+                Ok(Frame::Control { .. }) if of.stream == Stream::STAMPS => Ok(None),
                 Ok(Frame::After { .. }) => Ok(None),
                 Ok(Frame::Heartbeat { .. } | Frame::Control { .. } | Frame::Stamps { .. }) | Err(_) => {
                     Err(Dropped::Malformed)
@@ -755,11 +757,19 @@ fn comes_after(frames: &[u8]) -> impl Iterator<Item = (Stream, u64)> {
     })
 }
 
-/// Whether a record comes after nothing that was not handed on. What we cannot read has no gaps for us.
-fn is_met(streams: &BTreeMap<Of, Incomplete>, of: Of, frames: &[u8], reads: &impl Fn(Domain) -> bool) -> bool {
+/// Whether a record comes after nothing that was not handed on. What we cannot read has no gaps for us, and streams of our own
+/// that nobody here hears neither.
+fn is_met(
+    streams: &BTreeMap<Of, Incomplete>,
+    me: Slot,
+    of: Of,
+    frames: &[u8],
+    reads: &impl Fn(Domain) -> bool,
+) -> bool {
     comes_after(frames).all(|(other, number)| {
-        let done = || streams.get(&Of { stream: other, ..of }).map_or(1, |it| it.done);
-        !reads(other.domain) || other == of.stream || done() > number
+        let stream = streams.get(&Of { stream: other, ..of });
+        let is_unheard = of.slot == me && other != Stream::ORDERED && stream.is_none_or(|it| it.came == 0);
+        !reads(other.domain) || other == of.stream || is_unheard || stream.is_some_and(|it| it.done > number)
     })
 }
 

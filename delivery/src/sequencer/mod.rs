@@ -40,7 +40,7 @@ use self::incoming::{Incoming, Record};
 use self::order::Order;
 use self::primary::Report;
 use crate::multicast::backlog::Settled;
-use crate::multicast::frame::{Stamp, Stream};
+use crate::multicast::frame::{Frame, Frames, Stamp, Stream};
 use crate::multicast::{Config, Data, Multicast, Sender};
 use crate::{Batch, Channel, Cut, Delivery, Input, Outgoing, Output, Properties, SendError, Token, What};
 
@@ -48,6 +48,8 @@ use crate::{Batch, Channel, Cut, Delivery, Input, Outgoing, Output, Properties, 
 pub struct Sequencer {
     multicast: Multicast,
     current: Option<Current>,
+    /// The last view that ordered, if how far its order goes is not decided yet; and until when it is remembered.
+    last: Option<(Current, Monotonic)>,
     incoming: Incoming,
     /// Outcomes of our messages.
     ready: VecDeque<Output>,
@@ -66,6 +68,11 @@ pub struct Sequencer {
     /// What we know of primary views, and hold of the last one's order.
     report: Report,
     flush: Option<Flush>,
+    /// The view that it is for; and the flush before, if that one was done.
+    prepared: Option<View>,
+    flushed: Option<Flush>,
+    /// Views whose keys are agreed: others may install one, and we not.
+    ahead: VecDeque<Ahead>,
     /// Whether this view orders, and whether that is decided.
     is_primary: bool,
     is_settled: bool,
@@ -74,6 +81,13 @@ pub struct Sequencer {
     renewals: u32,
     /// When something happened last: what is said of the order then is said once all of that is taken in.
     now: Monotonic,
+}
+
+/// A view whose key is agreed.
+struct Ahead {
+    view: View,
+    protect: Arc<dyn Protect>,
+    access: Arc<dyn Access>,
 }
 
 /// The installed view.
@@ -142,6 +156,8 @@ impl Sequencer {
     /// What it gives.
     pub const PROPERTIES: Properties = Properties {
         fifo: Some(Channel { agreement: Agreement::None, acknowledged: true, cut: Cut::Clock }),
+        ordered: Some(Channel { agreement: Agreement::Primary, acknowledged: true, cut: Cut::Clock }),
+        safe: Some(Channel { agreement: Agreement::Primary, acknowledged: true, cut: Cut::Clock }),
         needs_keys: true,
         keeps_sealed: Some(FLAG_RELIABLE | FLAG_ORDERED),
         ..Multicast::PROPERTIES
@@ -154,6 +170,7 @@ impl Sequencer {
         Sequencer {
             multicast,
             current: None,
+            last: None,
             incoming: Incoming::default(),
             ready: VecDeque::new(),
             drops: Drops::default(),
@@ -165,6 +182,9 @@ impl Sequencer {
             vouched: Monotonic(0),
             report: Report::default(),
             flush: None,
+            prepared: None,
+            flushed: None,
+            ahead: VecDeque::new(),
             is_primary: false,
             is_settled: false,
             renew_at: None,
@@ -214,7 +234,8 @@ impl Sequencer {
             return Err(Dropped::Replay);
         }
         // Others hold the key of our slot, too.
-        if slot == me && multicast.lock().backlog().is_none_or(|it| number > it.last(stream)) {
+        let is_now = current.is_none_or(|it| it.epoch == epoch);
+        if slot == me && is_now && multicast.lock().backlog().is_none_or(|it| number > it.last(stream)) {
             return Err(Dropped::Auth);
         }
         // Of another epoch it is not known who reads what: what comes after something waits for it.
@@ -225,11 +246,34 @@ impl Sequencer {
         if slot == me {
             incoming.begin_at(now, &record);
         }
+        let words: Vec<Control> = match stream {
+            Stream::STAMPS => Frames::of(frames).map_while(Result::ok).filter_map(signed_word).collect(),
+            _ => Vec::new(),
+        };
         incoming.take(now, me, &record, reads, inbox)?;
         receiver.heard(now, &incarnation);
         let pause = current.filter(|it| it.epoch == epoch && slot != me).map(Current::pause);
         pause.into_iter().for_each(|pause| self.status.plan(now, pause));
-        Ok(())
+        words.into_iter().filter(|_| slot != me).try_for_each(|it| self.take_signed(now, epoch, slot, it))
+    }
+
+    /// Takes in what a member says of the end of a view.
+    fn take_signed(&mut self, now: Monotonic, epoch: EpochId, slot: Slot, word: Control) -> Result<(), Dropped> {
+        self.catch_up(now, epoch, &word)?;
+        if self.current.as_ref().is_none_or(|it| it.epoch != epoch) {
+            return Err(Dropped::Stale);
+        }
+        match word {
+            Control::Flush { view, report } => self.take_report(now, slot, view, &report),
+            Control::Fill { view, stamps } => self.take_fill(now, slot, view, &stamps),
+            _ => Ok(()),
+        }
+    }
+
+    /// The view of this epoch, if its order may matter.
+    fn view(&mut self, epoch: EpochId) -> Option<&mut Current> {
+        let last = self.last.as_mut().map(|(it, _)| it);
+        self.current.as_mut().into_iter().chain(last).find(|it| it.epoch == epoch)
     }
 
     /// Takes in an ordered record, which came as `sealed`.
@@ -244,15 +288,15 @@ impl Sequencer {
         let header = Header::parse(sealed)?;
         let number = Header::reliable_number(flags, header.counter).ok_or(Dropped::Malformed)?;
         // Outside of its view it has no place: its sender is told (B4).
-        let current = self.current.as_ref().filter(|it| it.epoch == header.epoch).ok_or(Dropped::Stale)?;
-        if let Some(order) = &current.order {
+        let view = self.view(header.epoch).ok_or(Dropped::Stale)?;
+        if let Some(order) = &view.order {
             order.judge(header.slot, number, sealed)?;
         }
         self.take(now, source, flags, frame, protect)?;
-        if let Some(order) = self.current.as_mut().and_then(|it| it.order.as_mut()) {
+        if let Some(order) = self.view(header.epoch).and_then(|it| it.order.as_mut()) {
             order.keep(header.slot, number, flags & FLAG_SAFE != 0, sealed);
         }
-        self.go_on(now, header.slot);
+        self.go_on(now, header.epoch, header.slot);
         Ok(())
     }
 
@@ -260,39 +304,39 @@ impl Sequencer {
     fn take_unread(&mut self, now: Monotonic, sealed: &[u8]) -> Result<(), Dropped> {
         let header = Header::parse(sealed)?;
         let number = Header::reliable_number(header.flags, header.counter).ok_or(Dropped::Malformed)?;
-        let current = self.current.as_mut().filter(|it| it.epoch == header.epoch).ok_or(Dropped::NoKey)?;
-        if header.flags & FLAG_ORDERED == 0 || current.reads(header.domain) {
+        let view = self.view(header.epoch).ok_or(Dropped::NoKey)?;
+        if header.flags & FLAG_ORDERED == 0 || view.reads(header.domain) {
             return Err(Dropped::NoKey);
         }
         let is_safe = header.flags & FLAG_SAFE != 0;
-        let order = current.order.as_mut().ok_or(Dropped::NoKey)?;
+        let order = view.order.as_mut().ok_or(Dropped::NoKey)?;
         if order.keep_unread(header.slot, number, is_safe, sealed)? {
-            self.pass_over(now, header.slot, number)?;
+            self.pass_over(now, header.epoch, header.slot, number)?;
         }
-        self.go_on(now, header.slot);
+        self.go_on(now, header.epoch, header.slot);
         Ok(())
     }
 
     /// A record of the order is here that we cannot open.
-    fn pass_over(&mut self, now: Monotonic, slot: Slot, number: u64) -> Result<(), Dropped> {
-        let Sequencer { multicast, current: Some(current), incoming, .. } = self else { return Ok(()) };
-        let Some(incarnation) = current.incarnations.get(&slot).copied() else { return Err(Dropped::Malformed) };
+    fn pass_over(&mut self, now: Monotonic, epoch: EpochId, slot: Slot, number: u64) -> Result<(), Dropped> {
+        let view = self.view(epoch).ok_or(Dropped::Stale)?;
+        let (me, incarnation) = (view.me, view.incarnations.get(&slot).copied().ok_or(Dropped::Malformed)?);
+        let Sequencer { multicast, incoming, .. } = self;
         let of = Of { slot, stream: Stream::ORDERED };
         let counter = Header::counting(FLAG_RELIABLE | FLAG_ORDERED) | number;
         // In which domain it is matters to nobody: there is nothing in it for us.
         let domain = Domain::GROUP;
-        let source = Source::Inside { epoch: current.epoch, slot, incarnation, counter, domain };
-        let record = Record { source, epoch: current.epoch, incarnation, of, number, signed: false, frames: &[] };
+        let source = Source::Inside { epoch, slot, incarnation, counter, domain };
+        let record = Record { source, epoch, incarnation, of, number, signed: false, frames: &[] };
         let (_, inbox) = multicast.receiving();
-        incoming.take(now, current.me, &record, |_| false, inbox)
+        incoming.take(now, me, &record, |_| false, inbox)
     }
 
     /// A record came: the sequencer stamps its sender's next ones, and whoever held too little tells that it holds more.
-    fn go_on(&mut self, now: Monotonic, slot: Slot) {
-        let Some(current) = &mut self.current else { return };
+    fn go_on(&mut self, now: Monotonic, epoch: EpochId, slot: Slot) {
         let of = Of { slot, stream: Stream::ORDERED };
-        let next = self.incoming.next(current.epoch, of).unwrap_or(1);
-        if let Some(order) = &mut current.order {
+        let next = self.incoming.next(epoch, of).unwrap_or(1);
+        if let Some(order) = self.view(epoch).and_then(|it| it.order.as_mut()) {
             order.stamp(slot, next - 1);
         }
         self.deliver(now);
@@ -338,9 +382,10 @@ impl Sequencer {
 
     /// The same; `anyway`, what comes after messages of the other channel waits for those no more.
     fn deliver_as(&mut self, now: Monotonic, anyway: bool) {
-        let Sequencer { multicast, current: Some(current), incoming, .. } = self else { return };
-        let pause = current.pause();
-        let Current { epoch, access, me, order: Some(order), told_held, .. } = current else { return };
+        let Sequencer { multicast, current, last, incoming, .. } = self;
+        let Some(view) = ordering(current, last) else { return };
+        let pause = view.pause();
+        let Current { epoch, access, me, order: Some(order), told_held, .. } = view else { return };
         let mut told = Vec::new();
         while let Some((sequence, Stamp { slot, number, .. })) = order.next() {
             let of = Of { slot, stream: Stream::ORDERED };
@@ -375,6 +420,11 @@ impl Sequencer {
 
     /// The sequencer says what it stamped since.
     fn say_stamps(&mut self) {
+        // Its own records, which may not come back to it, among them.
+        if let Some(slot) = self.current.as_ref().filter(|it| it.sequencer() == Some(it.me)).map(|it| it.me) {
+            let last = self.multicast.lock().backlog().map_or(0, |it| it.last(Stream::ORDERED));
+            self.fill_own(self.now, Of { slot, stream: Stream::ORDERED }, last);
+        }
         let Some(current) = &mut self.current else { return };
         let pause = current.pause();
         let Current { protect, order: Some(order), .. } = current else { return };
@@ -466,8 +516,8 @@ impl Sequencer {
                 order.ok_or(Dropped::Policy)?.reaches(majority, all);
                 self.deliver(now);
             }
-            Control::Flush { view, report, proof } => self.take_report(now, slot, view, &report, &proof)?,
-            Control::Fill { view, stamps, proof } => self.take_fill(now, slot, view, &stamps, &proof)?,
+            // They are signed.
+            Control::Flush { .. } | Control::Fill { .. } => return Err(Dropped::Auth),
             Control::Gone { stream, first, proof } => {
                 let of = Of { slot, stream };
                 // What has its place in the order is not missing for good while somebody holds it.
@@ -663,8 +713,11 @@ impl Sequencer {
     }
 
     fn install(&mut self, now: Monotonic, view: &View, protect: Option<&Arc<dyn Protect>>, access: &Arc<dyn Access>) {
-        let Some(protect) = protect else { return };
+        let Some(protect) = protect.filter(|_| self.current.as_ref().is_none_or(|it| it.epoch != view.epoch)) else {
+            return;
+        };
         let me = view.me;
+        self.ahead.retain(|it| it.view.epoch.counter > view.epoch.counter);
         let (order, again) = self.end_flush(now, view);
         let route = |topic: &str, signed: bool| {
             let domain = access.domain(topic).filter(|_| access.may_publish(me, topic))?;
@@ -672,6 +725,9 @@ impl Sequencer {
             (signed || !access.must_sign(topic)).then_some(Stream { domain, signed })
         };
         let told = self.multicast.lock().change_epoch(now, protect, again, route);
+        if let Some(before) = self.current.take().filter(|it| it.order.is_some() && !again) {
+            self.last = Some((before, now + limits::EPOCH_OVERLAP));
+        }
         self.tell(told);
         let current = Current {
             epoch: view.epoch,
@@ -697,8 +753,10 @@ impl Sequencer {
 
     /// We are out: whether others have the last messages, nobody tells us any more.
     fn exclude(&mut self) {
-        self.current = None;
-        (self.flush, self.renew_at, self.report) = (None, None, Report::default());
+        (self.current, self.last) = (None, None);
+        (self.flush, self.flushed, self.prepared) = (None, None, None);
+        self.ahead.clear();
+        (self.renew_at, self.report) = (None, Report::default());
         (self.is_primary, self.is_settled) = (false, false);
         (self.status, self.summary) = (Saying::default(), Saying::default());
         self.incoming.clear();
@@ -712,6 +770,25 @@ impl Sequencer {
                 self.drops.count(why);
             }
         }
+    }
+}
+
+/// What is said in signed frames.
+fn signed_word(frame: Frame<'_>) -> Option<Control> {
+    match frame {
+        Frame::Control { bytes } => Control::read(bytes).ok(),
+        _ => None,
+    }
+}
+
+/// The view that orders, or did last.
+fn ordering<'a>(
+    current: &'a mut Option<Current>,
+    last: &'a mut Option<(Current, Monotonic)>,
+) -> Option<&'a mut Current> {
+    match current.as_mut().filter(|it| it.order.is_some()) {
+        Some(current) => Some(current),
+        None => last.as_mut().map(|(it, _)| it),
     }
 }
 
@@ -777,6 +854,13 @@ impl Delivery for Sequencer {
                 self.multicast.transmit_soon();
                 self.prepare(now.monotonic, view);
             }
+            Input::Keyed { view, protect, access } => {
+                if self.ahead.len() >= limits::EPOCHS_HELD {
+                    self.ahead.pop_front();
+                }
+                let (view, protect, access) = (view.clone(), protect.clone(), access.clone());
+                self.ahead.push_back(Ahead { view, protect, access });
+            }
             Input::Install { view, protect, access } => {
                 self.multicast.handle(now, input);
                 self.install(now.monotonic, view, protect, access);
@@ -813,7 +897,8 @@ impl Delivery for Sequencer {
         let naks = current.and_then(|it| self.incoming.timeout(it.epoch));
         let held = current.and_then(|it| it.order.as_ref()?.again_at());
         let tail = self.tail_due().filter(|_| current.is_some());
-        let ours = [self.status.due, self.summary.due, naks, held, tail, self.flush_due(), self.renew_at];
+        let forgets = self.last.as_ref().map(|(_, until)| *until);
+        let ours = [self.status.due, self.summary.due, naks, held, tail, self.flush_due(), self.renew_at, forgets];
         [self.multicast.timeout()].into_iter().chain(ours).flatten().min()
     }
 
@@ -824,6 +909,8 @@ impl Delivery for Sequencer {
             let (_, inbox) = self.multicast.receiving();
             self.incoming.handle_timeout(now.monotonic, current.epoch, |domain| current.reads(domain), inbox);
         }
+        // Its key is not held any longer (B5).
+        self.last.take_if(|(_, until)| *until <= now.monotonic);
         self.take_stamps(now.monotonic);
         self.deliver(now.monotonic);
         self.settle_unread(now.monotonic);

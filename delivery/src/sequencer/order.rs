@@ -156,6 +156,10 @@ impl Order {
     /// Why it is not.
     pub(super) fn judge(&self, slot: Slot, number: u64, datagram: &[u8]) -> Result<(), Dropped> {
         let is_over = || number <= self.stamped.get(&slot).copied().unwrap_or(0);
+        // At the end of a view nothing comes that has no place yet.
+        if self.fence.is_some() && !self.wanted.contains_key(&(slot, number)) {
+            return Err(Dropped::Stale);
+        }
         match self.wanted.get(&(slot, number)) {
             Some(hash) if *hash != hash_of(datagram) => Err(Dropped::Auth),
             None if is_over() || self.kept.contains_key(&(slot, number)) => Err(Dropped::Replay),
@@ -440,7 +444,7 @@ impl Order {
     /// Stamps after this one, as many as one frame takes, and their records as they were sealed.
     pub(super) fn after(&self, held: u64, to: u64) -> Option<(u64, Vec<Stamp>, Batch)> {
         let first = held.max(self.first - 1) + 1;
-        let count = (to + 1).saturating_sub(first).min(STAMPS_MAX as u64) as usize;
+        let count = (to + 1).saturating_sub(first).min(FILLED_MAX) as usize;
         let stamps: Vec<Stamp> = self.stamps.iter().skip((first - self.first) as usize).take(count).copied().collect();
         let mut records = Batch::default();
         for stamp in &stamps {
@@ -463,6 +467,8 @@ pub(super) fn hash_of(datagram: &[u8]) -> [u8; 16] {
     *first
 }
 
+/// Stamps that are handed on in one frame: less than the sequencer says in one, since more stands beside them.
+const FILLED_MAX: u64 = STAMPS_MAX as u64 - 2;
 /// What a kept record costs besides its bytes.
 const KEPT_OVERHEAD: usize = 160;
 /// Stamps that may wait for their records, or for others to hold theirs.

@@ -104,6 +104,14 @@ impl Report {
         Ok(Report { installed, attempts, held: r.u64()?, chain: r.array()? })
     }
 
+    /// Before there was any primary view: all who know each other. A part of them that is no majority begins none.
+    pub(super) fn meet(&mut self, epoch: EpochId, members: BTreeSet<Id>) {
+        if self.installed.is_none() {
+            self.attempts.retain(|it| it.ordinal > 0);
+            self.attempts.push(Primary { ordinal: 0, epoch, members });
+        }
+    }
+
     /// Notes a view that may become primary.
     pub(super) fn attempt(&mut self, attempt: Primary) {
         self.attempts.retain(|it| it.members != attempt.members || it.ordinal != attempt.ordinal);
@@ -118,11 +126,14 @@ impl Report {
 
 /// What all who stay decide, each from the same reports; `is_whole`: nobody of the view before is missing.
 pub(super) fn decide(reports: &BTreeMap<Id, Report>, is_whole: bool) -> Decision {
-    let last = reports.values().filter_map(|it| it.installed.as_ref()).max().cloned();
-    let ordinal = last.as_ref().map_or(0, |it| it.ordinal);
-    let mut pending = reports.values().flat_map(|it| &it.attempts).filter(|it| it.ordinal > ordinal);
-    // Where there was none yet, all who know each other begin it.
-    let goes_on = last.as_ref().map_or(is_whole, |it| has_majority(reports, &it.members));
+    // Of two orders that began apart from each other the one of more members stays.
+    let installed = reports.values().filter_map(|it| it.installed.as_ref());
+    let last = installed.max_by_key(|it| (it.ordinal, it.members.len(), *it)).cloned();
+    let is_later = |it: &&Primary| last.as_ref().is_none_or(|last| it.ordinal > last.ordinal);
+    let mut pending = reports.values().flat_map(|it| &it.attempts).filter(is_later);
+    // Where there was none yet, all who know each other begin it. Whoever is alone may be about to find a group.
+    let begins = is_whole && reports.len() > 1;
+    let goes_on = last.as_ref().map_or(begins, |it| has_majority(reports, &it.members));
     let is_primary = goes_on && pending.all(|it| has_majority(reports, &it.members));
     let of_last = reports.values().filter(|it| it.installed == last && last.is_some());
     let most = of_last.max_by_key(|it| (it.held, it.chain));
@@ -153,8 +164,8 @@ impl Decision {
     }
 }
 
-/// Members that a report names at most.
-const IDS_MAX: usize = 80;
+/// Members that a report names at most: it fits the shortest segment, signed.
+const IDS_MAX: usize = 64;
 /// Views that may have become primary, of which a report tells.
 const ATTEMPTS_MAX: usize = 3;
 
@@ -213,20 +224,37 @@ mod tests {
         let new = report(None, &[], 0);
         assert_eq!(decided(&[(1, &new), (2, &new)], true), (true, 0));
         assert_eq!(decided(&[(1, &new), (2, &new)], false), (false, 0));
+        assert_eq!(decided(&[(1, &new)], true), (false, 0));
         let attempted = report(None, &[view(1, &[1, 2, 3])], 0);
         assert!(!decided(&[(3, &attempted)], true).0);
         assert!(decided(&[(2, &attempted), (3, &attempted)], true).0);
     }
 
     #[test]
+    fn rule_b1_a_part_of_those_who_met_begins_no_order() {
+        let met = |members: &[u8]| {
+            let mut report = report(None, &[], 0);
+            for members in [&members[..1], members] {
+                report.meet(EpochId::default(), members.iter().map(|it| [*it; 8]).collect());
+            }
+            report
+        };
+        let all = met(&[1, 2, 3, 4, 5]);
+        assert!(decided(&[(1, &all), (4, &all), (5, &all)], true).0);
+        assert!(!decided(&[(2, &all), (3, &all)], true).0);
+        let other = met(&[7, 8]);
+        assert!(decided(&[(1, &all), (4, &all), (5, &all), (7, &other), (8, &other)], true).0);
+    }
+
+    #[test]
     fn a_report_is_read_as_it_was_written() {
         let all: Vec<u8> = (0..64).collect();
-        let report = report(Some(view(9, &all)), &[view(10, &all[..40]), view(11, &[1, 70])], 12);
+        let report = report(Some(view(9, &all)), &[view(10, &all[..40]), view(11, &[1, 63])], 12);
         let bytes = report.bytes().expect("there is room");
-        assert!(bytes.len() < 800, "{} bytes", bytes.len());
+        assert!(bytes.len() <= 699, "{} bytes", bytes.len());
         assert_eq!(Report::read(&mut Reader::new(&bytes)), Ok(report));
         assert!((0..bytes.len()).all(|n| Report::read(&mut Reader::new(&bytes[..n])).is_err()));
-        let many: Vec<u8> = (0..=80).collect();
+        let many: Vec<u8> = (0..=64).collect();
         assert_eq!(self::report(Some(view(9, &many)), &[], 1).bytes(), None);
     }
 

@@ -131,12 +131,12 @@ impl Net {
 
     /// A change as the key scheme makes it: those who stay flush and agree on that, and all install.
     fn change(&mut self, epoch: u32, who: &[usize]) {
-        self.prepare(epoch, who, 100_000);
         let stay: Vec<usize> = who.iter().copied().filter(|node| self.current[*node] > 0).collect();
-        // The key scheme would try again.
+        // If somebody is late, the key scheme tries again.
         for _ in 0..10 {
-            if stay.iter().any(|node| self.flushed[*node].is_none()) {
-                self.run(self.now + 100_000);
+            self.prepare(epoch, who, 100_000);
+            if stay.iter().all(|node| self.flushed[*node].is_some()) {
+                break;
             }
         }
         let cuts: BTreeSet<_> = stay.iter().map(|node| self.flushed[*node]).collect();

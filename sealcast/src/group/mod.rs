@@ -357,7 +357,15 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         header: Header,
         datagram: &mut [u8],
     ) -> std::result::Result<(), Dropped> {
-        match self.ring.disposition(&header, datagram) {
+        let ends_views = self.keeps_sealed.is_some_and(|flags| flags & frame::FLAG_ORDERED != 0);
+        let disposition = match self.ring.disposition(&header, datagram) {
+            // What members say of the end of a view does not wait for the next one, whoever holds the key.
+            Disposition::Wait if ends_views && header.proves_itself() => {
+                self.ring.held(header.epoch).map_or(Disposition::Wait, Disposition::Open)
+            }
+            disposition => disposition,
+        };
+        match disposition {
             Disposition::Open(at) => {
                 let entry = self.ring.at(at);
                 let protect = entry.epoch.protect.as_deref().ok_or(Dropped::NoKey)?;

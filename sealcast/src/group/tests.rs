@@ -128,7 +128,8 @@ impl Delivery for Wire {
             Input::Install { view, .. } => told(&self.story, format!("install {}", view.epoch.counter)),
             Input::Fetch(id, _) => self.outputs.push_back(delivery::Output::Fetched(id, keys::Fetched::Missing)),
             Input::Opened(index, bodies) => told(&self.story, format!("opened {index}: {bodies:?}")),
-            Input::Provide { .. }
+            Input::Keyed { .. }
+            | Input::Provide { .. }
             | Input::Retire(_)
             | Input::Subscribe(_)
             | Input::Unsubscribe(_)
