@@ -1132,5 +1132,5 @@ fn is_reliable(added: &[u8]) -> bool {
 
 /// An item that says which channels a group has.
 const ADDED_CHANNELS: u8 = 1;
-/// Best effort, and one that loses nothing.
-const CHANNELS_RELIABLE: u8 = 1;
+/// Best effort, one that loses nothing, and one order.
+const CHANNELS_RELIABLE: u8 = 2;
