@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! Prepare ─▶ fence ─▶ FLUSH, signed, until all who stay have said theirs ─▶ decision: the cut, and whether it is primary
-//!                       └─ FILL and records, for those who hold less ─▶ all up to the cut delivered ─▶ Flushed(hash)
+//!                       └─ FILL and records, for those who hold less ─▶ Flushed(hash) ─▶ Install: all up to the cut delivered
 //! ```
 //! A fenced member says no more that it holds anything, so that the old sequencer gets no majority (B3). Each sequence number
 //! up to the cut is held by somebody who stays, hence everything that was acknowledged: that is held by a majority of the view,
@@ -167,11 +167,11 @@ impl Sequencer {
         }
         let (reports, is_whole) = (&flush.reports, flush.is_whole);
         let decision = flush.decision.get_or_insert_with(|| decide(reports, is_whole)).clone();
-        let began = flush.began;
         let is_ours = decision.last.is_some() && decision.last == self.report.installed;
-        // Of who goes nothing comes any more, and of the others it waits for the next view.
-        let anyway = !is_whole || now >= began + WAITS;
-        if decision.is_primary && is_ours && !self.deliver_up_to(now, &decision, anyway) {
+        // What is forgotten of a former view is not waited for.
+        let ordering = ordering(&mut self.current, &mut self.last).and_then(|it| it.order.as_mut());
+        let lacks = |order: &mut Order| !order.ends_at(decision.cut, decision.chain);
+        if decision.is_primary && is_ours && ordering.is_some_and(lacks) {
             return;
         }
         let Some(flush) = &mut self.flush else { return };
@@ -183,25 +183,23 @@ impl Sequencer {
         self.ready.push_back(Output::Flushed(flush.view, decision.hash(&flush.reports)));
     }
 
-    /// Whether all up to the cut is delivered. `anyway`: what it comes after, of the other channel, is waited for no more.
-    fn deliver_up_to(&mut self, now: Monotonic, decision: &Decision, anyway: bool) -> bool {
-        let ordering = ordering(&mut self.current, &mut self.last).and_then(|it| it.order.as_mut());
-        // If it is forgotten, nothing is missing that could still come.
-        let Some(order) = ordering else { return true };
-        if !order.ends_at(decision.cut, decision.chain) {
-            return false;
+    /// All who stay hold what is up to the cut, since the view after it is installed: it is delivered.
+    fn deliver_rest(&mut self, now: Monotonic, decision: &Decision) {
+        let is_ours = decision.last.is_some() && decision.last == self.report.installed;
+        if let Some(order) = ordering(&mut self.current, &mut self.last).and_then(|it| it.order.as_mut())
+            && is_ours
+            && order.ends_at(decision.cut, decision.chain)
+        {
+            order.end();
+            // What it comes after, of the other channel, comes in the next view if it did not yet.
+            self.deliver_as(now, true);
         }
-        self.deliver_as(now, anyway);
-        let ordering = super::ordering(&mut self.current, &mut self.last).and_then(|it| it.order.as_ref());
-        ordering.map(Order::last_delivered) == Some(decision.cut)
     }
 
     /// When something of a flush is due.
     pub(super) fn flush_due(&self) -> Option<Monotonic> {
         let flush = self.flush.as_ref()?;
-        let waits = flush.decision.is_some() && !flush.is_done;
-        let anyway = waits.then(|| flush.began + WAITS).filter(|at| *at > self.now);
-        [flush.say_at, anyway].into_iter().flatten().min()
+        flush.say_at
     }
 
     /// Says what is due of a flush: our report, and what others lack of the order.
@@ -265,6 +263,7 @@ impl Sequencer {
         let slots: Vec<Slot> = view.members.slots().map(|(slot, _)| slot).collect();
         let (order, again, is_decided) = match flush.and_then(|it| Some((it.decision?, it.reports, it.nobody_comes))) {
             Some((decision, reports, nobody_comes)) if decision.is_primary => {
+                self.deliver_rest(now, &decision);
                 let next = decision.next(&reports, view.epoch);
                 self.report.install(next, decision.cut, decision.chain);
                 self.last = None;
@@ -329,8 +328,6 @@ impl Current {
 const SAY_AGAIN: Duration = Duration::from_millis(4);
 /// How long a flush may take: less than the key scheme waits for it (`timing::FLUSH` of `contributory`, 100 ms).
 const DEADLINE: Duration = Duration::from_millis(90);
-/// How long the end of a view waits for messages of the other channel that an ordered one comes after.
-const WAITS: Duration = Duration::from_millis(60);
 /// Frames of stamps, each with its records, that are handed on at once.
 const FILLS_AT_ONCE: usize = 8;
 /// When the lowest slot asks for a change of a view that did not decide.

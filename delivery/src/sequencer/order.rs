@@ -418,14 +418,12 @@ impl Order {
     pub(super) fn ends_at(&mut self, last: u64, chain: [u8; 32]) -> bool {
         self.fence = Some(last.max(self.held));
         self.hold();
-        let is_here = self.held == last && self.chain == chain;
-        self.ends |= is_here;
-        is_here
+        self.held == last && self.chain == chain
     }
 
-    /// So much is delivered.
-    pub(super) fn last_delivered(&self) -> u64 {
-        self.delivered
+    /// All who stay hold all of it.
+    pub(super) fn end(&mut self) {
+        self.ends = true;
     }
 
     /// Stamps that another one who stays hands on, those after what is here; where their records are.

@@ -31,17 +31,19 @@ const ALL: &[(&str, Guarantee)] = &[
 pub(crate) struct ReliableRobots {
     robots: Robots,
     channels: &'static [(&'static str, Guarantee)],
+    /// Whether nobody who stays may lack an ordered message.
+    complete: bool,
 }
 
 impl ReliableRobots {
     /// Those of the LAN, which publish fifo.
     pub(crate) fn new() -> ReliableRobots {
-        ReliableRobots { robots: Robots::new(), channels: BOTH }
+        ReliableRobots { robots: Robots::new(), channels: BOTH, complete: true }
     }
 
-    /// The same; they publish ordered, too.
-    pub(crate) fn ordering() -> ReliableRobots {
-        ReliableRobots { robots: Robots::new(), channels: ALL }
+    /// The same; they publish ordered, too, and everything of that comes to all who stay, if it is `complete`.
+    pub(crate) fn ordering(complete: bool) -> ReliableRobots {
+        ReliableRobots { robots: Robots::new(), channels: ALL, complete }
     }
 }
 
@@ -65,11 +67,15 @@ impl Fixture for ReliableRobots {
     }
 
     fn delivers_ordered(&self) -> bool {
-        true
+        self.complete
     }
 
     fn apart(&self) -> Option<Box<dyn Fixture>> {
-        Some(Box::new(ReliableRobots { robots: self.robots.without_memo(), channels: self.channels }))
+        Some(Box::new(ReliableRobots {
+            robots: self.robots.without_memo(),
+            channels: self.channels,
+            complete: self.complete,
+        }))
     }
 
     fn secrets(&self) -> Vec<Vec<u8>> {
