@@ -90,7 +90,6 @@ scenarios! {
     rule_b1_order_partition = "order-partition",
     rule_b1_order_restart = "order-restart",
     rule_b3_order_frozen = "order-frozen",
-    rule_b1_order_life = "order-life",
     life = "life",
     rule_g2_claimed_number = "claimed-number",
     rule_a6_captor = "captor",
@@ -103,6 +102,12 @@ scenarios! {
 #[test]
 fn members_of_two_versions_speak_the_highest_of_all() {
     played("mixed-versions", 20);
+}
+
+/// Seed 10 is the first of those in `docs/known-issues.md`.
+#[test]
+fn rule_b1_order_life() {
+    played("order-life", 10);
 }
 
 #[test]
