@@ -238,8 +238,6 @@ impl Delivery for BestEffort {
             Input::Install { .. }
             | Input::Excluded
             | Input::Retire(_)
-            | Input::Unread(_)
-            | Input::Keyed { .. }
             | Input::Pause
             | Input::Resume
             | Input::Provide { .. }

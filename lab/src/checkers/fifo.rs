@@ -83,9 +83,6 @@ impl Checker<Roles, Event> for Fifo {
                     }
                 }
             }
-            Event::Doubted(body) => {
-                self.missing.remove(body);
-            }
             _ => {}
         }
         Ok(())
