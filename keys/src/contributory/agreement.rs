@@ -853,6 +853,12 @@ impl Contributory {
     pub(super) fn resend(&mut self, now: Now) {
         self.advance(now);
         let Some(attempt) = self.attempt.as_ref() else { return };
+        let idle = |since: Monotonic| now.monotonic.since(since.max(attempt.progress)) >= timing::RTO * 2;
+        if attempt.aside.is_some_and(idle) {
+            // They did not: what they follow exists, it seems, and they are not silent.
+            self.drop_attempt();
+            return self.plan(now);
+        }
         let late = attempt.is_confirming() && now.monotonic.since(attempt.progress) >= timing::RTO;
         let made_up = !attempt.is_proven();
         let waited = now.monotonic.since(attempt.started) >= timing::RTO;

@@ -65,6 +65,8 @@ pub(super) struct Attempt {
     pub(super) kin: u64,
     /// Until when we do not go beyond the first round: others may be there that we have to hear of first.
     pub(super) held_until: Option<Monotonic>,
+    /// Since when others of its members may follow a proposal on another base, which nothing proves to us.
+    pub(super) aside: Option<Monotonic>,
     /// It failed since too few said in round 1 that they are in the epoch that it follows on.
     pub(super) unproven: bool,
     /// How often we showed cards since somebody signed another roster, and when last.
@@ -227,6 +229,7 @@ impl Attempt {
             of_base: false,
             kin: 0,
             held_until: None,
+            aside: None,
             unproven: false,
             disagreed: (0, Monotonic(0)),
             resolved: false,

@@ -626,7 +626,11 @@ impl Contributory {
             // Two groups want us, or somebody made one up. Which one exists shows in the first round: the greater claim
             // says nothing.
             self.remember_judged(&proposal);
-            self.later.get_or_insert(proposal);
+            // Of those that wait, one on our own base goes before what somebody else may have made up, too.
+            let after = |later: &Proposal| later.content.base == content.base && later.order() >= proposal.order();
+            if self.later.as_ref().is_none_or(|later| on_our_base && !after(later)) {
+                self.later = Some(proposal);
+            }
             return Ok(());
         }
         // Ours that nobody follows: we have proposed as often as anybody may. The others would wait for us, and we for them.
@@ -702,10 +706,16 @@ impl Contributory {
         let shares = |a: &super::Attempt| {
             a.proposal.content.seats.iter().any(|s| *s != self.me.short && proposal.seat_of(s).is_some())
         };
-        if self.attempt.as_ref().is_some_and(shares) {
-            // Ours cannot end: some of its members follow the better one.
-            self.attempt = None;
-            self.timers.stop(Timer::Resend);
+        // Nobody who is in it has to say that it is made up: who follows it may come back.
+        let may_return = |a: &super::Attempt| a.of_base && self.is_grouped() && !on_our_base;
+        match self.attempt.as_ref().filter(|a| shares(a)).map(may_return) {
+            Some(true) => self.attempt.iter_mut().for_each(|a| _ = a.aside.get_or_insert(now.monotonic)),
+            Some(false) => {
+                // Ours cannot end: some of its members follow the better one.
+                self.attempt = None;
+                self.timers.stop(Timer::Resend);
+            }
+            None => {}
         }
         if on_our_base || self.is_grouped() && proposal.content.base.is_none() && self.is_in_view(proposal.proposer()) {
             let ours = |s: &ShortId| self.people.get(s).is_some_and(|p| p.id.cert == self.me.id.cert);
