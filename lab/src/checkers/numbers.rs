@@ -1,6 +1,6 @@
 //! Nobody's claim moves the numbers of epochs: a great one comes after one whose key was agreed.
 //!
-//! Whoever confirmed a key may go on from it before the last confirmation installs it anywhere.
+//! A member that confirmed a key may go on from it before the last confirmation installs it anywhere.
 
 use std::collections::BTreeSet;
 
