@@ -62,7 +62,7 @@ impl Transport {
             message_bytes_max: limits::BODY_BYTES_MAX,
             fetches: Fetches { shares: true, directory: false },
             names_packets: false,
-            keeps_sealed: false,
+            keeps_sealed: None,
             needs_keys: false,
         }
     }
@@ -95,7 +95,7 @@ impl Delivery for Transport {
         let mut machine = self.lock();
         match input {
             // What is sealed comes in messages of brokers.
-            Input::Frame { .. } => machine.drops.count(Dropped::Foreign),
+            Input::Frame { .. } | Input::Unread(_) => machine.drops.count(Dropped::Foreign),
             Input::Connected(peer) => match broker(peer) {
                 Some(broker) => machine.quorum.connected(now, broker),
                 None => machine.drops.count(Dropped::Foreign),
@@ -122,7 +122,11 @@ impl Delivery for Transport {
                 machine.put(Output::Flushed(view.epoch, [0; 32]));
             }
             // Brokers keep nothing but publications.
-            Input::Install { .. } | Input::Excluded | Input::Retire(_) | Input::Provide { .. } => {}
+            Input::Keyed { .. }
+            | Input::Install { .. }
+            | Input::Excluded
+            | Input::Retire(_)
+            | Input::Provide { .. } => {}
         }
         machine.drain(now);
     }

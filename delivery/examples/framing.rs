@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use sealcast_delivery::multicast::{Data, ETHERNET_SEGMENT, Received, Receiver, Sender, Sink};
 use sealcast_delivery::reassembly::Bounds;
-use sealcast_wire::{Address, Domain, Monotonic, Protect, Source, limits};
+use sealcast_wire::{Address, Domain, Guarantee, Monotonic, Protect, Source, limits};
 
 fn main() {
     println!(
@@ -88,7 +88,7 @@ fn run(bytes: usize, segment: usize, protection: Protection) -> Figures {
                 topic: "pose/robot7",
                 domain: Domain(1),
                 signed,
-                reliable: false,
+                guarantee: Guarantee::BestEffort,
                 sent_micros: None,
                 body: &body,
             };

@@ -70,6 +70,7 @@ impl Target {
                 Ok(Frame::Heartbeat { .. }) => "heartbeat",
                 Ok(Frame::Control { .. }) => "control",
                 Ok(Frame::After { .. }) => "after",
+                Ok(Frame::Stamps { .. }) => "stamps",
                 Err(_) => "bad frame",
             });
         }
@@ -182,7 +183,7 @@ const FIRST_DROP: usize = Points::ALL.len() - Dropped::ALL.len();
 
 #[cfg(test)]
 mod tests {
-    use sealcast_wire::{Domain, Slot};
+    use sealcast_wire::{Domain, Guarantee, Slot};
 
     use super::*;
     use crate::multicast::{Data, ETHERNET_SEGMENT, Sender};
@@ -202,8 +203,14 @@ mod tests {
         let mut sender = Sender::new(ETHERNET_SEGMENT, false);
         let long = [3; 5000];
         for (signed, body) in [(false, &b"short"[..]), (true, b"short"), (false, &long), (true, &long)] {
-            let data =
-                Data { topic: "pose/robot7", domain: Domain(0), signed, reliable: false, sent_micros: Some(1), body };
+            let data = Data {
+                topic: "pose/robot7",
+                domain: Domain(0),
+                signed,
+                guarantee: Guarantee::BestEffort,
+                sent_micros: Some(1),
+                body,
+            };
             sender.data(Monotonic(0), Some(&members[0]), data).expect("sealed");
         }
         sender.keys(Monotonic(0), Some(&members[0]), b"keys").expect("sealed");

@@ -131,8 +131,9 @@ pub struct Properties {
     pub fetches: Fetches,
     /// It remembers what it sealed last ([`Input::Retire`]); otherwise whoever transmits does.
     pub names_packets: bool,
-    /// It may send on what members sealed, as repairs do: [`Input::Frame`] brings each datagram as it came, too.
-    pub keeps_sealed: bool,
+    /// It may send on what members sealed, as repairs do: [`Input::Frame`] brings each datagram that has these flags as it
+    /// came, too, and [`Input::Unread`] those of them that we cannot open.
+    pub keeps_sealed: Option<u8>,
     /// It carries nothing of the application that nobody seals.
     pub needs_keys: bool,
     /// It has to connect first: before [`Output::Up`] nothing can be sent, and the key scheme does not begin.
@@ -153,7 +154,7 @@ impl Properties {
         orders_keys: false,
         fetches: Fetches::NOTHING,
         names_packets: false,
-        keeps_sealed: false,
+        keeps_sealed: None,
         needs_keys: false,
         connects: false,
         subscribes: false,
@@ -223,6 +224,8 @@ pub enum Input<'a> {
         /// The capability that opened it, if one did.
         protect: Option<&'a dyn Protect>,
     },
+    /// A sealed datagram of an epoch of ours that we cannot open: of a topic whose key we do not have.
+    Unread(&'a [u8]),
     /// Hand out no application's messages and records until [`Input::Resume`]: they wait at whoever orders them. The key
     /// scheme's come on, and so may what was under way. A transport that cannot do so goes on; whoever is told lives with it.
     Pause,
@@ -263,6 +266,15 @@ pub enum Input<'a> {
         view: &'a View,
         /// Up to where.
         flush: Flush,
+    },
+    /// The key of a view is agreed: others may install it, though we may not.
+    Keyed {
+        /// The view.
+        view: &'a View,
+        /// Seals and opens in it.
+        protect: &'a Arc<dyn Protect>,
+        /// Who may do what in it.
+        access: &'a Arc<dyn Access>,
     },
     /// The view that was prepared is installed.
     Install {
@@ -412,6 +424,9 @@ pub enum Output {
     /// The view before this prepared epoch is flushed; the hash of what is delivered up to there, zeros where the transport
     /// flushes nothing.
     Flushed(EpochId, [u8; 32]),
+    /// Another change is wanted, of whatever members there are: the view in use cannot order, and one in which all have reported
+    /// may.
+    Renew,
     /// The last packets sealed for an epoch, so that they can be vouched for (A5): the answer to [`Input::Retire`].
     Sealed(EpochId, Vec<Packet>),
     /// What was dropped since this came last, by reason (G7).

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use sealcast_crypto::aead::{Key, Suite};
 use sealcast_crypto::secret::Secret;
 use sealcast_crypto::signature::OriginKey;
-use sealcast_wire::frame::{FLAG_RELIABLE, FLAG_SIGNED, HEADER_LEN};
+use sealcast_wire::frame::{FLAG_RELIABLE, HEADER_LEN};
 use sealcast_wire::limits::REPLAY_WINDOW_PACKETS;
 use sealcast_wire::{Access, Domain, Dropped, EpochId, Exhausted, Header, Incarnation, Protect, Slot, Source};
 
@@ -19,11 +19,15 @@ pub(crate) const DOMAINS: u16 = 4;
 pub(crate) struct Ring {
     epoch: EpochId,
     slot: Slot,
+    /// By slot.
+    runs: Vec<Incarnation>,
     /// By slot and domain.
     keys: BTreeMap<(Slot, Domain), Key>,
     counters: Vec<AtomicU64>,
     /// By domain: of reliable records, unsigned and signed ones.
     reliable: Vec<[AtomicU64; 2]>,
+    /// Of ordered ones, over all domains.
+    ordered: AtomicU64,
     /// Packets that may be sealed per domain.
     pub(crate) packets_max: u64,
     windows: Mutex<BTreeMap<(Slot, Domain), Window>>,
@@ -33,6 +37,12 @@ pub(crate) struct Ring {
 impl Ring {
     /// Slot `slot` of `members` in an epoch whose key follows from its counter.
     pub(crate) fn member(epoch: u32, slot: u32, members: u32) -> Ring {
+        Ring::of_runs(epoch, slot, (0..members).map(|slot| incarnation(Slot(slot))).collect())
+    }
+
+    /// The same of these processes.
+    pub(crate) fn of_runs(epoch: u32, slot: u32, runs: Vec<Incarnation>) -> Ring {
+        let members = runs.len() as u32;
         let mut keys = BTreeMap::new();
         for of in 0..members {
             for domain in 0..DOMAINS {
@@ -47,9 +57,11 @@ impl Ring {
         Ring {
             epoch: EpochId { counter: epoch, hash: 0xE0 + u64::from(epoch) },
             slot: Slot(slot),
+            runs,
             keys,
             counters: (0..DOMAINS).map(|_| AtomicU64::new(0)).collect(),
             reliable: (0..DOMAINS).map(|_| [1, 1].map(AtomicU64::new)).collect(),
+            ordered: AtomicU64::new(1),
             packets_max: u64::MAX,
             windows: Mutex::default(),
             signing: (0..members).map(signing).collect(),
@@ -125,8 +137,9 @@ impl Protect for Ring {
 
     fn seal(&self, domain: Domain, flags: u8, datagram: &mut [u8]) -> Result<u64, Exhausted> {
         self.ready(domain)?;
-        let (at, signed) = (usize::from(domain.0), usize::from(flags & FLAG_SIGNED != 0));
-        let next = if flags & FLAG_RELIABLE == 0 { &self.counters[at] } else { &self.reliable[at][signed] };
+        let at = usize::from(domain.0);
+        let [plain, signed] = &self.reliable[at];
+        let next = [&self.counters[at], plain, signed, &self.ordered][Header::sequence(flags)];
         let counter = Header::counting(flags) | next.fetch_add(1, Ordering::Relaxed);
         Header { domain, epoch: self.epoch, slot: self.slot, flags, counter }.write(datagram);
         let (header, rest) = datagram.split_at_mut(HEADER_LEN);
@@ -143,7 +156,8 @@ impl Protect for Ring {
         if flags & FLAG_RELIABLE == 0 && !windows.entry((slot, domain)).or_default().mark(counter) {
             return Err(Dropped::Replay);
         }
-        let source = Source::Inside { epoch, slot, incarnation: incarnation(slot), counter, domain };
+        let incarnation = self.runs[slot.index()];
+        let source = Source::Inside { epoch, slot, incarnation, counter, domain };
         Ok((source, flags, plaintext))
     }
 

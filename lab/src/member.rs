@@ -1,12 +1,12 @@
 //! A member as the simulator runs it: the [`Core`] of a session with its application, which reads all topics.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, PoisonError};
 
 use sealcast::group::{Axis, Epoch, Group, Message, Publication, PublishError, ViewEvent};
 use sealcast::session::core::{Core, Filter, Output};
 use sealcast::url::OriginMode;
-use sealcast_delivery::{self as delivery, Batch, Delivery};
+use sealcast_delivery::{self as delivery, Batch, Delivery, Token};
 use sealcast_keys::{Command, CommandError, Exclusion, Keys, Notice};
 use sealcast_sim::{Effect, Node, Reach, Records};
 use sealcast_wire::{Address, CertHash, EpochId, Guarantee, Monotonic, Now, To, View};
@@ -61,6 +61,10 @@ pub enum MemberEvent {
     Denied(CommandError),
     /// What became of a message sent with a guarantee.
     Outcome(delivery::Outcome),
+    /// An ordered message of ours, with this body, was delivered at this place.
+    Placed(Vec<u8>, u64),
+    /// One with this body may be delivered or not.
+    Doubted(Vec<u8>),
     /// For the operator.
     Notice(Notice),
     /// The epoch that is installed is of this version of the wire (only a fixture of several versions tells this).
@@ -73,6 +77,8 @@ pub struct Member<K, D> {
     line: HeardLog,
     prepared: Option<View>,
     paused: bool,
+    /// Ordered messages of which we were not told what became of them.
+    under_way: BTreeMap<Token, Vec<u8>>,
     effects: VecDeque<Effect<MemberEvent>>,
     batch: Batch,
 }
@@ -87,8 +93,15 @@ impl<K: Keys, D: Delivery> Member<K, D> {
         let group = Group::new(tap, delivery, origin).expect("scenarios pair schemes and ways that fit");
         let core = Core::new(group);
         core.subscriptions().add(Filter::pattern("#").expect("it is a pattern"), ());
-        let mut member =
-            Member { core, line, prepared: None, paused: false, effects: VecDeque::new(), batch: Batch::default() };
+        let mut member = Member {
+            core,
+            line,
+            prepared: None,
+            paused: false,
+            under_way: BTreeMap::new(),
+            effects: VecDeque::new(),
+            batch: Batch::default(),
+        };
         member.drain(now);
         member
     }
@@ -140,7 +153,15 @@ impl<K: Keys, D: Delivery> Member<K, D> {
                 Output::Store { of, id, record } => {
                     self.effects.push_back(Effect::Store { id: record_id(of, id), record });
                 }
-                Output::Outcome(_, outcome) => self.tell(MemberEvent::Outcome(outcome)),
+                Output::Outcome(token, outcome) => {
+                    let body = self.under_way.remove(&token);
+                    self.tell(MemberEvent::Outcome(outcome));
+                    match (body, outcome) {
+                        (Some(body), delivery::Outcome::Ordered(at)) => self.tell(MemberEvent::Placed(body, at)),
+                        (Some(body), _) => self.tell(MemberEvent::Doubted(body)),
+                        (None, _) => {}
+                    }
+                }
                 Output::Notice(notice) => self.tell(MemberEvent::Notice(notice)),
                 Output::Described(_) | Output::Subscribed(..) | Output::Confirmed | Output::Closed(_) => {}
             }
@@ -176,7 +197,12 @@ impl<K: Keys, D: Delivery> Node for Member<K, D> {
             MemberCommand::Publish { topic, body, guarantee } => {
                 let message = Publication { topic: &topic, body: &body, guarantee, sent_micros: None };
                 match self.core.publish(now, message) {
-                    Ok(_) => self.tell(MemberEvent::Published(topic, body)),
+                    Ok(token) => {
+                        if guarantee >= Guarantee::Ordered {
+                            self.under_way.insert(token, body.clone());
+                        }
+                        self.tell(MemberEvent::Published(topic, body));
+                    }
                     Err(why) => self.tell(MemberEvent::Refused(body, why)),
                 }
             }

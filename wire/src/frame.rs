@@ -29,11 +29,20 @@ pub const TAG_LEN: usize = 16;
 pub const FLAG_SIGNED: u8 = 1;
 /// Flag: of the channel that is reliable or ordered; without it, best effort.
 pub const FLAG_RELIABLE: u8 = 2;
+/// Flag, beside `FLAG_RELIABLE`: it has a place in the group's one order.
+pub const FLAG_ORDERED: u8 = 4;
+/// Flag, beside `FLAG_ORDERED`: it is delivered once all members hold it.
+pub const FLAG_SAFE: u8 = 8;
 
 /// Set in the packet counters of reliable records, so that they share no nonce with best effort.
 pub const COUNTER_RELIABLE: u64 = 1 << 63;
 /// Set beside it in those of signed ones.
 pub const COUNTER_SIGNED: u64 = 1 << 62;
+/// Set beside it in those of ordered ones, signed or not: a sender numbers them in one sequence over all domains.
+pub const COUNTER_ORDERED: u64 = 1 << 61;
+
+const ORDERED: u8 = FLAG_RELIABLE | FLAG_ORDERED;
+const SAFE: u8 = ORDERED | FLAG_SAFE;
 
 /// Which of an epoch's keys seals: 0 is the group's own, 1 and up are topic compartments (A8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -77,7 +86,9 @@ impl Header {
             flags: r.u8()?,
             counter: r.u64()?,
         };
-        if header.flags & !(FLAG_SIGNED | FLAG_RELIABLE) != 0 {
+        // Each of the higher ones stands beside the one before it.
+        let channel = header.flags & !FLAG_SIGNED;
+        if !matches!(channel, 0 | FLAG_RELIABLE | ORDERED | SAFE) {
             return Err(Malformed);
         }
         Ok(header)
@@ -86,10 +97,26 @@ impl Header {
     /// Which packet counters these flags take: the bits that they set, and what a counter counts up from 1 beside them.
     #[inline]
     pub fn counting(flags: u8) -> u64 {
-        match (flags & FLAG_RELIABLE != 0, flags & FLAG_SIGNED != 0) {
-            (false, _) => 0,
-            (true, false) => COUNTER_RELIABLE,
-            (true, true) => COUNTER_RELIABLE | COUNTER_SIGNED,
+        const RELIABLE: u64 = COUNTER_RELIABLE;
+        [0, RELIABLE, RELIABLE | COUNTER_SIGNED, RELIABLE | COUNTER_ORDERED][Header::sequence(flags)]
+    }
+
+    /// Whether what it heads proves itself though others hold its sender's key: it is signed by its sender, or named by what is
+    /// signed so. Members say to each other in such records how a view ends.
+    pub fn proves_itself(&self) -> bool {
+        let signed = FLAG_RELIABLE | FLAG_SIGNED;
+        self.flags & FLAG_ORDERED != 0 || self.flags == signed && self.domain == Domain::GROUP
+    }
+
+    /// Which of a sender's sequences of packet counters these flags take: 0 best effort, 1 reliable, 2 reliable and signed,
+    /// 3 ordered. Each is one per domain, but the last: that is one over all domains.
+    #[inline]
+    pub fn sequence(flags: u8) -> usize {
+        match (flags & FLAG_RELIABLE, flags & FLAG_ORDERED, flags & FLAG_SIGNED) {
+            (0, ..) => 0,
+            (_, 0, 0) => 1,
+            (_, 0, _) => 2,
+            _ => 3,
         }
     }
 
@@ -97,7 +124,7 @@ impl Header {
     /// flags.
     #[inline]
     pub fn reliable_number(flags: u8, counter: u64) -> Option<u64> {
-        let number = counter & !(COUNTER_RELIABLE | COUNTER_SIGNED);
+        let number = counter & !(COUNTER_RELIABLE | COUNTER_SIGNED | COUNTER_ORDERED);
         let fits = flags & FLAG_RELIABLE != 0 && counter == Header::counting(flags) | number;
         (fits && number > 0).then_some(number)
     }
@@ -137,6 +164,25 @@ mod tests {
         assert_ne!(datagram[0], b'L');
         assert_eq!(datagram[16..20], [0, 9, 3, 1]);
         assert_eq!(Header::parse(&datagram), Ok(header));
+    }
+
+    #[test]
+    fn flags_that_do_not_go_together_are_malformed_and_each_channel_counts_apart() {
+        let mut good = Vec::new();
+        for flags in 0..=u8::MAX {
+            let mut datagram = vec![0; HEADER_LEN + TAG_LEN];
+            let (epoch, slot) = (EpochId::default(), Slot(0));
+            Header { domain: Domain(1), epoch, slot, flags, counter: 1 }.write(&mut datagram);
+            good.extend(Header::parse(&datagram).map(|it| it.flags));
+        }
+        assert_eq!(good, [0, 1, 2, 3, 6, 7, 14, 15]);
+        let counting: Vec<u64> = good.iter().map(|flags| Header::counting(*flags) >> 61).collect();
+        assert_eq!(counting, [0, 0, 0b100, 0b110, 0b101, 0b101, 0b101, 0b101]);
+        for flags in &good[2..] {
+            assert_eq!(Header::reliable_number(*flags, Header::counting(*flags) | 9), Some(9));
+            let others = good.iter().filter(|it| Header::sequence(**it) != Header::sequence(*flags));
+            assert!(others.into_iter().all(|it| Header::reliable_number(*it, Header::counting(*flags) | 9).is_none()));
+        }
     }
 
     #[test]

@@ -80,6 +80,10 @@ pub const DOUBTFUL_MAX: usize = 1024;
 pub const RELIABLE_AHEAD_MAX: u64 = 1 << 16;
 /// Bytes of all records that came ahead of missing ones.
 pub const RELIABLE_HELD_BYTES_MAX: usize = 128 << 20;
+/// Bytes of ordered records that not all members of a view hold, as they were sealed.
+pub const ORDERED_KEPT_BYTES_MAX: usize = 64 << 20;
+/// Bytes of ordered records that we cannot open and no stamp has named yet: they may be anybody's.
+pub const ORDERED_UNREAD_BYTES_MAX: usize = 1 << 20;
 /// Ranges of missing records that one NAK names.
 pub const NAK_RANGES_MAX: usize = 32;
 /// Records sent again for one NAK.

@@ -204,10 +204,7 @@ impl Pub {
                 "brokers do not give --safe: nobody tells them when all members hold a message".to_owned()
             }
             TransportAddress::Memory { ordered: true, .. } => return Ok(()),
-            TransportAddress::Multicast { ordered: true, .. } if self.fifo => return Ok(()),
-            TransportAddress::Multicast { ordered: true, .. } => {
-                format!("multicast does not give {asked} yet: with order=total it gives --fifo")
-            }
+            TransportAddress::Multicast { ordered: true, .. } => return Ok(()),
             TransportAddress::Multicast { .. } => {
                 format!("multicast does not give {asked}: {} is best effort", target.url)
             }
@@ -215,7 +212,7 @@ impl Pub {
         };
         let hint = match target.url.address {
             TransportAddress::Quorum(_) => "--ordered, which is kept once this returns",
-            TransportAddress::Multicast { ordered: false, .. } if self.fifo => {
+            TransportAddress::Multicast { .. } => {
                 "order=total in all members' URLs gives it to a sealed group; or --url quorum:cluster.toml"
             }
             _ if self.safe => "leave it out; --url quorum:cluster.toml gives --ordered",

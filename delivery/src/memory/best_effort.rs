@@ -238,6 +238,8 @@ impl Delivery for BestEffort {
             Input::Install { .. }
             | Input::Excluded
             | Input::Retire(_)
+            | Input::Unread(_)
+            | Input::Keyed { .. }
             | Input::Pause
             | Input::Resume
             | Input::Provide { .. }

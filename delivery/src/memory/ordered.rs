@@ -434,6 +434,8 @@ impl Delivery for Ordered {
             Input::Install { .. } => self.forget_flush(),
             // The orderer does not wait, and brings everything.
             Input::Retire(_)
+            | Input::Unread(_)
+            | Input::Keyed { .. }
             | Input::Pause
             | Input::Resume
             | Input::Opened(..)

@@ -14,7 +14,7 @@ use std::time::Duration;
 use sealcast_wire::{EpochId, Header, Monotonic, Protect, limits};
 
 use super::frame::Stream;
-use crate::{Batch, SendError};
+use crate::{Batch, Outcome, SendError};
 
 /// See the module. Of one epoch at a time.
 pub(crate) struct Backlog {
@@ -73,7 +73,6 @@ pub(super) struct Entry {
 
 /// A batch to be sealed anew.
 pub(super) struct Again {
-    pub(super) stream: Stream,
     pub(super) entry: Entry,
     /// The first of its records that somebody may need.
     pub(super) from: u64,
@@ -93,15 +92,17 @@ enum State {
     Moving,
     /// All readers have it.
     Acknowledged,
+    /// It was delivered at this place of the order.
+    Ordered(u64),
     /// Some may lack it, and it is not sent any more.
     InDoubt,
 }
 
-/// What became of a message, by its number: whether all readers have it, or some may lack it.
+/// What became of a message, by its number: all readers have it, it was delivered at its place, or some may lack it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Settled {
     pub(crate) number: u64,
-    pub(crate) acknowledged: bool,
+    pub(crate) outcome: Outcome,
 }
 
 /// How many records may be sent again: some each millisecond, and half as many as are sent for the first time. So who asks
@@ -154,16 +155,22 @@ impl Backlog {
 
     /// A record of this stream is begun; whether one of another stream was begun before.
     pub(super) fn begin(&mut self, now: Monotonic, stream: Stream) -> bool {
+        self.begin_stamps(now);
+        self.current.replace(stream).is_some_and(|before| before != stream)
+    }
+
+    /// Stamps are about to be sent.
+    pub(super) fn begin_stamps(&mut self, now: Monotonic) {
         if self.since.is_none() {
             (self.since, self.watched) = (Some(now), false);
         }
-        self.current.replace(stream).is_some_and(|before| before != stream)
     }
 
     /// What the next record of a stream has to say that it comes after; it is taken to be said.
     pub(super) fn after(&mut self, stream: Stream) -> Vec<(Stream, u64)> {
         let mut told = mem::take(&mut self.streams.entry(stream).or_default().after);
-        let others = self.streams.iter().filter(|(other, _)| **other != stream);
+        // Stamps are no part of what the application says.
+        let others = self.streams.iter().filter(|(other, _)| **other != stream && **other != Stream::STAMPS);
         let news = others.filter(|(other, it)| it.last > told.get(other).copied().unwrap_or(0));
         let news: Vec<_> = news.map(|(other, it)| (*other, it.last)).collect();
         told.extend(news.iter().copied());
@@ -220,22 +227,31 @@ impl Backlog {
         }
     }
 
+    /// A message of ours was delivered at this place of the order.
+    pub(crate) fn ordered(&mut self, number: u64, position: u64) {
+        if let Ok(at) = self.messages.binary_search_by_key(&number, |it| it.number) {
+            self.messages[at].state = State::Ordered(position);
+        }
+    }
+
     /// What is known of messages before which nothing is open.
-    pub(super) fn told(&mut self) -> Vec<Settled> {
+    pub(crate) fn told(&mut self) -> Vec<Settled> {
         let mut told = Vec::new();
         while let Some(first) = self.messages.front() {
-            let acknowledged = match first.state {
+            let outcome = match first.state {
+                // That all hold it does not say yet where it was delivered.
+                State::Sealed(Stream::ORDERED, _) | State::Moving => break,
                 State::Sealed(stream, record) => {
                     if self.streams.get(&stream).is_none_or(|sent| sent.acknowledged < record) {
                         break;
                     }
-                    true
+                    Outcome::Accepted
                 }
-                State::Moving => break,
-                State::Acknowledged => true,
-                State::InDoubt => false,
+                State::Acknowledged => Outcome::Accepted,
+                State::Ordered(position) => Outcome::Ordered(position),
+                State::InDoubt => Outcome::InDoubt,
             };
-            told.push(Settled { number: first.number, acknowledged });
+            told.push(Settled { number: first.number, outcome });
             self.messages.pop_front();
         }
         told
@@ -262,7 +278,7 @@ impl Backlog {
             sent.ended = end;
         }
         // Who joins needs a message from its beginning.
-        let is_all = number == sent.last && !more.contains(&stream);
+        let is_all = !stream.is_fifo() || number == sent.last && !more.contains(&stream);
         let needed = if is_all { number + 1 } else { sent.ended };
         let mut freed = 0;
         while let Some(entry) = sent.entries.pop_front_if(|it| it.last() < needed) {
@@ -331,31 +347,43 @@ impl Backlog {
         Some((datagram, &entry.protect))
     }
 
-    /// Another epoch begins: what not all have is the caller's to seal anew, in this order.
-    pub(super) fn change(&mut self, epoch: EpochId) -> Vec<Again> {
+    /// Another epoch begins: what not all have is the caller's to seal anew, in this order. Of ordered messages, `ordered`:
+    /// nobody delivered those that we did not.
+    pub(super) fn change(&mut self, epoch: EpochId, ordered: bool) -> Vec<Again> {
         for message in &mut self.messages {
             if let State::Sealed(stream, record) = message.state {
                 let is_acknowledged = self.streams.get(&stream).is_some_and(|sent| record <= sent.acknowledged);
-                message.state = if is_acknowledged { State::Acknowledged } else { State::Moving };
+                message.state = match stream {
+                    // It is delivered in the view that it was sealed in, or its sender is told (B4).
+                    Stream::ORDERED if ordered => State::Moving,
+                    Stream::ORDERED => State::InDoubt,
+                    _ if is_acknowledged => State::Acknowledged,
+                    _ => State::Moving,
+                };
             }
         }
         let streams = mem::take(&mut self.streams);
         (self.epoch, self.current, self.bytes, self.repaired, self.since) = (epoch, None, 0, (0, 0), None);
-        let of = |(stream, sent): (Stream, Sent)| {
+        let of = |(_, sent): (Stream, Sent)| {
             // Where messages end in the record in which the next one begins, those are passed over.
             let from = if sent.acknowledged == sent.last { sent.last + 1 } else { sent.ended };
-            sent.entries.into_iter().map(move |entry| Again { stream, entry, from })
+            sent.entries.into_iter().map(move |entry| Again { entry, from })
         };
-        let mut again: Vec<Again> = streams.into_iter().flat_map(of).collect();
+        let moves = |stream: &Stream| stream.is_fifo() || ordered && *stream == Stream::ORDERED;
+        let mut again: Vec<Again> = streams.into_iter().filter(|(it, _)| moves(it)).flat_map(of).collect();
         again.sort_by_key(|it| it.entry.nth);
         again
     }
 
     /// Nothing more will be acknowledged: what becomes of all messages.
     pub(super) fn give_up(&mut self) -> Vec<Settled> {
-        self.change(EpochId::default());
-        let doubt = |it: Message| Settled { number: it.number, acknowledged: it.state == State::Acknowledged };
-        self.messages.drain(..).map(doubt).collect()
+        self.change(EpochId::default(), false);
+        let outcome = |state: State| match state {
+            State::Acknowledged => Outcome::Accepted,
+            State::Ordered(position) => Outcome::Ordered(position),
+            State::Sealed(..) | State::Moving | State::InDoubt => Outcome::InDoubt,
+        };
+        self.messages.drain(..).map(|it| Settled { number: it.number, outcome: outcome(it.state) }).collect()
     }
 
     /// Whether all readers have everything.
@@ -447,7 +475,7 @@ mod tests {
 
     fn backlog(protect: &Arc<dyn Protect>, count: usize) -> Backlog {
         let mut backlog = Backlog::new(1 << 20);
-        backlog.change(protect.epoch());
+        backlog.change(protect.epoch(), false);
         backlog.begin(Monotonic(0), STREAM);
         backlog.push(
             STREAM,
@@ -486,7 +514,7 @@ mod tests {
     fn a_short_batch_is_kept_in_little_memory() {
         let protect = group(1, 2).remove(0);
         let mut backlog = Backlog::new(1 << 20);
-        backlog.change(protect.epoch());
+        backlog.change(protect.epoch(), false);
         for n in 1..100 {
             let mut batch = Batch { bytes: Vec::with_capacity(130_000), ..Batch::default() };
             batch.append(&sealed(&protect, 1));

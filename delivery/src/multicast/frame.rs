@@ -10,6 +10,7 @@
 //! heartbeat  | 3 | number u64 |
 //! control    | 4 | length u16 | bytes |                           of the reliable channel; in the group's own domain
 //! after      | 5 | domain u16 | signed u8 | number u64 |          in a reliable record, before all but others of its kind
+//! stamps     | 6 | first u64 | count u8 | (slot u32, number u64, safe u8, hash 16 bytes) … |       in a stream of their own
 //! padding    | 0 … 0 |                                           to the end of the frames
 //!
 //! kind of whole and piece: bits 0–4: 1 whole message, 2 piece of a message
@@ -22,8 +23,11 @@
 //! and `offset` is the place of the bytes in it. Each piece names its topic, so that a receiver can pass
 //! over it without putting it together. Keys and heartbeats are good in `Domain::GROUP` only.
 
-use sealcast_wire::Domain;
 use sealcast_wire::codec::{Malformed, Reader};
+use sealcast_wire::frame::{HEADER_LEN, SEGMENT_MIN, TAG_LEN};
+use sealcast_wire::{Domain, Slot};
+
+use super::origin::PROOF_BYTES_MAX;
 
 /// One of a sender's reliable streams in an epoch: its records are numbered from 1 and come in that order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -35,6 +39,17 @@ pub struct Stream {
 }
 
 impl Stream {
+    /// A member's ordered records, of whatever domain, signed or not.
+    pub const ORDERED: Stream = Stream { domain: Domain::GROUP, signed: false };
+    /// What the sequencer says of their order.
+    pub const STAMPS: Stream = Stream { domain: Domain::GROUP, signed: true };
+
+    /// Whether its messages are put in order by their sender alone; what a sender did not get acknowledged of those is sealed
+    /// again in the next epoch.
+    pub fn is_fifo(self) -> bool {
+        self.domain != Domain::GROUP
+    }
+
     /// Appends its 3 bytes.
     pub fn write(self, bytes: &mut Vec<u8>) {
         bytes.extend_from_slice(&self.domain.0.to_be_bytes());
@@ -92,6 +107,26 @@ pub enum Frame<'a> {
         /// The record's number there.
         number: u64,
     },
+    /// Which ordered records come next in the order.
+    Stamps {
+        /// The sequence number of the first one.
+        first: u64,
+        /// They, by ascending sequence numbers.
+        stamps: Vec<Stamp>,
+    },
+}
+
+/// Which record has a place in the order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    /// Whose.
+    pub slot: Slot,
+    /// Its number among its sender's ordered records.
+    pub number: u64,
+    /// Whether it, and all after it, wait until all members hold it.
+    pub safe: bool,
+    /// SHA-256 of the datagram as it was sealed, its first bytes (B8).
+    pub hash: [u8; 16],
 }
 
 /// What a message is about.
@@ -190,6 +225,23 @@ pub fn write_after(stream: Stream, number: u64, record: &mut Vec<u8>) {
     record.extend_from_slice(&number.to_be_bytes());
 }
 
+/// Appends what comes next in the order.
+///
+/// # Panics
+/// If there are more than [`STAMPS_MAX`].
+pub fn write_stamps(first: u64, stamps: &[Stamp], record: &mut Vec<u8>) {
+    assert!(stamps.len() <= STAMPS_MAX, "callers bound stamps");
+    record.push(STAMPS);
+    record.extend_from_slice(&first.to_be_bytes());
+    record.push(stamps.len() as u8);
+    for stamp in stamps {
+        record.extend_from_slice(&stamp.slot.to_bytes());
+        record.extend_from_slice(&stamp.number.to_be_bytes());
+        record.push(u8::from(stamp.safe));
+        record.extend_from_slice(&stamp.hash);
+    }
+}
+
 /// The frames of a record, in order; after the first malformed one there are no more.
 #[derive(Clone, Debug)]
 pub struct Frames<'a> {
@@ -231,6 +283,14 @@ fn read<'a>(r: &mut Reader<'a>) -> Result<Option<Frame<'a>>, Malformed> {
             return Ok(Some(Frame::Control { bytes: r.take(length)? }));
         }
         AFTER => return Ok(Some(Frame::After { stream: Stream::read(r)?, number: r.u64()? })),
+        STAMPS => {
+            let (first, count) = (r.u64()?, usize::from(r.u8()?));
+            if count > STAMPS_MAX {
+                return Err(Malformed);
+            }
+            let stamps = (0..count).map(|_| read_stamp(r)).collect::<Result<_, _>>()?;
+            return Ok(Some(Frame::Stamps { first, stamps }));
+        }
         _ => {}
     }
     let topic_len = usize::from(r.u8()?);
@@ -261,6 +321,15 @@ fn read<'a>(r: &mut Reader<'a>) -> Result<Option<Frame<'a>>, Malformed> {
     }
 }
 
+fn read_stamp(r: &mut Reader<'_>) -> Result<Stamp, Malformed> {
+    let (slot, number) = (Slot(r.u32()?), r.u64()?);
+    let safe = match r.u8()? {
+        safe @ 0..=1 => safe == 1,
+        _ => return Err(Malformed),
+    };
+    Ok(Stamp { slot, number, safe, hash: r.array()? })
+}
+
 fn u32_of(n: usize) -> u32 {
     u32::try_from(n).expect("senders bound messages")
 }
@@ -271,6 +340,7 @@ const PIECE: u8 = 2;
 const HEARTBEAT: u8 = 3;
 const CONTROL: u8 = 4;
 const AFTER: u8 = 5;
+const STAMPS: u8 = 6;
 const KIND_MASK: u8 = 0x1F;
 const AGAIN: u8 = 0x20;
 const KEYS: u8 = 0x40;
@@ -278,6 +348,16 @@ const TIMED: u8 = 0x80;
 
 /// Bytes of an `after` frame.
 pub(super) const AFTER_BYTES: usize = 12;
+/// Stamps of one frame at most.
+pub const STAMPS_MAX: usize = 24;
+/// Bytes of so many.
+pub(super) fn stamps_len(count: usize) -> usize {
+    STAMPS_FIXED + count * STAMP_BYTES
+}
+const STAMPS_FIXED: usize = 10;
+const STAMP_BYTES: usize = 29;
+// They fit the shortest segment.
+const _: () = assert!(STAMPS_FIXED + STAMPS_MAX * STAMP_BYTES <= SEGMENT_MIN - HEADER_LEN - TAG_LEN - PROOF_BYTES_MAX);
 /// Bytes of a `control` frame before its bytes.
 pub(crate) const CONTROL_FIXED: usize = 3;
 const WHOLE_FIXED: usize = 14;
@@ -305,6 +385,8 @@ mod tests {
         write_control(b"nak", &mut record);
         let stream = Stream { domain: Domain(3), signed: true };
         write_after(stream, 12, &mut record);
+        let stamp = Stamp { slot: Slot(70_000), number: 13, safe: true, hash: [14; 16] };
+        write_stamps(15, &[stamp; 2], &mut record);
         assert_eq!(
             frames(&record),
             [
@@ -313,6 +395,7 @@ mod tests {
                 Ok(Frame::Heartbeat { number: 11 }),
                 Ok(Frame::Control { bytes: b"nak" }),
                 Ok(Frame::After { stream, number: 12 }),
+                Ok(Frame::Stamps { first: 15, stamps: vec![stamp; 2] }),
             ]
         );
         let read = frames(&record).len();
@@ -357,6 +440,8 @@ mod tests {
             b"\x05\0\x01\x02\0\0\0\0\0\0\0\x01",
             b"\x04\0\x02a",
             b"\x06",
+            b"\x06\0\0\0\0\0\0\0\x01\x01\0\0\0\x01",
+            b"\x06\0\0\0\0\0\0\0\x01\xFF",
             b"\x3F123456789012345",
             b"\x01\x01\xFF\xFF\xFF\xFF12345678t",
         ] {
@@ -373,6 +458,7 @@ mod tests {
                 Frame::Heartbeat { .. } => 8,
                 Frame::Control { bytes } => bytes.len(),
                 Frame::After { .. } => 11,
+                Frame::Stamps { stamps, .. } => 29 * stamps.len(),
             }).sum();
             prop_assert!(total <= bytes.len());
         }

@@ -158,7 +158,7 @@ impl Delivery for Multicast {
         let mut sender = self.lock();
         let number = match message.what {
             What::Data { topic, domain, signed, sent_micros, body } => {
-                let data = Data { topic, domain, signed, reliable: false, sent_micros, body };
+                let data = Data { topic, domain, signed, guarantee: Guarantee::BestEffort, sent_micros, body };
                 sender.data(now.monotonic, protect, data)?
             }
             What::Keys { bytes, sealed } => sender.keys(now.monotonic, protect.filter(|_| sealed), bytes)?,
@@ -197,7 +197,9 @@ impl Delivery for Multicast {
             }
             Input::Fetch(id, _) => self.inbox.ready.push_back(Output::Fetched(id, Fetched::Missing)),
             // Everything comes; nobody keeps what waits or is offered, and no message is sealed as a whole.
-            Input::Pause
+            Input::Unread(_)
+            | Input::Keyed { .. }
+            | Input::Pause
             | Input::Resume
             | Input::Provide { .. }
             | Input::Opened(..)

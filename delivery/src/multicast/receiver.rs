@@ -211,7 +211,9 @@ impl Receiver {
             Frame::Control { bytes } if from.domain == Domain::GROUP && !from.signed => {
                 if sink.control(from.source, bytes) { Ok(()) } else { Err(Dropped::Foreign) }
             }
-            Frame::Heartbeat { .. } | Frame::Control { .. } | Frame::After { .. } => Err(Dropped::Malformed),
+            Frame::Heartbeat { .. } | Frame::Control { .. } | Frame::After { .. } | Frame::Stamps { .. } => {
+                Err(Dropped::Malformed)
+            }
             Frame::Whole { head, body } => {
                 self.admit(from, &head, true)?;
                 deliver(from, &head, body.into(), sink);

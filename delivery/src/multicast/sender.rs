@@ -13,12 +13,15 @@ use std::collections::VecDeque;
 use std::mem;
 use std::sync::Arc;
 
-use sealcast_wire::frame::{FLAG_RELIABLE, FLAG_SIGNED, HEADER_LEN, KIND_OPEN, MAGIC, SEGMENT_MIN, TAG_LEN};
+use sealcast_wire::frame::{
+    FLAG_ORDERED, FLAG_RELIABLE, FLAG_SAFE, FLAG_SIGNED, HEADER_LEN, KIND_OPEN, MAGIC, SEGMENT_MIN, TAG_LEN,
+};
 use sealcast_wire::{Domain, EpochId, Exhausted, Guarantee, Monotonic, Protect, limits};
 
 use super::backlog::{Again, Backlog, Settled};
 use super::frame::{
-    AFTER_BYTES, CONTROL_FIXED, Frame, Frames, Head, Stream, write_after, write_control, write_heartbeat,
+    AFTER_BYTES, CONTROL_FIXED, Frame, Frames, Head, Stamp, Stream, stamps_len, write_after, write_control,
+    write_heartbeat, write_stamps,
 };
 use super::origin::{PROOF_BYTES_MAX, Unsigned, without_proof};
 use super::sent::Sent;
@@ -54,8 +57,8 @@ pub struct Data<'a> {
     pub domain: Domain,
     /// Whether to prove its origin by signature (A12).
     pub signed: bool,
-    /// Whether all readers get it, in the order of publishing.
-    pub reliable: bool,
+    /// How strongly.
+    pub guarantee: Guarantee,
     /// The sender's clock, microseconds since 1970, if it wants to tell.
     pub sent_micros: Option<u64>,
     /// The payload, at most `limits::MESSAGE_BYTES_MAX`.
@@ -121,13 +124,13 @@ impl Sender {
         if data.topic.len() > limits::TOPIC_BYTES_MAX {
             return Err(SendError::BadTopic);
         }
-        if data.reliable {
-            let backlog = self.backlog.as_ref().ok_or(SendError::NotGiven(Guarantee::Fifo))?;
+        if data.guarantee != Guarantee::BestEffort {
+            let backlog = self.backlog.as_ref().ok_or(SendError::NotGiven(data.guarantee))?;
             backlog.admit(protect.epoch(), data.body.len())?;
         }
         let head = Head { keys: false, again: false, number: 0, sent_micros: data.sent_micros, topic: data.topic };
         let stream = Stream { domain: data.domain, signed: data.signed };
-        self.sealed(now, protect, LaneOf { stream, reliable: data.reliable }, head, data.body)
+        self.sealed(now, protect, LaneOf { stream, guarantee: data.guarantee }, head, data.body)
     }
 
     /// Takes a key scheme's message: sealed under the group's key, or without `protect` on the open lane.
@@ -177,6 +180,35 @@ impl Sender {
         Ok(())
     }
 
+    /// Says which ordered records come next in the order; at most `STAMPS_MAX`.
+    pub(crate) fn stamps(
+        &mut self,
+        now: Monotonic,
+        protect: &Arc<dyn Protect>,
+        first: u64,
+        stamps: &[Stamp],
+    ) -> Result<(), SendError> {
+        let lane = self.lane(now, protect, LaneOf::STAMPS)?;
+        if let Some(backlog) = &mut self.backlog {
+            backlog.begin_stamps(now);
+        }
+        self.reserve(lane, stamps_len(stamps.len()));
+        write_stamps(first, stamps, &mut self.lanes[lane].batch.bytes);
+        self.spoken = Some(now);
+        Ok(())
+    }
+
+    /// Says something, signed, about the end of a view.
+    pub(crate) fn flush(&mut self, now: Monotonic, protect: &Arc<dyn Protect>, bytes: &[u8]) -> Result<(), SendError> {
+        let lane = self.lane(now, protect, LaneOf::STAMPS)?;
+        if let Some(backlog) = &mut self.backlog {
+            backlog.begin_stamps(now);
+        }
+        self.reserve(lane, CONTROL_FIXED + bytes.len());
+        write_control(bytes, &mut self.lanes[lane].batch.bytes);
+        Ok(())
+    }
+
     /// Messages can be sent reliably from now on, once an epoch begins; so many bytes may wait for acknowledgement.
     pub(crate) fn keep_backlog(&mut self, bytes: usize) {
         self.backlog = Some(Backlog::new(bytes));
@@ -196,8 +228,8 @@ impl Sender {
 
     /// All readers have a stream's records up to this one; what became of messages by that, in the order of publishing.
     pub(crate) fn acknowledge(&mut self, now: Monotonic, stream: Stream, number: u64) -> Vec<Settled> {
-        let is_open = |lane: &&Lane| lane.of.reliable && !lane.batch.bytes.is_empty();
-        let more: Vec<Stream> = self.lanes.iter().filter(is_open).map(|lane| lane.of.stream).collect();
+        let is_open = |lane: &&Lane| !lane.batch.bytes.is_empty();
+        let more: Vec<Stream> = self.lanes.iter().filter(is_open).filter_map(|lane| lane.of.reliable()).collect();
         let Sender { backlog: Some(backlog), sent, .. } = self else { return Vec::new() };
         backlog.acknowledge(now, stream, number, &more, |batch| sent.reuse(batch))
     }
@@ -220,27 +252,37 @@ impl Sender {
         &mut self,
         now: Monotonic,
         protect: &Arc<dyn Protect>,
+        ordered: bool,
         route: impl Fn(&str, bool) -> Option<Stream>,
     ) -> Vec<Settled> {
         self.finish_lanes();
         let Some(backlog) = &mut self.backlog else { return Vec::new() };
-        for Again { stream: Stream { signed, .. }, entry, from } in backlog.change(protect.epoch()) {
+        for Again { entry, from } in backlog.change(protect.epoch(), ordered) {
             for (datagram, _) in entry.batch.iter().zip(entry.first..).filter(|(_, number)| *number >= from) {
                 let mut datagram = datagram.to_vec();
-                let Ok((_, _, record)) = entry.protect.open(&mut datagram) else { continue };
+                let Ok((_, flags, record)) = entry.protect.open(&mut datagram) else { continue };
+                let signed = flags & FLAG_SIGNED != 0;
+                let guarantee = match (flags & FLAG_ORDERED, flags & FLAG_SAFE) {
+                    (0, _) => Guarantee::Fifo,
+                    (_, 0) => Guarantee::Ordered,
+                    _ => Guarantee::Safe,
+                };
                 let Some(frames) = (if signed { without_proof(record) } else { Some(&*record) }) else { continue };
                 for frame in Frames::of(frames).flatten() {
                     let (head, total, offset, body) = match frame {
                         Frame::Whole { head, body } => (head, body.len(), 0, body),
                         Frame::Piece { head, total, offset, bytes } => (head, total as usize, offset as usize, bytes),
-                        Frame::Heartbeat { .. } | Frame::Control { .. } | Frame::After { .. } => continue,
+                        Frame::Heartbeat { .. }
+                        | Frame::Control { .. }
+                        | Frame::After { .. }
+                        | Frame::Stamps { .. } => continue,
                     };
                     // A record may hold the end of a message that all have.
                     if !self.backlog.as_ref().is_some_and(|backlog| backlog.is_open(head.number)) {
                         continue;
                     }
                     let head = Head { again: true, ..head };
-                    let of = route(head.topic, signed).map(|stream| LaneOf { stream, reliable: true });
+                    let of = route(head.topic, signed).map(|stream| LaneOf { stream, guarantee });
                     match of.map(|of| self.lane(now, protect, of)) {
                         Some(Ok(lane)) => self.put(now, lane, &head, total, offset, body),
                         Some(Err(_)) | None => {
@@ -389,7 +431,7 @@ impl Sender {
             }
         }
         let lane = &mut self.lanes[lane];
-        if lane.of.reliable && offset + body.len() == total {
+        if lane.of.reliable().is_some() && offset + body.len() == total {
             lane.ends.push((lane.batch.lengths.len(), head.number));
         }
     }
@@ -421,7 +463,7 @@ impl Sender {
                 at
             }
         };
-        if of.reliable {
+        if of.reliable().is_some() && of != LaneOf::STAMPS {
             self.enter(now, at);
         }
         Ok(at)
@@ -429,15 +471,16 @@ impl Sender {
 
     /// The next reliable record is of this lane: those before it are sealed, and it says which ones it comes after.
     fn enter(&mut self, now: Monotonic, at: usize) {
-        let stream = self.lanes[at].of.stream;
-        let Some(backlog) = &mut self.backlog else { return };
-        if !backlog.begin(now, stream) {
-            return;
-        }
+        let (Some(stream), Some(backlog)) = (self.lanes[at].of.reliable(), &mut self.backlog) else { return };
+        let is_other = backlog.begin(now, stream);
         for other in (0..self.lanes.len()).filter(|other| *other != at) {
-            if self.lanes[other].of.reliable {
+            let Lane { of, batch, .. } = &self.lanes[other];
+            if !batch.bytes.is_empty() && of.reliable().is_some() && *of != LaneOf::STAMPS {
                 self.finish(other);
             }
+        }
+        if !is_other {
+            return;
         }
         let news = self.backlog.as_mut().map(|backlog| backlog.after(stream)).unwrap_or_default();
         for (other, number) in news {
@@ -478,8 +521,8 @@ impl Sender {
     fn queue(&mut self, at: usize) {
         let lane = &mut self.lanes[at];
         (lane.waited, lane.since) = (false, None);
-        let last = self.backlog.as_ref().map_or(0, |backlog| backlog.last(lane.of.stream));
-        let first = lane.of.reliable.then_some(last + 1);
+        let stream = lane.of.reliable();
+        let first = stream.map(|stream| self.backlog.as_ref().map_or(0, |backlog| backlog.last(stream)) + 1);
         self.lost += lane.close(false) + lane.sign(first);
         if lane.batch.is_empty() {
             lane.ends.clear();
@@ -487,10 +530,10 @@ impl Sender {
         }
         let protect = lane.protect.as_ref();
         // Nobody has to vouch for reliable records: what not all have is sealed anew.
-        let epoch = protect.filter(|_| !lane.of.reliable).map(|protect| protect.epoch());
+        let epoch = protect.filter(|_| stream.is_none()).map(|protect| protect.epoch());
         let batch = self.sent.share(epoch, &mut lane.batch);
-        if let (true, Some(protect), Some(backlog)) = (lane.of.reliable, protect, &mut self.backlog) {
-            backlog.push(lane.of.stream, Arc::clone(protect), &batch, &mut lane.ends);
+        if let (Some(stream), Some(protect), Some(backlog)) = (stream, protect, &mut self.backlog) {
+            backlog.push(stream, Arc::clone(protect), &batch, &mut lane.ends);
         }
         self.done_bytes += batch.bytes.len();
         self.done.push_back(batch);
@@ -506,13 +549,26 @@ impl std::fmt::Debug for Sender {
 /// What a lane's records have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct LaneOf {
+    /// Their domain, and whether they are signed.
     stream: Stream,
-    reliable: bool,
+    guarantee: Guarantee,
 }
 
 impl LaneOf {
     /// Of key schemes' messages, heartbeats and control.
-    const GROUP: LaneOf = LaneOf { stream: Stream { domain: Domain::GROUP, signed: false }, reliable: false };
+    const GROUP: LaneOf =
+        LaneOf { stream: Stream { domain: Domain::GROUP, signed: false }, guarantee: Guarantee::BestEffort };
+    /// Of the sequencer's stamps.
+    const STAMPS: LaneOf = LaneOf { stream: Stream::STAMPS, guarantee: Guarantee::Fifo };
+
+    /// The stream that they are numbered in, if they are reliable.
+    fn reliable(self) -> Option<Stream> {
+        match self.guarantee {
+            Guarantee::BestEffort => None,
+            Guarantee::Fifo => Some(self.stream),
+            Guarantee::Ordered | Guarantee::Safe => Some(Stream::ORDERED),
+        }
+    }
 }
 
 /// The records of one kind that were not handed over yet.
@@ -549,9 +605,15 @@ impl Lane {
 
     /// What the headers of its records say.
     fn flags(&self) -> u8 {
-        let LaneOf { stream, reliable } = self.of;
+        let LaneOf { stream, guarantee } = self.of;
         let signed = if stream.signed { FLAG_SIGNED } else { 0 };
-        signed | if reliable { FLAG_RELIABLE } else { 0 }
+        signed
+            | match guarantee {
+                Guarantee::BestEffort => 0,
+                Guarantee::Fifo => FLAG_RELIABLE,
+                Guarantee::Ordered => FLAG_RELIABLE | FLAG_ORDERED,
+                Guarantee::Safe => FLAG_RELIABLE | FLAG_ORDERED | FLAG_SAFE,
+            }
     }
 
     /// Closes the open record; returns how many were lost.

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use sealcast_wire::frame::{FLAG_SIGNED, HEADER_LEN, KIND_OPEN, SEGMENT_MIN, TAG_LEN};
 use sealcast_wire::{
-    Address, CertHash, Change, Domain, Dropped, EpochId, Exhausted, Incarnation, Member, MemberId, Slot, Utc, View,
+    Address, CertHash, Change, Domain, Dropped, EpochId, Exhausted, Guarantee, Incarnation, Member, MemberId, Slot,
+    Utc, View,
 };
 use serde::Deserialize;
 
@@ -63,7 +64,7 @@ fn receiver() -> Receiver {
 }
 
 fn data(body: &[u8]) -> Data<'_> {
-    Data { topic: TOPIC, domain: COMPARTMENT, signed: false, reliable: false, sent_micros: None, body }
+    Data { topic: TOPIC, domain: COMPARTMENT, signed: false, guarantee: Guarantee::BestEffort, sent_micros: None, body }
 }
 
 fn signed(body: &[u8]) -> Data<'_> {

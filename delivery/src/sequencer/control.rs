@@ -6,14 +6,19 @@
 //! summary | 03 | count u8 | (slot u32, stream, number u64) … |       what all readers have so
 //! nak     | 04 | slot u32 | stream | count u8 | (first u64, last u64) … |       what the speaker lacks
 //! gone    | 05 | stream | first u64 | proof |                        the first record that the speaker still has
+//! held    | 06 | u64 |                              so much of the order the speaker holds: stamps and records
+//! stable  | 07 | majority u64 | all u64 |            so much of it a majority holds, and all
+//! flush   | 08 | epoch 12 | report |        signed: what the speaker brings into a prepared view
+//! fill    | 09 | epoch 12 | stamps |        signed: stamps that somebody lacks who stays, as a frame
 //! ```
+//! Signed ones are in records of the stream that stamps are in, and are judged as they come: nobody asks for missing ones.
 //! A stream is 3 bytes ([`Stream`]). All are about the epoch of the record that holds them.
 
 use sealcast_crypto::hash::Transcript;
-use sealcast_wire::Slot;
 use sealcast_wire::codec::{Malformed, Reader};
 use sealcast_wire::frame::{HEADER_LEN, SEGMENT_MIN, TAG_LEN};
 use sealcast_wire::limits::{NAK_RANGES_MAX, STREAMS_TOLD_MAX};
+use sealcast_wire::{EpochId, Slot};
 
 use crate::multicast::frame::{CONTROL_FIXED, Stream};
 
@@ -26,6 +31,19 @@ pub(super) enum Control {
     Nak {
         of: Of,
         ranges: Vec<(u64, u64)>,
+    },
+    Held(u64),
+    Stable {
+        majority: u64,
+        all: u64,
+    },
+    Flush {
+        view: EpochId,
+        report: Vec<u8>,
+    },
+    Fill {
+        view: EpochId,
+        stamps: Vec<u8>,
     },
     /// `proof` shows that the speaker itself says so (A3), by [`gone_statement`].
     Gone {
@@ -74,6 +92,20 @@ impl Control {
                     bytes.extend_from_slice(&last.to_be_bytes());
                 });
             }
+            Control::Held(held) => {
+                bytes.push(HELD);
+                bytes.extend_from_slice(&held.to_be_bytes());
+            }
+            Control::Stable { majority, all } => {
+                bytes.push(STABLE);
+                bytes.extend_from_slice(&majority.to_be_bytes());
+                bytes.extend_from_slice(&all.to_be_bytes());
+            }
+            Control::Flush { view, report: part } | Control::Fill { view, stamps: part } => {
+                bytes.push(if matches!(self, Control::Flush { .. }) { FLUSH } else { FILL });
+                bytes.extend_from_slice(&view.to_bytes());
+                bytes.extend_from_slice(part);
+            }
             Control::Gone { stream, first, proof } => {
                 bytes.push(GONE);
                 stream.write(&mut bytes);
@@ -112,6 +144,19 @@ impl Control {
                 let (stream, first) = (Stream::read(&mut r)?, r.u64()?);
                 Control::Gone { stream, first, proof: r.rest().to_vec() }
             }
+            kind @ (FLUSH | FILL) => {
+                let view = EpochId { counter: r.u32()?, hash: r.u64()? };
+                let part = r.rest().to_vec();
+                if kind == FLUSH { Control::Flush { view, report: part } } else { Control::Fill { view, stamps: part } }
+            }
+            HELD => Control::Held(r.u64()?),
+            STABLE => {
+                let (majority, all) = (r.u64()?, r.u64()?);
+                if all > majority {
+                    return Err(Malformed);
+                }
+                Control::Stable { majority, all }
+            }
             _ => return Err(Malformed),
         };
         r.end()?;
@@ -148,6 +193,10 @@ const STATUS: u8 = 2;
 const SUMMARY: u8 = 3;
 const NAK: u8 = 4;
 const GONE: u8 = 5;
+const HELD: u8 = 6;
+const STABLE: u8 = 7;
+const FLUSH: u8 = 8;
+const FILL: u8 = 9;
 
 /// Bytes of a frame that fits the shortest segment.
 const ROOM: usize = SEGMENT_MIN - HEADER_LEN - TAG_LEN - CONTROL_FIXED;
@@ -169,7 +218,13 @@ mod tests {
             Control::Status(vec![(OF, 9)]),
             Control::Summary(Vec::new()),
             Control::Nak { of: OF, ranges: vec![(1, 1), (4, 9)] },
+            Control::Held(u64::MAX),
+            Control::Stable { majority: 9, all: 9 },
         ];
+        let view = EpochId { counter: 3, hash: 4 };
+        for control in [Control::Flush { view, report: vec![5; 6] }, Control::Fill { view, stamps: vec![8; 9] }] {
+            assert_eq!(Control::read(&control.bytes()), Ok(control));
+        }
         for control in all {
             let bytes = control.bytes();
             assert_eq!(Control::read(&bytes), Ok(control));
@@ -179,6 +234,7 @@ mod tests {
         let gone = Control::Gone { stream: OF.stream, first: 12, proof: vec![7; 64] };
         assert_eq!(Control::read(&gone.bytes()), Ok(gone.clone()));
         assert!((0..12).all(|n| Control::read(&gone.bytes()[..n]).is_err()));
+        assert_eq!(Control::read(&Control::Stable { majority: 8, all: 9 }.bytes()), Err(Malformed));
         for ranges in [vec![(2, 1)], vec![(1, 4), (4, 9)], vec![(5, 6), (1, 2)]] {
             assert_eq!(Control::read(&Control::Nak { of: OF, ranges }.bytes()), Err(Malformed));
         }

@@ -4,6 +4,7 @@
 //! record ─▶ stream (epoch, slot, domain, signed): numbers 1, 2, 3 …
 //!              gap ─▶ held, and a NAK once it is due
 //!              next ─▶ after what it says that it comes after ─▶ messages
+//!                      of the ordered stream: at its place in the order, too
 //! ```
 //! In one epoch a record comes once, and its messages with it. What is sealed again for the next one, and what still comes of
 //! the one before, is known by its number.
@@ -12,11 +13,10 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use sealcast_wire::frame::{FLAG_RELIABLE, FLAG_SIGNED};
-use sealcast_wire::{Domain, Dropped, Drops, EpochId, Header, Incarnation, Monotonic, Slot, Source, limits};
+use sealcast_wire::{Domain, Dropped, Drops, EpochId, Incarnation, Monotonic, Slot, Source, limits};
 
 use super::control::Of;
-use crate::multicast::frame::{Frame, Frames, Head, Stream};
+use crate::multicast::frame::{Frame, Frames, Head, Stamp, Stream};
 use crate::multicast::{Received, Sink};
 
 /// See the module.
@@ -26,13 +26,17 @@ pub(super) struct Incoming {
     epochs: VecDeque<Epoch>,
     /// What came of each run of a sender, unsigned and signed: it goes on from epoch to epoch. Who left may come back with
     /// what it could not get acknowledged.
-    senders: BTreeMap<Incarnation, [Progress; 2]>,
+    senders: BTreeMap<Incarnation, Progresses>,
     /// Runs that are in no view any more, those that left last at the end.
     gone: VecDeque<Incarnation>,
     /// Of records held.
     bytes: usize,
     /// Of messages begun.
     begun: usize,
+    /// What the sequencer said of the order, until it is taken: in which epoch, who said it, and what.
+    stamps: VecDeque<(EpochId, Slot, u64, Vec<Stamp>)>,
+    /// Ordered messages handed on, until they are taken: their senders' numbers for them, and where.
+    ordered: Vec<(u64, u64)>,
     /// Whether records of our own came back to us in the epoch before.
     heard_own: bool,
     drops: Drops,
@@ -63,7 +67,7 @@ struct Incomplete {
     /// The last record that came.
     came: u64,
     /// Records from `done` on, but for `next` and other missing ones.
-    held: BTreeMap<u64, Vec<u8>>,
+    held: BTreeMap<u64, Held>,
     /// Up to here all readers have them, as far as we heard.
     settled: u64,
     /// When the missing ones are asked for.
@@ -72,6 +76,18 @@ struct Incomplete {
     /// When the sender's word that it has some no more may be looked at: that costs a signature check.
     gone_at: Monotonic,
 }
+
+/// A record that waits.
+#[derive(Debug)]
+struct Held {
+    source: Source,
+    signed: bool,
+    /// None of one that we cannot read.
+    frames: Vec<u8>,
+}
+
+/// Of a run of a sender: unsigned and signed messages, then the same of ordered ones.
+type Progresses = [Progress; 4];
 
 /// What came of a sender's messages.
 #[derive(Debug, Default)]
@@ -98,6 +114,8 @@ pub(super) struct Record<'a> {
     pub(super) incarnation: Incarnation,
     pub(super) of: Of,
     pub(super) number: u64,
+    pub(super) signed: bool,
+    /// None of one that we cannot read.
     pub(super) frames: &'a [u8],
 }
 
@@ -117,7 +135,8 @@ impl Incoming {
         reads: impl Fn(Domain) -> bool,
         sink: &mut impl Sink,
     ) -> Result<(), Dropped> {
-        let Record { of, number, frames, .. } = *record;
+        let Record { source, of, number, signed, frames, .. } = *record;
+        let held = || Held { source, signed, frames: frames.to_vec() };
         let room = limits::RELIABLE_HELD_BYTES_MAX.saturating_sub(self.bytes);
         let is_old = self.newest() != Some(record.epoch);
         let epoch = self.epoch(now, record.epoch);
@@ -133,7 +152,8 @@ impl Incoming {
         }
         let is_next = number == next(&of);
         let is_first = is_next && epoch.streams.get(&of).is_none_or(|it| it.done == number);
-        let goes_through = installed && is_first && is_met(&epoch.streams, of, frames, &reads);
+        let is_ordered = of.stream == Stream::ORDERED;
+        let goes_through = installed && is_first && !is_ordered && is_met(&epoch.streams, me, of, frames, &reads);
         let cost = frames.len() + RECORD_OVERHEAD;
         if number - next(&of) > limits::RELIABLE_AHEAD_MAX || !goes_through && cost > room {
             return Err(Dropped::Queue);
@@ -148,7 +168,7 @@ impl Incoming {
         stream.known = stream.known.max(number);
         stream.came = stream.came.max(number);
         if !goes_through {
-            stream.held.insert(number, frames.to_vec());
+            stream.held.insert(number, held());
         }
         if is_next {
             stream.next = number + 1;
@@ -157,14 +177,14 @@ impl Incoming {
             stream.next += 1;
         }
         stream.plan_nak(now, me, of, is_next);
-        let source = (record.source, record.incarnation);
+        let from = From { of, source, incarnation: record.incarnation, signed, position: None };
         match goes_through {
             // Other streams may wait for it.
-            true if self.hand_on(now, source, of.stream.signed, is_old, frames, sink) => {
+            true if self.hand_on(now, from, is_old, frames, sink) => {
                 self.stream(record.epoch, of).into_iter().for_each(|it| it.done = number + 1);
             }
             true => {
-                self.stream(record.epoch, of).into_iter().for_each(|it| _ = it.held.insert(number, frames.to_vec()));
+                self.stream(record.epoch, of).into_iter().for_each(|it| _ = it.held.insert(number, held()));
                 self.bytes += cost;
             }
             false => self.bytes += cost,
@@ -182,13 +202,76 @@ impl Incoming {
 
     /// The first of our own records that comes back to us: what was sent before nobody here wanted.
     pub(super) fn begin_at(&mut self, now: Monotonic, record: &Record<'_>) {
-        let first = if self.heard_own { 1 } else { record.number };
+        let is_all = self.heard_own || record.of.stream == Stream::ORDERED;
+        let first = if is_all { 1 } else { record.number };
         let streams = &mut self.epoch(now, record.epoch).streams;
         streams.entry(record.of).or_insert_with(|| Incomplete {
             next: first,
             done: first,
             ..Incomplete::new(record.incarnation)
         });
+    }
+
+    /// The order has a record of this number, of a stream that may not be known yet.
+    pub(super) fn expect(&mut self, now: Monotonic, me: Slot, epoch: EpochId, who: Incarnation, of: Of, number: u64) {
+        let streams = &mut self.epoch(now, epoch).streams;
+        let stream = streams.entry(of).or_insert_with(|| Incomplete::new(who));
+        stream.known = stream.known.max(number);
+        stream.plan_nak(now, me, of, false);
+    }
+
+    /// A record that waits is another one than the order has: it is missing.
+    pub(super) fn refuse(&mut self, now: Monotonic, me: Slot, epoch: EpochId, of: Of, number: u64) {
+        let Some(stream) = self.stream(epoch, of) else { return };
+        let Some(refused) = stream.held.remove(&number) else { return };
+        stream.next = stream.next.min(number);
+        stream.known = stream.known.max(number);
+        stream.plan_nak(now, me, of, false);
+        self.bytes -= refused.cost();
+        self.drops.count(Dropped::Auth);
+    }
+
+    /// Hands on an ordered record at its place, where it comes after nothing that was not handed on: its messages have the
+    /// positions from this one on. `false`: it is to be tried again.
+    pub(super) fn pass(
+        &mut self,
+        now: Monotonic,
+        epoch: EpochId,
+        (of, number, position): (Of, u64, u64),
+        reads: impl Fn(Domain) -> bool,
+        sink: &mut impl Sink,
+    ) -> bool {
+        let Some((me, streams)) = self.find(epoch).map(|it| (it.me, &mut it.streams)) else { return false };
+        let waits = |stream: &&Incomplete| stream.done == number;
+        let Some(record) = streams.get(&of).filter(waits).and_then(|it| it.held.get(&number)) else { return false };
+        if !is_met(streams, me, of, &record.frames, &reads) {
+            return false;
+        }
+        let Some(stream) = streams.get_mut(&of) else { return false };
+        let incarnation = stream.incarnation;
+        let Some(record) = stream.held.remove(&number) else { return false };
+        let Held { source, signed, frames } = &record;
+        let from = From { of, source: *source, incarnation, signed: *signed, position: Some(position) };
+        let has_capacity = self.hand_on(now, from, false, frames, sink);
+        let Some(stream) = self.stream(epoch, of) else { return false };
+        if !has_capacity {
+            stream.held.insert(number, record);
+            return false;
+        }
+        stream.done = number + 1;
+        self.bytes -= record.cost();
+        self.advance(now, epoch, of.slot, &reads, sink);
+        true
+    }
+
+    /// What the sequencer said.
+    pub(super) fn next_stamps(&mut self) -> Option<(EpochId, Slot, u64, Vec<Stamp>)> {
+        self.stamps.pop_front()
+    }
+
+    /// Ordered messages that were handed on: their senders' numbers for them, and their positions.
+    pub(super) fn take_ordered(&mut self) -> Vec<(u64, u64)> {
+        std::mem::take(&mut self.ordered)
     }
 
     /// Nobody here wants our own records any more.
@@ -255,7 +338,9 @@ impl Incoming {
     /// among it: if the epoch ends, its sender seals it again in its place.
     pub(super) fn status(&self, epoch: EpochId, me: Slot, all: bool) -> Vec<(Of, u64)> {
         let Some(epoch) = self.epochs.iter().find(|it| it.id == epoch) else { return Vec::new() };
-        let others = epoch.streams.iter().filter(|(of, it)| of.slot != me && it.done > 1);
+        // How much of the order is here is said apart.
+        let is_others = |of: &Of| of.slot != me && of.stream != Stream::ORDERED;
+        let others = epoch.streams.iter().filter(|(of, it)| is_others(of) && it.done > 1);
         let open = others.filter(|(_, it)| all || it.settled < it.done - 1);
         open.map(|(of, it)| (*of, it.done - 1)).collect()
     }
@@ -338,6 +423,7 @@ impl Incoming {
     /// We are out.
     pub(super) fn clear(&mut self) {
         self.epochs.clear();
+        self.stamps.clear();
         self.senders.clear();
         self.gone.clear();
         (self.bytes, self.begun, self.heard_own) = (0, 0, false);
@@ -407,62 +493,76 @@ impl Incoming {
     ) {
         let is_old = self.newest() != Some(epoch);
         loop {
-            let Some(streams) = self.find(epoch).map(|it| &mut it.streams) else { return };
+            let Some((me, streams)) = self.find(epoch).map(|it| (it.me, &mut it.streams)) else { return };
             // What is missing for good was counted when that became known.
             streams.range_mut(of_slot(slot)).for_each(|(_, it)| it.done = it.done.max(it.first_here()));
             let is_ready = |(of, stream): &(&Of, &Incomplete)| {
-                let frames = stream.held.get(&stream.done).filter(|_| stream.done < stream.next);
-                frames.is_some_and(|frames| is_met(streams, **of, frames, reads))
+                let record = stream.held.get(&stream.done).filter(|_| stream.done < stream.next);
+                let record = record.filter(|_| of.stream != Stream::ORDERED);
+                record.is_some_and(|record| is_met(streams, me, **of, &record.frames, reads))
             };
             let Some(of) = streams.range(of_slot(slot)).find(is_ready).map(|(of, _)| *of) else { return };
             let Some(stream) = streams.get_mut(&of) else { return };
             let (number, incarnation) = (stream.done, stream.incarnation);
-            let Some(frames) = stream.held.remove(&number) else { return };
-            let counter = counter(of.stream, number);
-            let source = Source::Inside { epoch, slot, incarnation, counter, domain: of.stream.domain };
-            let has_capacity = self.hand_on(now, (source, incarnation), of.stream.signed, is_old, &frames, sink);
+            let Some(record) = stream.held.remove(&number) else { return };
+            let Held { source, signed, frames } = &record;
+            let from = From { of, source: *source, incarnation, signed: *signed, position: None };
+            let has_capacity = self.hand_on(now, from, is_old, frames, sink);
             let Some(stream) = self.stream(epoch, of) else { return };
             if !has_capacity {
                 // It waits until there is.
-                stream.held.insert(number, frames);
+                stream.held.insert(number, record);
                 return;
             }
             stream.done += 1;
-            self.bytes -= frames.len() + RECORD_OVERHEAD;
+            self.bytes -= record.cost();
         }
     }
 
     /// Hands on the messages of a record; those of an `old` epoch, and those that were sealed again, only if they did not come
     /// before. `false` if there is no room for a part of a message now: nothing is handed on, and the caller
     /// tries it again.
-    fn hand_on(
-        &mut self,
-        now: Monotonic,
-        (source, incarnation): (Source, Incarnation),
-        signed: bool,
-        old: bool,
-        frames: &[u8],
-        sink: &mut impl Sink,
-    ) -> bool {
+    fn hand_on(&mut self, now: Monotonic, from: From, old: bool, frames: &[u8], sink: &mut impl Sink) -> bool {
+        let From { of, source, incarnation, signed, position } = from;
         // All of a record or nothing: a message that came in this epoch is not known by its number.
         if pieces_len(frames) > limits::REASSEMBLY_BYTES_MAX.saturating_sub(self.begun) {
             self.give_up_stalled(now);
             return false;
         }
-        let progress = &mut self.senders.entry(incarnation).or_default()[usize::from(signed)];
+        let channel = 2 * usize::from(position.is_some()) + usize::from(signed);
+        let progress = &mut self.senders.entry(incarnation).or_default()[channel];
         let before = progress.bytes();
+        let mut next = position;
         for frame in Frames::of(frames) {
             let taken = match frame {
-                Ok(Frame::Whole { head, body }) => progress.whole(&head, body, old, (source, signed), sink),
+                Ok(Frame::Whole { head, body }) => {
+                    progress.whole(&head, body, old, (source, signed, next), sink).map(|()| Some(head.number))
+                }
                 Ok(Frame::Piece { head, total, offset, bytes }) => {
                     let piece = (total as usize, offset as usize, bytes);
-                    progress.piece(now, &head, piece, old, (source, signed), sink)
+                    let is_last = progress.piece(now, &head, piece, old, (source, signed, next), sink);
+                    is_last.map(|is_last| is_last.then_some(head.number))
                 }
-                Ok(Frame::After { .. }) => Ok(()),
-                Ok(Frame::Heartbeat { .. } | Frame::Control { .. }) | Err(_) => Err(Dropped::Malformed),
+                Ok(Frame::Stamps { first, stamps }) if of.stream == Stream::STAMPS => {
+                    if let Source::Inside { epoch, slot, .. } = source {
+                        self.stamps.push_back((epoch, slot, first, stamps));
+                    }
+                    Ok(None)
+                }
+                // Signed words are taken as they come.
+                Ok(Frame::Control { .. }) if of.stream == Stream::STAMPS => Ok(None),
+                Ok(Frame::After { .. }) => Ok(None),
+                Ok(Frame::Heartbeat { .. } | Frame::Control { .. } | Frame::Stamps { .. }) | Err(_) => {
+                    Err(Dropped::Malformed)
+                }
             };
-            if let Err(why) = taken {
-                self.drops.count(why);
+            match (taken, &mut next) {
+                (Ok(Some(number)), Some(next)) => {
+                    self.ordered.push((number, *next));
+                    *next += 1;
+                }
+                (Ok(_), _) => {}
+                (Err(why), _) => self.drops.count(why),
             }
         }
         self.begun = self.begun - before + progress.bytes();
@@ -494,7 +594,7 @@ impl Incomplete {
     }
 
     fn bytes(&self) -> usize {
-        self.held.values().map(|frames| frames.len() + RECORD_OVERHEAD).sum()
+        self.held.values().map(Held::cost).sum()
     }
 
     /// The first record that is here and was not handed on, or the first one that is not here.
@@ -557,7 +657,7 @@ impl Progress {
         head: &Head<'_>,
         body: &[u8],
         old: bool,
-        (source, signed): (Source, bool),
+        (source, signed, position): (Source, bool, Option<u64>),
         sink: &mut impl Sink,
     ) -> Result<(), Dropped> {
         if head.keys {
@@ -569,20 +669,21 @@ impl Progress {
         self.number = self.number.max(head.number);
         self.begun = None;
         let Head { number, sent_micros, topic, .. } = *head;
+        let number = position.unwrap_or(number);
         sink.message(Received { number, source, signed, topic, sent_micros, body: body.into() });
         Ok(())
     }
 
-    /// Adds a piece; hands on the message if that was the last one.
+    /// Adds a piece; hands on the message if that was the last one, and tells whether it was.
     fn piece(
         &mut self,
         now: Monotonic,
         head: &Head<'_>,
         (total, offset, bytes): (usize, usize, &[u8]),
         old: bool,
-        (source, signed): (Source, bool),
+        (source, signed, position): (Source, bool, Option<u64>),
         sink: &mut impl Sink,
-    ) -> Result<(), Dropped> {
+    ) -> Result<bool, Dropped> {
         if head.keys || total > limits::MESSAGE_BYTES_MAX {
             return Err(Dropped::Malformed);
         }
@@ -609,14 +710,31 @@ impl Progress {
         begun.body.extend_from_slice(bytes);
         begun.touched = now;
         if begun.body.len() < total {
-            return Ok(());
+            return Ok(false);
         }
-        let Some(Begun { body, .. }) = self.begun.take() else { return Ok(()) };
+        let Some(Begun { body, .. }) = self.begun.take() else { return Ok(false) };
         self.number = self.number.max(head.number);
         let Head { number, sent_micros, topic, .. } = *head;
+        let number = position.unwrap_or(number);
         sink.message(Received { number, source, signed, topic, sent_micros, body: body.into() });
-        Ok(())
+        Ok(true)
     }
+}
+
+impl Held {
+    fn cost(&self) -> usize {
+        self.frames.len() + RECORD_OVERHEAD
+    }
+}
+
+/// Whose messages a record holds, and where they have their places, if they have.
+#[derive(Clone, Copy)]
+struct From {
+    of: Of,
+    source: Source,
+    incarnation: Incarnation,
+    signed: bool,
+    position: Option<u64>,
 }
 
 /// All streams of a sender.
@@ -639,17 +757,20 @@ fn comes_after(frames: &[u8]) -> impl Iterator<Item = (Stream, u64)> {
     })
 }
 
-/// Whether a record comes after nothing that was not handed on. What we cannot read has no gaps for us.
-fn is_met(streams: &BTreeMap<Of, Incomplete>, of: Of, frames: &[u8], reads: &impl Fn(Domain) -> bool) -> bool {
+/// Whether a record comes after nothing that was not handed on. What we cannot read has no gaps for us, and streams of our own
+/// that nobody here hears neither.
+fn is_met(
+    streams: &BTreeMap<Of, Incomplete>,
+    me: Slot,
+    of: Of,
+    frames: &[u8],
+    reads: &impl Fn(Domain) -> bool,
+) -> bool {
     comes_after(frames).all(|(other, number)| {
-        let done = || streams.get(&Of { stream: other, ..of }).map_or(1, |it| it.done);
-        !reads(other.domain) || other == of.stream || done() > number
+        let stream = streams.get(&Of { stream: other, ..of });
+        let is_unheard = of.slot == me && other != Stream::ORDERED && stream.is_none_or(|it| it.came == 0);
+        !reads(other.domain) || other == of.stream || is_unheard || stream.is_some_and(|it| it.done > number)
     })
-}
-
-/// A reliable record's packet counter.
-fn counter(stream: Stream, number: u64) -> u64 {
-    Header::counting(FLAG_RELIABLE | if stream.signed { FLAG_SIGNED } else { 0 }) | number
 }
 
 /// Spreads members' timers (the finaliser of SplitMix64).
@@ -670,4 +791,4 @@ const NAK_AGAIN_MAX: Duration = Duration::from_millis(160);
 /// Nothing more of a message came for so long: it makes room for others.
 const STALLED: Duration = Duration::from_secs(10);
 /// What a held record costs besides its bytes: a map entry and an allocation.
-const RECORD_OVERHEAD: usize = 96;
+const RECORD_OVERHEAD: usize = 160;

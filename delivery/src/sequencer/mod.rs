@@ -16,32 +16,40 @@
 
 mod acknowledged;
 mod control;
+mod flush;
 mod incoming;
+mod order;
+mod primary;
 #[cfg(test)]
 mod tests;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use sealcast_wire::frame::{FLAG_RELIABLE, FLAG_SIGNED};
+use sealcast_wire::frame::{FLAG_ORDERED, FLAG_RELIABLE, FLAG_SAFE, FLAG_SIGNED};
 use sealcast_wire::{
-    Access, Agreement, Domain, Dropped, Drops, EpochId, Guarantee, Header, Incarnation, Monotonic, Now, Protect, Slot,
-    Source, View, limits,
+    Access, Agreement, Domain, Dropped, Drops, EpochId, Flush as Flushing, Guarantee, Header, Incarnation, Monotonic,
+    Now, Protect, Slot, Source, View, limits,
 };
 
 use self::acknowledged::Acknowledged;
 use self::control::{Control, Of, gone_statement};
+use self::flush::Flush;
 use self::incoming::{Incoming, Record};
+use self::order::Order;
+use self::primary::Report;
 use crate::multicast::backlog::Settled;
-use crate::multicast::frame::Stream;
+use crate::multicast::frame::{Frame, Frames, Stamp, Stream};
 use crate::multicast::{Config, Data, Multicast, Sender};
-use crate::{Batch, Channel, Cut, Delivery, Input, Outcome, Outgoing, Output, Properties, SendError, Token, What};
+use crate::{Batch, Channel, Cut, Delivery, Input, Outgoing, Output, Properties, SendError, Token, What};
 
 /// See the module.
 pub struct Sequencer {
     multicast: Multicast,
     current: Option<Current>,
+    /// The last view that ordered, if how far its order goes is not decided yet; and until when it is remembered.
+    last: Option<(Current, Monotonic)>,
     incoming: Incoming,
     /// Outcomes of our messages.
     ready: VecDeque<Output>,
@@ -57,6 +65,29 @@ pub struct Sequencer {
     corrected: Monotonic,
     /// When we vouched last for having forgotten records.
     vouched: Monotonic,
+    /// What we know of primary views, and hold of the last one's order.
+    report: Report,
+    flush: Option<Flush>,
+    /// The view that it is for; and the flush before, if that one was done.
+    prepared: Option<View>,
+    flushed: Option<Flush>,
+    /// Views whose keys are agreed: others may install one, and we not.
+    ahead: VecDeque<Ahead>,
+    /// Whether this view orders, and whether that is decided.
+    is_primary: bool,
+    is_settled: bool,
+    /// When we ask for another change, which may order, and how often we did.
+    renew_at: Option<Monotonic>,
+    renewals: u32,
+    /// When something happened last: what is said of the order then is said once all of that is taken in.
+    now: Monotonic,
+}
+
+/// A view whose key is agreed.
+struct Ahead {
+    view: View,
+    protect: Arc<dyn Protect>,
+    access: Arc<dyn Access>,
 }
 
 /// The installed view.
@@ -67,7 +98,12 @@ struct Current {
     members: Vec<Slot>,
     protect: Arc<dyn Protect>,
     access: Arc<dyn Access>,
+    incarnations: BTreeMap<Slot, Incarnation>,
     acknowledged: Acknowledged,
+    /// Of a primary view.
+    order: Option<Order>,
+    /// How much of the order we said that we hold.
+    told_held: u64,
 }
 
 /// Something that is said once in a while at most.
@@ -105,6 +141,11 @@ impl Current {
         self.members.first().copied()
     }
 
+    /// Whether we stamp, and not all members hold what is stamped.
+    fn is_open(&self) -> bool {
+        self.sequencer() == Some(self.me) && self.order.as_ref().is_some_and(|it| !it.is_settled())
+    }
+
     /// Between two of a member's statuses: all members' together are at most [`STATUSES_PER_SECOND`].
     fn pause(&self) -> Duration {
         PAUSE_MIN.max(Duration::from_secs(1) * self.members.len() as u32 / STATUSES_PER_SECOND)
@@ -115,7 +156,10 @@ impl Sequencer {
     /// What it gives.
     pub const PROPERTIES: Properties = Properties {
         fifo: Some(Channel { agreement: Agreement::None, acknowledged: true, cut: Cut::Clock }),
+        ordered: Some(Channel { agreement: Agreement::Primary, acknowledged: true, cut: Cut::Clock }),
+        safe: Some(Channel { agreement: Agreement::Primary, acknowledged: true, cut: Cut::Clock }),
         needs_keys: true,
+        keeps_sealed: Some(FLAG_RELIABLE | FLAG_ORDERED),
         ..Multicast::PROPERTIES
     };
 
@@ -126,6 +170,7 @@ impl Sequencer {
         Sequencer {
             multicast,
             current: None,
+            last: None,
             incoming: Incoming::default(),
             ready: VecDeque::new(),
             drops: Drops::default(),
@@ -135,6 +180,16 @@ impl Sequencer {
             tail: (Monotonic(0), 0),
             corrected: Monotonic(0),
             vouched: Monotonic(0),
+            report: Report::default(),
+            flush: None,
+            prepared: None,
+            flushed: None,
+            ahead: VecDeque::new(),
+            is_primary: false,
+            is_settled: false,
+            renew_at: None,
+            renewals: 0,
+            now: Monotonic(0),
         }
     }
 
@@ -161,7 +216,14 @@ impl Sequencer {
             return Err(Dropped::Malformed);
         };
         let number = Header::reliable_number(flags, counter).ok_or(Dropped::Malformed)?;
-        let stream = Stream { domain, signed: flags & FLAG_SIGNED != 0 };
+        let signed = flags & FLAG_SIGNED != 0;
+        let sealed = Stream { domain, signed };
+        let stream = match flags & FLAG_ORDERED {
+            // That name is taken.
+            0 if sealed == Stream::ORDERED => return Err(Dropped::Malformed),
+            0 => sealed,
+            _ => Stream::ORDERED,
+        };
         let of = Of { slot, stream };
         let Sequencer { multicast, current, incoming, .. } = self;
         let current = current.as_ref();
@@ -172,22 +234,213 @@ impl Sequencer {
             return Err(Dropped::Replay);
         }
         // Others hold the key of our slot, too.
-        if slot == me && multicast.lock().backlog().is_none_or(|it| number > it.last(stream)) {
+        let is_now = current.is_none_or(|it| it.epoch == epoch);
+        if slot == me && is_now && multicast.lock().backlog().is_none_or(|it| number > it.last(stream)) {
             return Err(Dropped::Auth);
         }
         // Of another epoch it is not known who reads what: what comes after something waits for it.
         let reads = |domain| current.is_none_or(|it| it.epoch != epoch || it.reads(domain));
         let (receiver, inbox) = multicast.receiving();
-        let frames = receiver.prove(now, (epoch, slot), (stream, number), frame, protect)?;
-        let record = Record { source, epoch, incarnation, of, number, frames };
+        let frames = receiver.prove(now, (epoch, slot), (sealed, number), frame, protect)?;
+        let record = Record { source, epoch, incarnation, of, number, signed, frames };
         if slot == me {
             incoming.begin_at(now, &record);
         }
+        let words: Vec<Control> = match stream {
+            Stream::STAMPS => Frames::of(frames).map_while(Result::ok).filter_map(signed_word).collect(),
+            _ => Vec::new(),
+        };
         incoming.take(now, me, &record, reads, inbox)?;
         receiver.heard(now, &incarnation);
         let pause = current.filter(|it| it.epoch == epoch && slot != me).map(Current::pause);
         pause.into_iter().for_each(|pause| self.status.plan(now, pause));
+        words.into_iter().filter(|_| slot != me).try_for_each(|it| self.take_signed(now, epoch, slot, it))
+    }
+
+    /// Takes in what a member says of the end of a view.
+    fn take_signed(&mut self, now: Monotonic, epoch: EpochId, slot: Slot, word: Control) -> Result<(), Dropped> {
+        self.catch_up(now, epoch, &word)?;
+        if self.current.as_ref().is_none_or(|it| it.epoch != epoch) {
+            return Err(Dropped::Stale);
+        }
+        match word {
+            Control::Flush { view, report } => self.take_report(now, slot, view, &report),
+            Control::Fill { view, stamps } => self.take_fill(now, slot, view, &stamps),
+            _ => Ok(()),
+        }
+    }
+
+    /// The view of this epoch, if its order may matter.
+    fn view(&mut self, epoch: EpochId) -> Option<&mut Current> {
+        let last = self.last.as_mut().map(|(it, _)| it);
+        self.current.as_mut().into_iter().chain(last).find(|it| it.epoch == epoch)
+    }
+
+    /// Takes in an ordered record, which came as `sealed`.
+    fn take_ordered(
+        &mut self,
+        now: Monotonic,
+        source: Source,
+        flags: u8,
+        (frame, sealed): (&[u8], &[u8]),
+        protect: Option<&dyn Protect>,
+    ) -> Result<(), Dropped> {
+        let header = Header::parse(sealed)?;
+        let number = Header::reliable_number(flags, header.counter).ok_or(Dropped::Malformed)?;
+        // Outside of its view it has no place: its sender is told (B4).
+        let view = self.view(header.epoch).ok_or(Dropped::Stale)?;
+        if let Some(order) = &view.order {
+            order.judge(header.slot, number, sealed)?;
+        }
+        self.take(now, source, flags, frame, protect)?;
+        if let Some(order) = self.view(header.epoch).and_then(|it| it.order.as_mut()) {
+            order.keep(header.slot, number, flags & FLAG_SAFE != 0, sealed);
+        }
+        self.go_on(now, header.epoch, header.slot);
         Ok(())
+    }
+
+    /// Takes in an ordered record that we cannot open: we hold it all the same, so that it is not lost with its sender (B8).
+    fn take_unread(&mut self, now: Monotonic, sealed: &[u8]) -> Result<(), Dropped> {
+        let header = Header::parse(sealed)?;
+        let number = Header::reliable_number(header.flags, header.counter).ok_or(Dropped::Malformed)?;
+        let view = self.view(header.epoch).ok_or(Dropped::NoKey)?;
+        if header.flags & FLAG_ORDERED == 0 || view.reads(header.domain) {
+            return Err(Dropped::NoKey);
+        }
+        let is_safe = header.flags & FLAG_SAFE != 0;
+        let order = view.order.as_mut().ok_or(Dropped::NoKey)?;
+        if order.keep_unread(header.slot, number, is_safe, sealed)? {
+            self.pass_over(now, header.epoch, header.slot, number)?;
+        }
+        self.go_on(now, header.epoch, header.slot);
+        Ok(())
+    }
+
+    /// A record of the order is here that we cannot open.
+    fn pass_over(&mut self, now: Monotonic, epoch: EpochId, slot: Slot, number: u64) -> Result<(), Dropped> {
+        let view = self.view(epoch).ok_or(Dropped::Stale)?;
+        let (me, incarnation) = (view.me, view.incarnations.get(&slot).copied().ok_or(Dropped::Malformed)?);
+        let Sequencer { multicast, incoming, .. } = self;
+        let of = Of { slot, stream: Stream::ORDERED };
+        let counter = Header::counting(FLAG_RELIABLE | FLAG_ORDERED) | number;
+        // In which domain it is matters to nobody: there is nothing in it for us.
+        let domain = Domain::GROUP;
+        let source = Source::Inside { epoch, slot, incarnation, counter, domain };
+        let record = Record { source, epoch, incarnation, of, number, signed: false, frames: &[] };
+        let (_, inbox) = multicast.receiving();
+        incoming.take(now, me, &record, |_| false, inbox)
+    }
+
+    /// A record came: the sequencer stamps its sender's next ones, and whoever held too little tells that it holds more.
+    fn go_on(&mut self, now: Monotonic, epoch: EpochId, slot: Slot) {
+        let of = Of { slot, stream: Stream::ORDERED };
+        let next = self.incoming.next(epoch, of).unwrap_or(1);
+        if let Some(order) = self.view(epoch).and_then(|it| it.order.as_mut()) {
+            order.stamp(slot, next - 1);
+        }
+        self.deliver(now);
+        self.flush_on(now);
+    }
+
+    /// The sequencer said more of the order.
+    fn take_stamps(&mut self, now: Monotonic) {
+        while let Some((epoch, by, first, stamps)) = self.incoming.next_stamps() {
+            if let Err(why) = self.take_some_stamps(now, epoch, by, first, &stamps) {
+                self.drops.count(why);
+            }
+        }
+    }
+
+    fn take_some_stamps(
+        &mut self,
+        now: Monotonic,
+        epoch: EpochId,
+        by: Slot,
+        first: u64,
+        stamps: &[Stamp],
+    ) -> Result<(), Dropped> {
+        let current = self.current.as_mut().filter(|it| it.epoch == epoch).ok_or(Dropped::Stale)?;
+        // Our own come back to us.
+        if by == current.me {
+            return Ok(());
+        }
+        if current.sequencer() != Some(by) {
+            return Err(Dropped::Policy);
+        }
+        let me = current.me;
+        let places = current.order.as_mut().ok_or(Dropped::Policy)?.take_stamps(first, stamps)?;
+        self.place(now, epoch, me, places)?;
+        self.deliver(now);
+        Ok(())
+    }
+
+    /// Hands on what has its turn, and says so if more is held.
+    fn deliver(&mut self, now: Monotonic) {
+        self.deliver_as(now, false);
+    }
+
+    /// The same; `anyway`, what comes after messages of the other channel waits for those no more.
+    fn deliver_as(&mut self, now: Monotonic, anyway: bool) {
+        let Sequencer { multicast, current, last, incoming, .. } = self;
+        let Some(view) = ordering(current, last) else { return };
+        let pause = view.pause();
+        let Current { epoch, access, me, order: Some(order), told_held, .. } = view else { return };
+        let mut told = Vec::new();
+        while let Some((sequence, Stamp { slot, number, .. })) = order.next() {
+            let of = Of { slot, stream: Stream::ORDERED };
+            let reads = |domain| !anyway && access.reads(*me, domain);
+            let position = sequence << MESSAGES_PER_RECORD_BITS;
+            let (_, inbox) = multicast.receiving();
+            if !incoming.pass(now, *epoch, (of, number, position), reads, inbox) {
+                break;
+            }
+            let ordered = incoming.take_ordered();
+            if slot == *me {
+                let mut sender = multicast.lock();
+                if let Some(backlog) = sender.backlog() {
+                    ordered.into_iter().for_each(|(number, position)| backlog.ordered(number, position));
+                    told.extend(backlog.told());
+                }
+            }
+            order.delivered();
+        }
+        let ours = order.forget().get(me).copied();
+        if let Some(number) = ours {
+            told.extend(multicast.lock().acknowledge(now, Stream::ORDERED, number));
+        }
+        if order.held() > *told_held {
+            self.status.plan(now, pause);
+        }
+        if !told.is_empty() {
+            self.tail.1 = 0;
+        }
+        self.tell(told);
+    }
+
+    /// The sequencer says what it stamped since.
+    fn say_stamps(&mut self) {
+        // Its own records, which may not come back to it, among them.
+        if let Some(slot) = self.current.as_ref().filter(|it| it.sequencer() == Some(it.me)).map(|it| it.me) {
+            let last = self.multicast.lock().backlog().map_or(0, |it| it.last(Stream::ORDERED));
+            self.fill_own(self.now, Of { slot, stream: Stream::ORDERED }, last);
+        }
+        let Some(current) = &mut self.current else { return };
+        let pause = current.pause();
+        let Current { protect, order: Some(order), .. } = current else { return };
+        let mut is_any = false;
+        while let Some((first, stamps)) = order.unsaid() {
+            // What cannot be said now is said with the next one.
+            if self.multicast.lock().stamps(self.now, protect, first, &stamps).is_err() {
+                break;
+            }
+            order.said(stamps.len());
+            is_any = true;
+        }
+        if is_any {
+            self.multicast.transmit_soon();
+            self.summary.plan(self.now, pause);
+        }
     }
 
     /// Takes in what a member says about reliable records.
@@ -240,10 +493,35 @@ impl Sequencer {
                 streams.into_iter().for_each(|(of, number)| self.all_have(now, of, number));
             }
             Control::Nak { of, ranges } if of.slot == me => self.repair(now, of.stream, &ranges),
-            Control::Nak { of, ranges } => self.incoming.heard_nak(now, epoch, of, &ranges),
+            Control::Nak { of, ranges } => {
+                self.incoming.heard_nak(now, epoch, of, &ranges);
+                if let Some(order) = current.order.as_mut().filter(|_| of.stream == Stream::ORDERED) {
+                    let repairs = order.repair(of.slot, &ranges);
+                    if !repairs.is_empty() {
+                        self.multicast.lock().again(repairs);
+                        self.multicast.transmit_soon();
+                    }
+                }
+            }
+            Control::Held(held) => {
+                if current.sequencer() == Some(me)
+                    && let Some(order) = &mut current.order
+                    && order.note(slot, held)?
+                {
+                    self.summary.plan(now, pause);
+                }
+            }
+            Control::Stable { majority, all } => {
+                let order = current.order.as_mut().filter(|it| it.sequencer() == Some(slot));
+                order.ok_or(Dropped::Policy)?.reaches(majority, all);
+                self.deliver(now);
+            }
+            // They are signed.
+            Control::Flush { .. } | Control::Fill { .. } => return Err(Dropped::Auth),
             Control::Gone { stream, first, proof } => {
                 let of = Of { slot, stream };
-                if !self.incoming.would_end_gap(now, epoch, of, first) {
+                // What has its place in the order is not missing for good while somebody holds it.
+                if !stream.is_fifo() || !self.incoming.would_end_gap(now, epoch, of, first) {
                     return Err(Dropped::Stale);
                 }
                 if !current.protect.vouched(slot, &gone_statement(stream, first), &proof) {
@@ -273,15 +551,16 @@ impl Sequencer {
 
     /// Tells what became of messages of ours, in the order of publishing.
     fn tell(&mut self, told: Vec<Settled>) {
-        let outcome = |it: &Settled| if it.acknowledged { Outcome::Accepted } else { Outcome::InDoubt };
-        self.ready.extend(told.iter().map(|it| Output::Outcome(Token(it.number), outcome(it))));
+        self.ready.extend(told.into_iter().map(|it| Output::Outcome(Token(it.number), it.outcome)));
     }
 
     /// Records of our own that we hear, too, and that got lost on their way to us, before they are forgotten.
     fn fill_own(&mut self, now: Monotonic, of: Of, number: u64) {
         let Some((epoch, me)) = self.current.as_ref().map(|it| (it.epoch, it.me)) else { return };
-        let Some(first) = self.incoming.next(epoch, of) else { return };
-        if number.saturating_sub(first) > OWN_MISSED {
+        // Of ordered ones we need all.
+        let first = self.incoming.next(epoch, of).or((of.stream == Stream::ORDERED).then_some(1));
+        let Some(first) = first else { return };
+        if of.stream.is_fifo() && number.saturating_sub(first) > OWN_MISSED {
             return self.incoming.forget(epoch, of);
         }
         for number in first..=number {
@@ -290,11 +569,21 @@ impl Sequencer {
                 Some((datagram.to_vec(), Arc::clone(protect)))
             });
             let Some((mut datagram, protect)) = found else { return };
+            let sealed = datagram.clone();
             let Ok((source, flags, frame)) = protect.open(&mut datagram) else { return };
             debug_assert_eq!(of.slot, me);
             // What came already is not missing.
-            let _ = self.take(now, source, flags, frame, Some(&*protect));
+            let _ = match of.stream {
+                Stream::ORDERED => self.take_ordered(now, source, flags, (frame, &sealed), Some(&*protect)),
+                _ => self.take(now, source, flags, frame, Some(&*protect)),
+            };
         }
+    }
+
+    /// Whether the sequencer can tell records of this domain from what anybody may have made up.
+    fn can_order(&self, domain: Domain) -> bool {
+        let reads = |it: &Current| it.coordinator().is_some_and(|slot| it.access.reads(slot, domain));
+        self.current.as_ref().is_none_or(reads)
     }
 
     /// Sends again what somebody lacks.
@@ -339,7 +628,10 @@ impl Sequencer {
         let Some(current) = &mut self.current else { return };
         let (epoch, me, pause) = (current.epoch, current.me, current.pause());
         let coordinates = current.coordinator() == Some(me);
-        if self.status.is_due(now) {
+        let again = current.order.as_ref().and_then(Order::again_at);
+        if self.status.is_due(now) || again.is_some_and(|at| at <= now) {
+            let held = current.order.as_mut().and_then(|it| it.says_held(now));
+            current.told_held = held.unwrap_or(current.told_held);
             let status = self.incoming.status(epoch, me, std::mem::take(&mut self.status.all));
             match coordinates {
                 // Nobody has to be told: we are who gathers it.
@@ -350,33 +642,57 @@ impl Sequencer {
                         self.summary.plan(now, pause);
                     }
                 }
+                false if status.is_empty() => {}
                 false => status.chunks(limits::STREAMS_TOLD_MAX).for_each(|part| {
                     self.say(now, &Control::Status(part.to_vec()));
                 }),
+            }
+            if let Some(held) = held {
+                self.say(now, &Control::Held(held));
             }
         }
         if self.summary.is_due(now)
             && let Some(current) = &mut self.current
         {
-            let Current { members, access, acknowledged, .. } = current;
+            let Current { members, access, acknowledged, order, .. } = current;
             let news = acknowledged.news(members, |slot, domain| access.reads(slot, domain));
+            let stable = order.as_mut().and_then(Order::news);
             news.iter().for_each(|(of, number)| self.all_have(now, *of, *number));
             news.chunks(limits::STREAMS_TOLD_MAX).for_each(|part| self.say(now, &Control::Summary(part.to_vec())));
+            if let Some((majority, all)) = stable {
+                self.say(now, &Control::Stable { majority, all });
+                self.deliver(now);
+            }
         }
         for (of, ranges) in self.incoming.naks(now, epoch) {
             self.say(now, &Control::Nak { of, ranges });
         }
         if self.tail_due().is_some_and(|due| due <= now) {
             self.tail = (now, self.tail.1 + 1);
-            let tails = self.multicast.lock().backlog().map(|it| it.tails()).unwrap_or_default();
+            let mut tails = self.multicast.lock().backlog().map(|it| it.tails()).unwrap_or_default();
+            self.fill_ordered(now, &mut tails);
             tails.chunks(limits::STREAMS_TOLD_MAX).for_each(|part| self.say(now, &Control::Tail(part.to_vec())));
+        }
+    }
+
+    /// Records of our own that did not come back to us take their turn in the order all the same.
+    fn fill_ordered(&mut self, now: Monotonic, tails: &mut Vec<(Stream, u64)>) {
+        let Some(slot) = self.current.as_ref().map(|it| it.me) else { return };
+        if let Some((_, last)) = tails.iter().find(|(stream, _)| *stream == Stream::ORDERED) {
+            self.fill_own(now, Of { slot, stream: Stream::ORDERED }, *last);
+        }
+        // Who lacks the last word of the sequencer says what it holds.
+        if self.current.as_ref().is_some_and(Current::is_open) && !tails.iter().any(|(it, _)| *it == Stream::STAMPS) {
+            let last = self.multicast.lock().backlog().map_or(0, |it| it.last(Stream::STAMPS));
+            tails.push((Stream::STAMPS, last));
         }
     }
 
     /// When to say how far our streams go: nobody says that all have them.
     fn tail_due(&self) -> Option<Monotonic> {
-        let since = self.multicast.lock().backlog()?.watch()?;
         let (last, tries) = self.tail;
+        let is_open = self.current.as_ref().is_some_and(Current::is_open);
+        let since = self.multicast.lock().backlog()?.watch().or(is_open.then_some(last))?;
         let pause = (TAIL_AGAIN * (1 << tries.min(5))).min(TAIL_AGAIN_MAX);
         // A member that is alone waits for nobody.
         let is_alone = self.current.as_ref().is_some_and(|it| it.members.len() == 1);
@@ -388,7 +704,7 @@ impl Sequencer {
         let Some(current) = &self.current else { return };
         let is_read = |stream: Stream| {
             let others = current.members.iter().filter(|it| **it != current.me);
-            others.into_iter().any(|it| current.access.reads(*it, stream.domain))
+            stream == Stream::ORDERED || others.into_iter().any(|it| current.access.reads(*it, stream.domain))
         };
         let tails = self.multicast.lock().backlog().map(|it| it.tails()).unwrap_or_default();
         let unread: Vec<_> = tails.into_iter().filter(|(stream, _)| !is_read(*stream)).collect();
@@ -397,14 +713,21 @@ impl Sequencer {
     }
 
     fn install(&mut self, now: Monotonic, view: &View, protect: Option<&Arc<dyn Protect>>, access: &Arc<dyn Access>) {
-        let Some(protect) = protect else { return };
+        let Some(protect) = protect.filter(|_| self.current.as_ref().is_none_or(|it| it.epoch != view.epoch)) else {
+            return;
+        };
         let me = view.me;
+        self.ahead.retain(|it| it.view.epoch.counter > view.epoch.counter);
+        let (order, again) = self.end_flush(now, view);
         let route = |topic: &str, signed: bool| {
             let domain = access.domain(topic).filter(|_| access.may_publish(me, topic))?;
             // Readers know the numbers of signed messages and of others apart.
             (signed || !access.must_sign(topic)).then_some(Stream { domain, signed })
         };
-        let told = self.multicast.lock().change_epoch(now, protect, route);
+        let told = self.multicast.lock().change_epoch(now, protect, again, route);
+        if let Some(before) = self.current.take().filter(|it| it.order.is_some() && !again) {
+            self.last = Some((before, now + limits::EPOCH_OVERLAP));
+        }
         self.tell(told);
         let current = Current {
             epoch: view.epoch,
@@ -412,7 +735,10 @@ impl Sequencer {
             members: view.members.slots().map(|(slot, _)| slot).collect(),
             protect: protect.clone(),
             access: access.clone(),
+            incarnations: view.members.slots().map(|(slot, member)| (slot, member.id.incarnation)).collect(),
             acknowledged: Acknowledged::default(),
+            told_held: self.report.held,
+            order,
         };
         let is_member = |who: &Incarnation| view.members.iter().any(|member| member.id.incarnation == *who);
         let (_, inbox) = self.multicast.receiving();
@@ -427,7 +753,11 @@ impl Sequencer {
 
     /// We are out: whether others have the last messages, nobody tells us any more.
     fn exclude(&mut self) {
-        self.current = None;
+        (self.current, self.last) = (None, None);
+        (self.flush, self.flushed, self.prepared) = (None, None, None);
+        self.ahead.clear();
+        (self.renew_at, self.report) = (None, Report::default());
+        (self.is_primary, self.is_settled) = (false, false);
         (self.status, self.summary) = (Saying::default(), Saying::default());
         self.incoming.clear();
         let told = self.multicast.lock().give_up();
@@ -443,6 +773,25 @@ impl Sequencer {
     }
 }
 
+/// What is said in signed frames.
+fn signed_word(frame: Frame<'_>) -> Option<Control> {
+    match frame {
+        Frame::Control { bytes } => Control::read(bytes).ok(),
+        _ => None,
+    }
+}
+
+/// The view that orders, or did last.
+fn ordering<'a>(
+    current: &'a mut Option<Current>,
+    last: &'a mut Option<(Current, Monotonic)>,
+) -> Option<&'a mut Current> {
+    match current.as_mut().filter(|it| it.order.is_some()) {
+        Some(current) => Some(current),
+        None => last.as_mut().map(|(it, _)| it),
+    }
+}
+
 impl Delivery for Sequencer {
     fn properties(&self) -> Properties {
         Sequencer::PROPERTIES
@@ -455,8 +804,17 @@ impl Delivery for Sequencer {
         message: Outgoing<'_>,
     ) -> Result<Token, SendError> {
         match (message.guarantee, message.what) {
-            (Guarantee::Fifo, What::Data { topic, domain, signed, sent_micros, body }) => {
-                let data = Data { topic, domain, signed, reliable: true, sent_micros, body };
+            (Guarantee::Ordered | Guarantee::Safe, What::Data { domain, .. }) if !self.can_order(domain) => {
+                Err(SendError::NotGiven(message.guarantee))
+            }
+            (Guarantee::Ordered | Guarantee::Safe, What::Data { .. }) if !self.is_primary => {
+                Err(if self.is_settled { SendError::NotPrimary } else { SendError::NotReady })
+            }
+            (
+                Guarantee::Fifo | Guarantee::Ordered | Guarantee::Safe,
+                What::Data { topic, domain, signed, sent_micros, body },
+            ) => {
+                let data = Data { topic, domain, signed, guarantee: message.guarantee, sent_micros, body };
                 let number = self.multicast.lock().data(now.monotonic, protect, data)?;
                 self.multicast.transmit_soon();
                 Ok(Token(number))
@@ -467,19 +825,46 @@ impl Delivery for Sequencer {
     }
 
     fn handle(&mut self, now: Now, input: Input<'_>) {
+        self.now = now.monotonic;
         match input {
-            Input::Frame { source, flags, frame, protect, .. } if flags & FLAG_RELIABLE != 0 => {
-                if let Err(why) = self.take(now.monotonic, source, flags, frame, protect) {
+            Input::Frame { source, flags, frame, sealed, protect, .. } if flags & FLAG_RELIABLE != 0 => {
+                let taken = match sealed.filter(|_| flags & FLAG_ORDERED != 0) {
+                    Some(sealed) => self.take_ordered(now.monotonic, source, flags, (frame, sealed), protect),
+                    None if flags & FLAG_ORDERED != 0 => Err(Dropped::Foreign),
+                    None => self.take(now.monotonic, source, flags, frame, protect),
+                };
+                if let Err(why) = taken {
+                    self.drops.count(why);
+                }
+                self.take_stamps(now.monotonic);
+            }
+            Input::Unread(sealed) => {
+                if let Err(why) = self.take_unread(now.monotonic, sealed) {
                     self.drops.count(why);
                 }
             }
             Input::Frame { .. } => {
                 self.multicast.handle(now, input);
                 self.take_controls(now.monotonic);
+                self.take_stamps(now.monotonic);
+            }
+            Input::Prepare { flush: Flushing::Later, .. } => self.multicast.handle(now, input),
+            Input::Prepare { view, .. } => {
+                self.multicast.lock().seal();
+                self.multicast.transmit_soon();
+                self.prepare(now.monotonic, view);
+            }
+            Input::Keyed { view, protect, access } => {
+                if self.ahead.len() >= limits::EPOCHS_HELD {
+                    self.ahead.pop_front();
+                }
+                let (view, protect, access) = (view.clone(), protect.clone(), access.clone());
+                self.ahead.push_back(Ahead { view, protect, access });
             }
             Input::Install { view, protect, access } => {
                 self.multicast.handle(now, input);
                 self.install(now.monotonic, view, protect, access);
+                self.take_stamps(now.monotonic);
             }
             Input::Excluded => self.exclude(),
             Input::Pause
@@ -492,7 +877,6 @@ impl Delivery for Sequencer {
             | Input::Message { .. }
             | Input::Subscribe(_)
             | Input::Unsubscribe(_)
-            | Input::Prepare { .. }
             | Input::Retire(_) => self.multicast.handle(now, input),
         }
     }
@@ -511,24 +895,35 @@ impl Delivery for Sequencer {
     fn timeout(&self) -> Option<Monotonic> {
         let current = self.current.as_ref();
         let naks = current.and_then(|it| self.incoming.timeout(it.epoch));
-        let ours = [self.status.due, self.summary.due, naks, self.tail_due().filter(|_| current.is_some())];
+        let held = current.and_then(|it| it.order.as_ref()?.again_at());
+        let tail = self.tail_due().filter(|_| current.is_some());
+        let forgets = self.last.as_ref().map(|(_, until)| *until);
+        let ours = [self.status.due, self.summary.due, naks, held, tail, self.flush_due(), self.renew_at, forgets];
         [self.multicast.timeout()].into_iter().chain(ours).flatten().min()
     }
 
     fn handle_timeout(&mut self, now: Now, protect: Option<&Arc<dyn Protect>>) {
+        self.now = now.monotonic;
         self.multicast.handle_timeout(now, protect);
         if let Some(current) = &self.current {
             let (_, inbox) = self.multicast.receiving();
             self.incoming.handle_timeout(now.monotonic, current.epoch, |domain| current.reads(domain), inbox);
         }
+        // Its key is not held any longer (B5).
+        self.last.take_if(|(_, until)| *until <= now.monotonic);
+        self.take_stamps(now.monotonic);
+        self.deliver(now.monotonic);
         self.settle_unread(now.monotonic);
         self.say_due(now.monotonic);
+        self.say_flush(now.monotonic);
+        self.renew(now.monotonic);
     }
 
     fn poll(&mut self, batch: &mut Batch) -> Option<Output> {
         if let Some(output) = self.ready.pop_front() {
             return Some(output);
         }
+        self.say_stamps();
         let mut drops = self.drops.clone();
         drops.add(self.incoming.drops());
         match drops.since(&mut self.told) {
@@ -538,6 +933,9 @@ impl Delivery for Sequencer {
     }
 }
 
+/// A record of 64 KiB has fewer messages than 2 to the power of this: in the order, a message has the position sequence
+/// number × that + its place in its record.
+const MESSAGES_PER_RECORD_BITS: u32 = 13;
 /// Between two statuses of one member, and two summaries.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
 /// Of all members together (B10).

@@ -9,6 +9,7 @@ use sealcast_wire::frame::HEADER_LEN;
 use sealcast_wire::{Address, CertHash, Change, Member, MemberId, To, Utc};
 
 use super::*;
+use crate::Outcome;
 use crate::multicast::frame::{Frames, Head};
 use crate::testing::{Ring, incarnation};
 
@@ -55,9 +56,17 @@ struct Net {
     count: u64,
     got: Vec<Got>,
     acknowledged: Vec<Vec<u64>>,
+    /// By node: what it got of the order, by its positions; and of its own messages where they were delivered.
+    order: Vec<Vec<(u64, Slot, Vec<u8>)>>,
+    placed: Vec<Vec<(u64, u64)>>,
     in_doubt: Vec<Vec<u64>>,
     /// Who hears nothing at all.
     deaf: BTreeSet<usize>,
+    /// These hear each other alone, and so do the others.
+    parted: Option<BTreeSet<usize>>,
+    /// By node: what it said last of a view that was prepared, and how often it asked for another one.
+    flushed: Vec<Option<(EpochId, [u8; 32])>>,
+    renewed: Vec<usize>,
 }
 
 impl Net {
@@ -76,8 +85,13 @@ impl Net {
             count: 0,
             got: vec![Vec::new(); members],
             acknowledged: vec![Vec::new(); members],
+            order: vec![Vec::new(); members],
+            placed: vec![Vec::new(); members],
             in_doubt: vec![Vec::new(); members],
             deaf: BTreeSet::new(),
+            parted: None,
+            flushed: vec![None; members],
+            renewed: vec![0; members],
         }
     }
 
@@ -90,15 +104,55 @@ impl Net {
         who.iter().for_each(|node| self.install_at(epoch, who, *node));
     }
 
-    fn install_at(&mut self, epoch: u32, who: &[usize], node: usize) {
+    fn view(epoch: u32, who: &[usize], node: usize) -> (Arc<dyn Protect>, View) {
         let me = who.iter().position(|it| *it == node).expect("it is in") as u32;
-        let protect: Arc<dyn Protect> = Arc::new(Ring::member(epoch, me, who.len() as u32));
-        let member = |(at, it): (usize, &usize)| Member {
-            id: MemberId { cert: CertHash([*it as u8; 32]), incarnation: incarnation(Slot(at as u32)) },
+        let runs = who.iter().map(|it| incarnation(Slot(*it as u32))).collect();
+        let protect: Arc<dyn Protect> = Arc::new(Ring::of_runs(epoch, me, runs));
+        let member = |it: &usize| Member {
+            id: MemberId { cert: CertHash([*it as u8; 32]), incarnation: incarnation(Slot(*it as u32)) },
             name: "robot".into(),
         };
-        let members = who.iter().enumerate().map(member).collect();
+        let members = who.iter().map(member).collect();
         let view = View::new(None, protect.epoch(), members, Slot(me), Change::Joined);
+        (protect, view)
+    }
+
+    /// All of these are told that a view is coming, and have so long to flush the one in use.
+    fn prepare(&mut self, epoch: u32, who: &[usize], micros: u64) {
+        for node in who {
+            let (_, view) = Net::view(epoch, who, *node);
+            let now = self.at();
+            self.flushed[*node] = None;
+            self.nodes[*node].handle(now, Input::Prepare { view: &view, flush: sealcast_wire::Flush::Now });
+            self.drain(*node);
+        }
+        self.run(self.now + micros);
+    }
+
+    /// A change as the key scheme makes it: those who stay flush and agree on that, and all install.
+    fn change(&mut self, epoch: u32, who: &[usize]) {
+        let stay: Vec<usize> = who.iter().copied().filter(|node| self.current[*node] > 0).collect();
+        // If somebody is late, the key scheme tries again.
+        for _ in 0..10 {
+            self.prepare(epoch, who, 100_000);
+            if stay.iter().all(|node| self.flushed[*node].is_some()) {
+                break;
+            }
+        }
+        let cuts: BTreeSet<_> = stay.iter().map(|node| self.flushed[*node]).collect();
+        assert!(cuts.len() <= 1 && !cuts.contains(&None), "{cuts:?}");
+        self.install(epoch, who);
+    }
+
+    /// A view of these, which orders.
+    fn order(&mut self, epoch: u32, who: &[usize]) {
+        self.install(epoch, who);
+        self.run(self.now + 50_000);
+        self.change(epoch + 1, who);
+    }
+
+    fn install_at(&mut self, epoch: u32, who: &[usize], node: usize) {
+        let (protect, view) = Net::view(epoch, who, node);
         self.keys[node].insert(epoch, protect.clone());
         self.current[node] = epoch;
         let (now, access) = (self.at(), self.access.clone());
@@ -107,10 +161,14 @@ impl Net {
     }
 
     fn publish(&mut self, node: usize, topic: &str, body: &[u8]) -> Result<Token, SendError> {
+        self.publish_as(Guarantee::Fifo, node, topic, body)
+    }
+
+    fn publish_as(&mut self, guarantee: Guarantee, node: usize, topic: &str, body: &[u8]) -> Result<Token, SendError> {
         let domain = self.access.domain(topic).expect("a topic of these");
         let what = What::Data { topic, domain, signed: self.access.must_sign(topic), sent_micros: None, body };
         let protect = self.keys[node].get(&self.current[node]).cloned();
-        let out = Outgoing { what, guarantee: Guarantee::Fifo, to: To::Group };
+        let out = Outgoing { what, guarantee, to: To::Group };
         let now = self.at();
         let sent = self.nodes[node].send(now, protect.as_ref(), out);
         self.drain(node);
@@ -119,8 +177,12 @@ impl Net {
 
     /// The same once there is room.
     fn publish_patiently(&mut self, node: usize, topic: &str, body: &[u8]) -> Token {
+        self.publish_patiently_as(Guarantee::Fifo, node, topic, body)
+    }
+
+    fn publish_patiently_as(&mut self, guarantee: Guarantee, node: usize, topic: &str, body: &[u8]) -> Token {
         loop {
-            match self.publish(node, topic, body) {
+            match self.publish_as(guarantee, node, topic, body) {
                 Ok(token) => return token,
                 Err(SendError::Full) => self.run(self.now + 1_000),
                 Err(why) => panic!("{why}"),
@@ -144,11 +206,20 @@ impl Net {
                 Some(Output::Deliver(it)) => {
                     let Source::Inside { slot, .. } = it.source else { panic!("it is from inside") };
                     assert_eq!(it.signed, it.topic.ends_with('!'));
+                    let Source::Inside { counter, .. } = it.source else { panic!("it is from inside") };
+                    if counter & sealcast_wire::frame::COUNTER_ORDERED != 0 {
+                        self.order[node].push((it.index, slot, it.body.clone()));
+                    }
                     self.got[node].push((slot, it.topic.to_string(), it.body));
                 }
                 Some(Output::Outcome(Token(number), Outcome::Accepted)) => self.acknowledged[node].push(number),
+                Some(Output::Outcome(Token(number), Outcome::Ordered(position))) => {
+                    self.placed[node].push((number, position));
+                }
                 Some(Output::Outcome(Token(number), Outcome::InDoubt)) => self.in_doubt[node].push(number),
-                Some(Output::Dropped(_) | Output::Sealed(..) | Output::Flushed(..) | Output::Suspect(_)) => {}
+                Some(Output::Flushed(epoch, cut)) => self.flushed[node] = Some((epoch, cut)),
+                Some(Output::Renew) => self.renewed[node] += 1,
+                Some(Output::Dropped(_) | Output::Sealed(..) | Output::Suspect(_)) => {}
                 Some(other) => panic!("{other:?}"),
             }
         }
@@ -170,12 +241,14 @@ impl Net {
     fn hear(&mut self, from: usize, to: usize, datagram: &mut [u8]) {
         let Ok(header) = Header::parse(datagram) else { return };
         let Some(protect) = self.keys[to].get(&header.epoch.counter).cloned() else { return };
+        let (now, from, sealed) = (self.at(), Address::Node(from as u32), datagram.to_vec());
         if !self.access.reads(protect.slot(), header.domain) {
-            return;
+            self.nodes[to].handle(now, Input::Unread(&sealed));
+            return self.drain(to);
         }
         let Ok((source, flags, frame)) = protect.open(datagram) else { return };
-        let (now, from) = (self.at(), Address::Node(from as u32));
-        self.nodes[to].handle(now, Input::Frame { source, from, flags, frame, sealed: None, protect: Some(&*protect) });
+        let sealed = Some(&sealed[..]);
+        self.nodes[to].handle(now, Input::Frame { source, from, flags, frame, sealed, protect: Some(&*protect) });
         self.drain(to);
     }
 
@@ -189,7 +262,8 @@ impl Net {
             self.now = self.now.max(due);
             if next.is_some_and(|at| at <= due) {
                 let (_, (from, to, mut datagram)) = self.under_way.pop_first().expect("there is one");
-                if !self.deaf.contains(&to) {
+                let is_parted = self.parted.as_ref().is_some_and(|it| it.contains(&from) != it.contains(&to));
+                if !self.deaf.contains(&to) && !is_parted {
                     self.hear(from, to, &mut datagram);
                 }
             } else if let Some((_, node)) = timer {
@@ -720,3 +794,5 @@ proptest! {
         }
     }
 }
+
+mod order;

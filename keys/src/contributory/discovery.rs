@@ -503,6 +503,8 @@ impl Contributory {
         let merges = |s: &ShortId| self.wanting.get(s).is_some_and(|w| w.size >= 2);
         let joins = installed.joins_since_setup.saturating_add(wish.joiners.len() as u32);
         if !kept
+            // Who only follows says nothing of what is delivered before.
+            || self.config.reliable
             || installed.agreed.version != self.version_of(&wish.members)
             || self.view_size() < 3
             || wish.joiners.is_empty()
@@ -1140,5 +1142,5 @@ fn is_reliable(added: &[u8]) -> bool {
 
 /// An item that says which channels a group has.
 const ADDED_CHANNELS: u8 = 1;
-/// Best effort, and one that loses nothing.
-const CHANNELS_RELIABLE: u8 = 1;
+/// Best effort, one that loses nothing, and one order.
+const CHANNELS_RELIABLE: u8 = 2;

@@ -17,7 +17,7 @@ use sealcast_crypto::hash::Transcript;
 use sealcast_crypto::kdf::hkdf;
 use sealcast_crypto::secret::Secret;
 use sealcast_crypto::signature::{OriginKey, PublicKey};
-use sealcast_wire::frame::{COUNTER_RELIABLE, FLAG_RELIABLE, FLAG_SIGNED, HEADER_LEN};
+use sealcast_wire::frame::{COUNTER_RELIABLE, FLAG_RELIABLE, HEADER_LEN};
 use sealcast_wire::{Domain, Dropped, EpochId, Exhausted, Header, Incarnation, Protect, Slot, Source};
 
 use super::replay::Window;
@@ -44,6 +44,8 @@ pub(super) struct EpochKeys {
     parts: Parts,
     /// By domain.
     sending: Vec<Option<Sending>>,
+    /// Of ordered records, over all domains.
+    ordered: AtomicU64,
     /// By domain, then slot.
     receiving: Vec<Vec<OnceLock<Receiving>>>,
 }
@@ -74,7 +76,7 @@ impl EpochKeys {
             })
         });
         let sending = sending.collect();
-        EpochKeys { sending, receiving, parts }
+        EpochKeys { sending, ordered: AtomicU64::new(1), receiving, parts }
     }
 
     /// Takes in the sending key that a member without read right gave to the readers (A1); the first
@@ -111,6 +113,11 @@ impl EpochKeys {
         Some(place.get_or_init(|| Receiving::new(self.parts.suite, &subkey(&self.parts, domain, slot, secret))))
     }
 
+    /// The next packet counters, by [`Header::sequence`].
+    fn counters<'a>(&'a self, sending: &'a Sending) -> [&'a AtomicU64; 4] {
+        [&sending.next, &sending.reliable[0], &sending.reliable[1], &self.ordered]
+    }
+
     fn statement(&self, slot: Slot, statement: &[u8]) -> [u8; 32] {
         let t = Transcript::new("sealcast/v1/vouch").add(self.parts.group.as_bytes());
         t.add(&self.parts.epoch.to_bytes()).add(&slot.to_bytes()).add(statement).finish()
@@ -138,17 +145,13 @@ impl Protect for EpochKeys {
 
     fn ready(&self, domain: Domain) -> Result<(), Exhausted> {
         let sending = self.sending.get(usize::from(domain.0)).and_then(Option::as_ref).ok_or(Exhausted)?;
-        let counters = [&sending.next, &sending.reliable[0], &sending.reliable[1]];
-        let has_capacity = counters.iter().all(|next| next.load(Ordering::Relaxed) < PACKETS_MAX);
+        let has_capacity = self.counters(sending).iter().all(|next| next.load(Ordering::Relaxed) < PACKETS_MAX);
         if has_capacity { Ok(()) } else { Err(Exhausted) }
     }
 
     fn seal(&self, domain: Domain, flags: u8, datagram: &mut [u8]) -> Result<u64, Exhausted> {
         let sending = self.sending.get(usize::from(domain.0)).and_then(Option::as_ref).ok_or(Exhausted)?;
-        let next = match flags & FLAG_RELIABLE {
-            0 => &sending.next,
-            _ => &sending.reliable[usize::from(flags & FLAG_SIGNED != 0)],
-        };
+        let next = self.counters(sending)[Header::sequence(flags)];
         let number = next.fetch_add(1, Ordering::Relaxed);
         if number >= PACKETS_MAX {
             next.store(PACKETS_MAX, Ordering::Relaxed);
@@ -225,7 +228,7 @@ fn subkey(parts: &Parts, domain: Domain, slot: Slot, secret: &Secret<32>) -> Sec
 
 #[cfg(test)]
 mod tests {
-    use sealcast_wire::frame::TAG_LEN;
+    use sealcast_wire::frame::{FLAG_SIGNED, TAG_LEN};
 
     use super::*;
 
@@ -300,6 +303,13 @@ mod tests {
         let sealed = [FLAG_RELIABLE, FLAG_RELIABLE | FLAG_SIGNED, FLAG_RELIABLE].map(seal);
         let numbers = sealed.each_ref().map(|(counter, d)| Header::reliable_number(d[19], *counter));
         assert_eq!((first, numbers), (0, [Some(1), Some(1), Some(2)]));
+        // Ordered ones have one sequence over all domains, signed or not.
+        for (number, (domain, flags)) in (1..).zip([(1, 6), (0, 7), (1, 14), (0, 6)]) {
+            let mut d = vec![0; HEADER_LEN + TAG_LEN];
+            let counter = a.seal(Domain(domain), flags, &mut d).unwrap();
+            assert_eq!(Header::reliable_number(flags, counter), Some(number));
+            assert!((0..2).all(|_| b.open(&mut d.clone()).is_ok()));
+        }
         for (_, d) in &sealed {
             assert!((0..3).all(|_| b.open(&mut d.clone()).is_ok()));
             let mut unmarked = d.clone();

@@ -83,6 +83,9 @@ impl Checker<Roles, Event> for Fifo {
                     }
                 }
             }
+            Event::Doubted(body) => {
+                self.missing.remove(body);
+            }
             _ => {}
         }
         Ok(())

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use sealcast_crypto::aead::{Key, Suite};
 use sealcast_crypto::kdf::hkdf;
 use sealcast_crypto::secret::Secret;
-use sealcast_wire::frame::{FLAG_RELIABLE, FLAG_SIGNED, HEADER_LEN, KIND_SEALED};
+use sealcast_wire::frame::{FLAG_RELIABLE, HEADER_LEN, KIND_SEALED};
 use sealcast_wire::{Domain, Dropped, EpochId, Exhausted, Header, Incarnation, Protect, Roster, Slot, Source, View};
 
 /// Seals and opens under one epoch's secret.
@@ -20,8 +20,8 @@ pub struct MockProtect {
     keys: Mutex<BTreeMap<Slot, Sender>>,
     vouching: Secret<32>,
     counter: AtomicU64,
-    /// Of reliable records, unsigned and signed ones; schemes here have one domain for data.
-    reliable: [AtomicU64; 2],
+    /// Of reliable records: unsigned, signed, and ordered ones; schemes here have one domain for data.
+    reliable: [AtomicU64; 3],
     seen: Mutex<BTreeSet<(Slot, u64)>>,
 }
 
@@ -39,7 +39,7 @@ impl MockProtect {
             keys: Mutex::default(),
             vouching: hkdf(secret.expose(), b"", &[b"sealcast/mock/vouch"]),
             counter: AtomicU64::new(0),
-            reliable: [1, 1].map(AtomicU64::new),
+            reliable: [1; 3].map(AtomicU64::new),
             seen: Mutex::default(),
         }
     }
@@ -76,8 +76,8 @@ impl Protect for MockProtect {
     }
 
     fn seal(&self, domain: Domain, flags: u8, datagram: &mut [u8]) -> Result<u64, Exhausted> {
-        let reliable = &self.reliable[usize::from(flags & FLAG_SIGNED != 0)];
-        let next = if flags & FLAG_RELIABLE == 0 { &self.counter } else { reliable };
+        let [plain, signed, ordered] = &self.reliable;
+        let next = [&self.counter, plain, signed, ordered][Header::sequence(flags)];
         let counter = Header::counting(flags) | next.fetch_add(1, Ordering::Relaxed);
         Header { domain, epoch: self.epoch, slot: self.me, flags, counter }.write(datagram);
         let (header, rest) = datagram.split_at_mut(HEADER_LEN);

@@ -36,7 +36,7 @@ impl Repeating {
 
 impl Delivery for Repeating {
     fn properties(&self) -> Properties {
-        Properties { keeps_sealed: true, ..Properties::BEST_EFFORT }
+        Properties { keeps_sealed: Some(0), ..Properties::BEST_EFFORT }
     }
 
     fn send(

@@ -11,7 +11,7 @@ use sealcast_sim::{Birth, Records};
 use sealcast_wire::{CertHash, Guarantee, Now, limits};
 
 use super::contributory::{GROUP, Robots, identity};
-use super::fixture::{Fixture, Player, TOPIC, TOPIC_FIFO};
+use super::fixture::{Fixture, Player, TOPIC, TOPIC_FIFO, TOPIC_ORDERED, TOPIC_SAFE};
 use super::lan::{SECOND, all_publish, formed, network};
 use super::script::{Knobs, Script, Step};
 use crate::member::{Member, keys_records};
@@ -19,23 +19,41 @@ use crate::member::{Member, keys_records};
 /// What members publish on two channels.
 const BOTH: &[(&str, Guarantee)] = &[(TOPIC, Guarantee::BestEffort), (TOPIC_FIFO, Guarantee::Fifo)];
 
+/// What members publish on all channels.
+const ALL: &[(&str, Guarantee)] = &[
+    (TOPIC, Guarantee::BestEffort),
+    (TOPIC_FIFO, Guarantee::Fifo),
+    (TOPIC_ORDERED, Guarantee::Ordered),
+    (TOPIC_SAFE, Guarantee::Safe),
+];
+
 /// Robots whose datagrams are repeated until all have them.
-pub(crate) struct ReliableRobots(Robots);
+pub(crate) struct ReliableRobots {
+    robots: Robots,
+    channels: &'static [(&'static str, Guarantee)],
+    /// Whether nobody who stays may lack an ordered message.
+    complete: bool,
+}
 
 impl ReliableRobots {
-    /// Those of the LAN.
+    /// Those of the LAN, which publish fifo.
     pub(crate) fn new() -> ReliableRobots {
-        ReliableRobots(Robots::new())
+        ReliableRobots { robots: Robots::new(), channels: BOTH, complete: true }
+    }
+
+    /// The same; they publish ordered, too, and everything of that comes to all who stay, if it is `complete`.
+    pub(crate) fn ordering(complete: bool) -> ReliableRobots {
+        ReliableRobots { robots: Robots::new(), channels: ALL, complete }
     }
 }
 
 impl Fixture for ReliableRobots {
     fn cert(&self, member: usize) -> CertHash {
-        self.0.cert(member)
+        self.robots.cert(member)
     }
 
     fn member(&self, member: usize, _life: u32, seed: [u8; 32]) -> Birth<Player> {
-        let config = Config { memo: self.0.memo(), reliable: true, ..Config::new(GROUP, identity(member)) };
+        let config = Config { memo: self.robots.memo(), reliable: true, ..Config::new(GROUP, identity(member)) };
         Box::new(move |now: Now, records: &Records| {
             let records: Vec<(u64, Vec<u8>)> = keys_records(records).into_iter().collect();
             let keys = Contributory::restore(config.clone(), seed, now, &records);
@@ -45,15 +63,24 @@ impl Fixture for ReliableRobots {
     }
 
     fn channels(&self) -> &'static [(&'static str, Guarantee)] {
-        BOTH
+        self.channels
+    }
+
+    fn delivers_ordered(&self) -> bool {
+        self.complete
     }
 
     fn apart(&self) -> Option<Box<dyn Fixture>> {
-        Some(Box::new(ReliableRobots(self.0.without_memo())))
+        Some(Box::new(ReliableRobots {
+            robots: self.robots.without_memo(),
+            channels: self.channels,
+            complete: self.complete,
+        }))
     }
 
     fn secrets(&self) -> Vec<Vec<u8>> {
-        vec![TOPIC.into(), TOPIC_FIFO.into(), b"wall-e".to_vec()]
+        let topics = self.channels.iter().map(|(topic, _)| topic.as_bytes().to_vec());
+        topics.chain([b"wall-e".to_vec()]).collect()
     }
 }
 

@@ -71,6 +71,11 @@ pub trait Fixture {
         &[(TOPIC, Guarantee::BestEffort)]
     }
 
+    /// Whether ordered messages reach all who see their senders, unless those are told otherwise.
+    fn delivers_ordered(&self) -> bool {
+        false
+    }
+
     /// The checker of authorship.
     fn authentic(&self) -> Box<Property> {
         Box::<Authentic>::default()
@@ -83,3 +88,5 @@ pub const TOPIC: &str = "zanzibar/pose";
 pub const TOPIC_FIFO: &str = "zanzibar/fifo";
 /// The topic of what is ordered, where best effort flows beside it.
 pub const TOPIC_ORDERED: &str = "zanzibar/order";
+/// The topic of ordered test traffic that all members hold before it is delivered.
+pub const TOPIC_SAFE: &str = "zanzibar/safe";

@@ -257,6 +257,35 @@ pub static ALL: &[Scenario] = &[
     reliable("fifo-restart", 5, 50_000, "processes die and come back while all publish fifo", lan::restart),
     reliable("fifo-frozen", 5, 50_000, "a process is stopped and goes on while all publish fifo", lan::frozen),
     reliable("fifo-life", 6, 50_000, "anything happens to a group that publishes fifo", lan::life),
+    ordering("order-loss", 5, 200_000, "all publish ordered on a network that loses up to a fifth", fifo::loss),
+    ordering("order-deaf", 5, 50_000, "a member hears nothing for up to a second, and misses nothing", fifo::deaf),
+    ordering("order-join", 5, 50_000, "members join one after the other while all publish ordered", lan::one_by_one),
+    ordering("order-leave", 5, 50_000, "a member leaves while all publish ordered", lan::leave),
+    ordering("order-rotate", 5, 50_000, "keys change while all publish ordered: each view ends alike", lan::rotate),
+    ordering("order-evict", 5, 50_000, "a member is evicted while all publish ordered", lan::evict),
+    ordering(
+        "order-suspect",
+        5,
+        50_000,
+        "a member dies, the sequencer perhaps, while all publish ordered",
+        lan::suspect,
+    ),
+    ordering(
+        "order-partition",
+        6,
+        50_000,
+        "the network splits and heals: the primary component orders",
+        lan::partition,
+    ),
+    ordering("order-restart", 5, 50_000, "processes die and come back while all publish ordered", lan::restart),
+    ordering("order-frozen", 5, 50_000, "a process, the sequencer perhaps, is stopped and goes on", lan::frozen),
+    Scenario {
+        name: "order-life",
+        story: "anything happens to a group that publishes ordered; who was long apart may have a gap",
+        knobs: knobs(6),
+        fixture: ordering_robots_with_gaps,
+        write: lan::life,
+    },
     Scenario {
         name: "mixed-versions",
         story: "members of two versions of the wire join, change keys and go: the highest that all speak is spoken",
@@ -351,6 +380,26 @@ const fn reliable(
 ) -> Scenario {
     let knobs = Knobs { members, loss: Chance(loss), jitter: Duration::from_millis(500) };
     Scenario { name, story, knobs, fixture: reliable_robots, write }
+}
+
+/// Over all channels.
+const fn ordering(
+    name: &'static str,
+    members: usize,
+    loss: u32,
+    story: &'static str,
+    write: fn(&Knobs, &mut Dice) -> Script,
+) -> Scenario {
+    let knobs = Knobs { members, loss: Chance(loss), jitter: Duration::from_millis(500) };
+    Scenario { name, story, knobs, fixture: ordering_robots, write }
+}
+
+fn ordering_robots(_knobs: &Knobs) -> Box<dyn Fixture> {
+    Box::new(ReliableRobots::ordering(true))
+}
+
+fn ordering_robots_with_gaps(_knobs: &Knobs) -> Box<dyn Fixture> {
+    Box::new(ReliableRobots::ordering(false))
 }
 
 fn reliable_robots(_knobs: &Knobs) -> Box<dyn Fixture> {

@@ -143,6 +143,9 @@ impl<'a, C: Carrier> Simulation<'a, C> {
         let is_fifo =
             |(topic, guarantee): &(&'static str, Guarantee)| (*guarantee == Guarantee::Fifo).then(|| Arc::from(*topic));
         checkers.push(Box::new(Fifo::of(fixture.channels().iter().filter_map(is_fifo))));
+        if fixture.delivers_ordered() {
+            checkers.push(Box::new(Fifo::of(fixture.channels().iter().filter_map(ordered))));
+        }
         if script.lossless {
             checkers.push(Box::new(loss));
         }

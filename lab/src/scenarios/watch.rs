@@ -211,6 +211,14 @@ impl Observer<Player> for Watch {
                 Event::LeftOut(cert, why)
             }
             MemberEvent::Published(topic, body) => Event::Published { topic: topic.into(), body: body.into() },
+            MemberEvent::Placed(body, at) => match Body::read(&body) {
+                Some(body) => Event::Placed(body, at),
+                None => return,
+            },
+            MemberEvent::Doubted(body) => match Body::read(&body) {
+                Some(body) => Event::Doubted(body),
+                None => return,
+            },
             MemberEvent::Keyed { epoch, passed: false } => Event::Keyed(epoch.view.epoch),
             MemberEvent::Speaks(version) => {
                 self.versions.insert(node, version);

@@ -59,6 +59,8 @@ impl Observer<Player> for Seen {
             | MemberEvent::Read(..)
             | MemberEvent::Published(..)
             | MemberEvent::Outcome(_)
+            | MemberEvent::Placed(..)
+            | MemberEvent::Doubted(_)
             | MemberEvent::Notice(_) => {}
         }
     }

@@ -72,6 +72,8 @@ impl<K: Keys, D: Delivery> Group<K, D> {
             },
             delivery::Output::Suspect(slot) => self.tell_keys(now, keys::Input::Suspected(slot)),
             delivery::Output::Flushed(epoch, cut) => self.tell_keys(now, keys::Input::Flushed(epoch, cut)),
+            // Whoever leaves, or is in no epoch yet, needs none.
+            delivery::Output::Renew => _ = self.command(now, keys::Command::Rotate),
             delivery::Output::Sealed(epoch, packets) => self.named(now, epoch, &packets),
             delivery::Output::Dropped(drops) => self.drops.add(&drops),
             delivery::Output::Transmit(_) | delivery::Output::Store { .. } => {

@@ -62,6 +62,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
                 self.release(now, |_| true);
             }
             keys::Output::Keyed { epoch, protect, view, access, passed } => {
+                self.delivery.handle(now, Input::Keyed { view: &view, protect: &protect, access: &access });
                 let keyed = Arc::new(Epoch { view: Arc::new(view), protect: Some(protect), access });
                 match self.passed_until(now) {
                     _ if !passed => self.ring.keyed(keyed),

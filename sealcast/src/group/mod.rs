@@ -91,8 +91,8 @@ pub struct Group<K, D> {
     remembers: bool,
     /// Publishers' threads send reliably without us, and the way names those messages by their numbers.
     numbered: bool,
-    /// Whether it wants datagrams as they came, too.
-    keeps_sealed: bool,
+    /// It wants datagrams with these flags as they came, too.
+    keeps_sealed: Option<u8>,
     misbehaved: VecDeque<(CertHash, keys::Misbehaviour)>,
     excluded: Option<Exclusion>,
 }
@@ -357,16 +357,30 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         header: Header,
         datagram: &mut [u8],
     ) -> std::result::Result<(), Dropped> {
-        match self.ring.disposition(&header, datagram) {
+        let ends_views = self.keeps_sealed.is_some_and(|flags| flags & frame::FLAG_ORDERED != 0);
+        let disposition = match self.ring.disposition(&header, datagram) {
+            // What members say of the end of a view does not wait for the next one, whoever holds the key.
+            Disposition::Wait if ends_views && header.proves_itself() => {
+                self.ring.held(header.epoch).map_or(Disposition::Wait, Disposition::Open)
+            }
+            disposition => disposition,
+        };
+        match disposition {
             Disposition::Open(at) => {
                 let entry = self.ring.at(at);
                 let protect = entry.epoch.protect.as_deref().ok_or(Dropped::NoKey)?;
                 // Opened in place: who wants to send it again as it came has a copy.
-                let sealed = self.keeps_sealed.then(|| datagram.to_vec());
+                let is_kept = self.keeps_sealed.is_some_and(|flags| header.flags & flags == flags);
+                let sealed = is_kept.then(|| datagram.to_vec());
                 let (source, flags, plaintext) = match protect.open(datagram) {
                     // What a sender seals may overtake the key that it hands out by itself (A1).
                     Err(Dropped::NoKey) if protect.awaits_sender(&header) => {
                         return self.hold(now, from, header, datagram, true);
+                    }
+                    // Of a topic whose key we do not have; it may be for us to hold (B8).
+                    Err(Dropped::NoKey) if is_kept => {
+                        self.delivery.handle(now, Input::Unread(datagram));
+                        return Ok(());
                     }
                     opened => opened?,
                 };

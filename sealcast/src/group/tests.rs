@@ -83,7 +83,7 @@ impl Delivery for Wire {
         let cut = if self.places { delivery::Cut::Position } else { delivery::Cut::Clock };
         let given = Some(delivery::Channel { agreement: Agreement::Forkable, acknowledged: true, cut });
         let all = delivery::Properties { best_effort: given, fifo: given, ordered: given, ..Properties::BEST_EFFORT };
-        Properties { orders_keys: self.places, connects: self.connects, keeps_sealed: true, ..all }
+        Properties { orders_keys: self.places, connects: self.connects, keeps_sealed: Some(0), ..all }
     }
     fn send(
         &mut self,
@@ -118,6 +118,7 @@ impl Delivery for Wire {
                 }
                 self.outputs.push_back(delivery::Output::Keys { source, position: None, bytes: frame.to_vec() });
             }
+            Input::Unread(sealed) => told(&self.story, format!("unread {:?}", &sealed[HEADER_LEN..][..2])),
             Input::Pause => told(&self.story, "hold true".to_owned()),
             Input::Resume => told(&self.story, "hold false".to_owned()),
             Input::Prepare { view, .. } => {
@@ -127,7 +128,8 @@ impl Delivery for Wire {
             Input::Install { view, .. } => told(&self.story, format!("install {}", view.epoch.counter)),
             Input::Fetch(id, _) => self.outputs.push_back(delivery::Output::Fetched(id, keys::Fetched::Missing)),
             Input::Opened(index, bodies) => told(&self.story, format!("opened {index}: {bodies:?}")),
-            Input::Provide { .. }
+            Input::Keyed { .. }
+            | Input::Provide { .. }
             | Input::Retire(_)
             | Input::Subscribe(_)
             | Input::Unsubscribe(_)

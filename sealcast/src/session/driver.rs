@@ -263,6 +263,8 @@ impl Driver {
                     if shared.is_numbered(Guarantee::Fifo) && !AnyGroup::is_named(token) =>
                 {
                     shared.numbered_became(token, outcome);
+                    // Ordered ones are waited for one by one.
+                    shared.became(token, outcome, false);
                     acknowledged = true;
                 }
                 Output::Outcome(token, outcome) => {

@@ -61,7 +61,8 @@ impl Publish<'_> {
         self
     }
 
-    /// In one order at all members. Through brokers it has its place when this returns, and the number tells it.
+    /// In one order at all members. It has its place when this returns, and the number tells it: through brokers, or over
+    /// multicast with `order=total` once a majority of the members holds it. There only the primary component orders.
     ///
     /// ```
     /// # let session = sealcast::open("mem:doc-ordered?keys=plain&order=total").wait()?;
@@ -75,12 +76,12 @@ impl Publish<'_> {
         self
     }
 
-    /// Ordered, and acknowledged once all members hold it.
+    /// Ordered, and delivered and acknowledged once all members hold it: over multicast with `order=total`.
     ///
     /// ```
     /// # let session = sealcast::open("mem:doc-safe?keys=plain&order=total").wait()?;
     /// let refused = session.publish("ledger", "one").safe().wait().unwrap_err();
-    /// assert_eq!(refused.code(), sealcast::Code::BadPair, "no transport of this version gives it");
+    /// assert_eq!(refused.code(), sealcast::Code::BadPair, "a group in one process does not give it");
     /// # Ok::<(), sealcast::Error>(())
     /// ```
     pub fn safe(mut self) -> Self {
@@ -160,7 +161,8 @@ impl Publish<'_> {
                 // No key yet is no error yet.
                 Err(PublishError::NotReady) => return shared.ended().map(Err),
                 Err(PublishError::Send(why))
-                    if passes(why) && (shared.tx_queue.is_none() || !patient || shared.is_numbered(self.guarantee)) =>
+                    if passes(why)
+                        && (shared.tx_queue.is_none() || !patient || shared.is_waited_for(self.guarantee)) =>
                 {
                     return shared.ended().map(Err);
                 }

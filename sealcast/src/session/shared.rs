@@ -212,7 +212,8 @@ impl Shared {
 
     /// It is known what became of a message that went through the tx queue.
     pub(super) fn numbered_became(&self, token: Token, outcome: Outcome) {
-        lock(&self.doubtful).note(token.0, outcome != Outcome::Accepted);
+        let is_sure = matches!(outcome, Outcome::Accepted | Outcome::Ordered(_));
+        lock(&self.doubtful).note(token.0, !is_sure);
         self.acknowledged.fetch_max(token.0, Ordering::AcqRel);
     }
 

@@ -9,7 +9,7 @@ use crate::common::net::Net;
 use sealcast_crypto::identity::Identity;
 use sealcast_delivery::multicast::{Data, Multicast, Sender};
 use sealcast_keys::Command;
-use sealcast_wire::{Domain, Dropped};
+use sealcast_wire::{Domain, Dropped, Guarantee};
 
 const TICK: Duration = Duration::from_millis(1);
 
@@ -114,7 +114,8 @@ fn rule_a5_what_the_evicted_seals_in_anothers_name_is_dropped_as_old_key() {
     let victim = ids[3].certificate().hash;
     let forge = |net: &mut Net<Multicast>, body: &[u8]| {
         let mut sender = Sender::new(1472, false);
-        let data = Data { topic: "pose", domain, signed: false, reliable: false, sent_micros: None, body };
+        let data =
+            Data { topic: "pose", domain, signed: false, guarantee: Guarantee::BestEffort, sent_micros: None, body };
         sender.data(net.now, Some(&stolen), data).expect("the old key still seals");
         while let Some(batch) = sender.poll() {
             batch.iter().for_each(|datagram| net.inject(datagram));
@@ -152,8 +153,14 @@ fn rule_a5_old_keys_are_erased_when_the_overlap_ends() {
     assert!(counter(&net, 1) > before);
     let send_old = |net: &mut Net<Multicast>, n: u32| {
         let mut sender = Sender::new(1472, false);
-        let data =
-            Data { topic: "pose", domain, signed: false, reliable: false, sent_micros: None, body: &n.to_be_bytes() };
+        let data = Data {
+            topic: "pose",
+            domain,
+            signed: false,
+            guarantee: Guarantee::BestEffort,
+            sent_micros: None,
+            body: &n.to_be_bytes(),
+        };
         sender.data(net.now, Some(&old), data).expect("seals");
         while let Some(batch) = sender.poll() {
             batch.iter().for_each(|datagram| net.inject(datagram));

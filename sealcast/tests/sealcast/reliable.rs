@@ -140,6 +140,57 @@ fn who_dies_holds_nobody_up_for_longer_than_detect() {
     assert_eq!(others, 50);
 }
 
+/// All publish at once, and the member that orders dies in the midst of it: those who are left deliver one order, each in the
+/// order of publishing, with all that was acknowledged in it.
+#[test]
+fn rule_b3_one_order_goes_on_without_the_member_that_made_it() {
+    let mut ca = Ca::new();
+    let place = url(&format!("{ORDER}&detect=500ms"));
+    let mut sessions: Vec<Session> =
+        ["alice", "bob", "carol"].iter().map(|name| open(&place, &ca.member(name, &["both:#"]))).collect();
+    together(&sessions.iter().collect::<Vec<_>>(), 3);
+    let slot = |it: &Session| it.view().expect("there is one").me;
+    let at = (0..3).min_by_key(|at| slot(&sessions[*at])).expect("there are three");
+    let sequencer = sessions.remove(at);
+    let subs: Vec<_> =
+        sessions.iter().map(|it| it.subscribe("log").capacity(100_000).wait().expect("subscribed")).collect();
+    let publish = |session: &Session, by: u8, n: u8| {
+        let publish = session.publish("log", [by, n]);
+        let publish = if n % 10 == 9 { publish.safe() } else { publish.ordered() };
+        publish.wait().map(|it| it.number.expect("it has a place"))
+    };
+    let mut acknowledged: Vec<(u64, [u8; 2])> = Vec::new();
+    std::thread::scope(|scope| {
+        let all: Vec<_> = (0_u8..)
+            .zip(&sessions)
+            .map(|(by, session)| {
+                scope.spawn(move || {
+                    let of = |n| publish(session, by, n).ok().map(|at| (at, [by, n]));
+                    (0..200).filter_map(of).collect::<Vec<_>>()
+                })
+            })
+            .collect();
+        std::thread::sleep(Duration::from_millis(30));
+        scope.spawn(move || drop(sequencer));
+        all.into_iter().for_each(|it| acknowledged.extend(it.join().expect("no panic")));
+    });
+    acknowledged.sort_unstable();
+    assert!(acknowledged.len() > 100, "{} of 400 are acknowledged", acknowledged.len());
+    let mut orders = subs.into_iter().map(|mut sub| {
+        let mut got = Vec::new();
+        while let Some(message) = sub.next_timeout(Duration::from_millis(500)).expect("open") {
+            got.push((message.sequence(), <[u8; 2]>::try_from(message.payload()).expect("two bytes")));
+        }
+        got
+    });
+    let (one, other) = (orders.next().expect("two"), orders.next().expect("two"));
+    assert!(one == other, "{} and {}", one.len(), other.len());
+    assert!(one.is_sorted_by_key(|(at, _)| *at) && acknowledged.iter().all(|it| one.contains(it)));
+    for by in 0..2 {
+        assert!(one.iter().filter(|(_, body)| body[0] == by).is_sorted_by_key(|(_, body)| body[1]));
+    }
+}
+
 #[test]
 fn what_multicast_does_not_give_is_refused() {
     let mut ca = Ca::new();
@@ -149,7 +200,9 @@ fn what_multicast_does_not_give_is_refused() {
     assert_eq!(best_effort.publish("t", b"x").fifo().wait().unwrap_err().code(), Code::BadPair);
     let reliable = open(&url(ORDER), &ca.member("bob", &["both:#"]));
     together(&[&reliable], 1);
-    assert_eq!(reliable.publish("t", b"x").ordered().wait().unwrap_err().code(), Code::BadPair);
+    let alone = reliable.publish("t", b"x").ordered().wait().unwrap_err();
+    assert_eq!(alone.code(), Code::NotReady, "whoever is alone is no primary component: {alone}");
+    assert_eq!(best_effort.publish("t", b"x").safe().wait().unwrap_err().code(), Code::BadPair);
     for (wrong, says) in [
         ("&order=some", "total or best-effort"),
         ("&backlog=16MiB", "order=total"),

@@ -115,7 +115,7 @@ impl TxQueue {
                 };
                 let Publication { topic, body, sent_micros, .. } = message;
                 let Route { domain, signed } = route;
-                let data = Data { topic, domain, signed, reliable, sent_micros, body };
+                let data = Data { topic, domain, signed, guarantee: message.guarantee, sent_micros, body };
                 let mut sender = lock(&self.sender);
                 let sent = sender.data(now, epoch.protect.as_ref(), data);
                 (sent, route.signed, sender.pending(), sender.has_full())

@@ -1,0 +1,340 @@
+//! The end of a view: those who stay hold the same of its order, deliver that, and decide whether they may go on.
+//!
+//! ```text
+//! Prepare ─▶ fence ─▶ FLUSH, signed, until all who stay have said theirs ─▶ decision: the cut, and whether it is primary
+//!                       └─ FILL and records, for those who hold less ─▶ Flushed(hash) ─▶ Install: all up to the cut delivered
+//! ```
+//! A fenced member says no more that it holds anything, so that the old sequencer gets no majority (B3). Each sequence number
+//! up to the cut is held by somebody who stays, hence everything that was acknowledged: that is held by a majority of the view,
+//! as those who stay have to be. The hash goes into the key of the coming view: nobody installs it who decided otherwise.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use sealcast_wire::codec::Reader;
+use sealcast_wire::{Dropped, EpochId, Incarnation, Monotonic, Slot, View};
+
+use super::control::{Control, Of};
+use super::order::{Order, Place};
+use super::primary::{Decision, Id, Report, decide, id_of};
+use super::{Ahead, Current, Sequencer, ordering};
+use crate::Output;
+use crate::multicast::frame::{Frame, Frames, Stamp, Stream, write_stamps};
+
+/// A view that is prepared.
+#[derive(Debug)]
+pub(super) struct Flush {
+    view: EpochId,
+    members: BTreeSet<Incarnation>,
+    /// Those of the view in use who stay.
+    stay: BTreeMap<Slot, Id>,
+    /// Whether nobody goes, and whether nobody comes.
+    is_whole: bool,
+    nobody_comes: bool,
+    reports: BTreeMap<Id, Report>,
+    decision: Option<Decision>,
+    is_done: bool,
+    began: Monotonic,
+    say_at: Option<Monotonic>,
+}
+
+impl Sequencer {
+    /// A view is coming.
+    pub(super) fn prepare(&mut self, now: Monotonic, view: &View) {
+        let (epoch, me) = (view.epoch, view.me);
+        if let Some(order) = ordering(&mut self.current, &mut self.last).and_then(|it| it.order.as_mut()) {
+            (self.report.held, self.report.chain) = order.fence();
+        }
+        let Some(current) = &self.current else {
+            return self.ready.push_back(Output::Flushed(epoch, [0; 32]));
+        };
+        let members: BTreeSet<Incarnation> = view.members.iter().map(|it| it.id.incarnation).collect();
+        let stay: BTreeMap<Slot, Id> = current
+            .incarnations
+            .iter()
+            .filter(|(_, it)| members.contains(*it))
+            .map(|(s, it)| (*s, id_of(it)))
+            .collect();
+        let (is_whole, nobody_comes) = (stay.len() == current.members.len(), stay.len() == members.len());
+        let Some(id) = stay.get(&current.me).copied() else { return };
+        self.prepared = Some(view.clone());
+        if let Some(done) = self.flush.take_if(|it| it.is_done) {
+            self.flushed = Some(done);
+        }
+        let reports = BTreeMap::from([(id, self.report.clone())]);
+        let (began, say_at) = (now, Some(now));
+        let (decision, is_done) = (None, false);
+        self.flush = Some(Flush {
+            view: epoch,
+            members,
+            stay,
+            is_whole,
+            nobody_comes,
+            reports,
+            decision,
+            is_done,
+            began,
+            say_at,
+        });
+        self.renew_at = Some(now + RENEW_ABANDONED + RENEW_SPREAD * me.0);
+        self.flush_on(now);
+    }
+
+    /// A member that stays reports.
+    pub(super) fn take_report(
+        &mut self,
+        now: Monotonic,
+        slot: Slot,
+        view: EpochId,
+        report: &[u8],
+    ) -> Result<(), Dropped> {
+        let Some(flush) = &mut self.flush else { return Err(Dropped::Stale) };
+        let id = flush.stay.get(&slot).copied().filter(|_| flush.view == view).ok_or(Dropped::Stale)?;
+        let known = flush.reports.get(&id);
+        let mut r = Reader::new(report);
+        let read = Report::read(&mut r).and_then(|it| r.end().map(|()| it))?;
+        if known == Some(&read) {
+            // It says so again: it may not have heard us, or lacks some of the order.
+            flush.say_at.get_or_insert(now + SAY_AGAIN);
+            return Ok(());
+        }
+        // What it reported stands, but for what it got since.
+        if flush.decision.is_none() || known.is_some_and(|it| it.installed == read.installed && it.held <= read.held) {
+            flush.reports.insert(id, read);
+        }
+        flush.say_at.get_or_insert(now + SAY_AGAIN);
+        self.flush_on(now);
+        Ok(())
+    }
+
+    /// A member that stays hands on stamps.
+    pub(super) fn take_fill(&mut self, now: Monotonic, slot: Slot, view: EpochId, bytes: &[u8]) -> Result<(), Dropped> {
+        let Some(flush) = &self.flush else { return Err(Dropped::Stale) };
+        let id = flush.stay.get(&slot).filter(|_| flush.view == view).ok_or(Dropped::Stale)?;
+        let ordering = ordering(&mut self.current, &mut self.last).ok_or(Dropped::Stale)?;
+        let (epoch, me) = (ordering.epoch, ordering.me);
+        let (Some(decision), Some(order)) = (&flush.decision, &mut ordering.order) else { return Err(Dropped::Stale) };
+        let Some(Ok(Frame::Stamps { first, stamps })) = Frames::of(bytes).next() else {
+            return Err(Dropped::Malformed);
+        };
+        let end = first.checked_add(stamps.len() as u64).ok_or(Dropped::Malformed)?;
+        if end > decision.cut + 1 || flush.reports.get(id).is_none_or(|it| it.held + 1 < end) {
+            return Err(Dropped::Policy);
+        }
+        if end <= order.last() + 1 {
+            return Err(Dropped::Replay);
+        }
+        let places = order.take_filled(first, &stamps)?;
+        self.place(now, epoch, me, places)?;
+        self.flush_on(now);
+        Ok(())
+    }
+
+    /// Where the records of stamps are: what is missing is asked for.
+    pub(super) fn place(
+        &mut self,
+        now: Monotonic,
+        epoch: EpochId,
+        me: Slot,
+        places: Vec<(Stamp, Place)>,
+    ) -> Result<(), Dropped> {
+        for (Stamp { slot, number, .. }, place) in places {
+            let of = Of { slot, stream: Stream::ORDERED };
+            let who = self.view(epoch).and_then(|it| it.incarnations.get(&slot).copied());
+            let who = who.ok_or(Dropped::Malformed)?;
+            match place {
+                Place::Here => {}
+                Place::Unread => self.pass_over(now, epoch, slot, number)?,
+                Place::Missing { .. } if slot == me => self.fill_own(now, of, number),
+                Place::Missing { refuse } => {
+                    if refuse {
+                        self.incoming.refuse(now, me, epoch, of, number);
+                    }
+                    self.incoming.expect(now, me, epoch, who, of, number);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Does what can be done of a flush.
+    pub(super) fn flush_on(&mut self, now: Monotonic) {
+        // The key scheme waits no longer: it takes us to have flushed nothing, and so do we.
+        let is_open = |it: &&mut Flush| !it.is_done && now < it.began + DEADLINE;
+        let Some(flush) = self.flush.as_mut().filter(is_open) else { return };
+        if flush.reports.len() < flush.stay.len() {
+            return;
+        }
+        let (reports, is_whole) = (&flush.reports, flush.is_whole);
+        let decision = flush.decision.get_or_insert_with(|| decide(reports, is_whole)).clone();
+        let is_ours = decision.last.is_some() && decision.last == self.report.installed;
+        // What is forgotten of a former view is not waited for.
+        let ordering = ordering(&mut self.current, &mut self.last).and_then(|it| it.order.as_mut());
+        let lacks = |order: &mut Order| !order.ends_at(decision.cut, decision.chain);
+        if decision.is_primary && is_ours && ordering.is_some_and(lacks) {
+            return;
+        }
+        let Some(flush) = &mut self.flush else { return };
+        flush.is_done = true;
+        if decision.is_primary {
+            // It may be installed elsewhere, though not here.
+            self.report.attempt(decision.next(&flush.reports, flush.view));
+        }
+        self.ready.push_back(Output::Flushed(flush.view, decision.hash(&flush.reports)));
+    }
+
+    /// All who stay hold what is up to the cut, since the view after it is installed: it is delivered.
+    fn deliver_rest(&mut self, now: Monotonic, decision: &Decision) {
+        let is_ours = decision.last.is_some() && decision.last == self.report.installed;
+        if let Some(order) = ordering(&mut self.current, &mut self.last).and_then(|it| it.order.as_mut())
+            && is_ours
+            && order.ends_at(decision.cut, decision.chain)
+        {
+            order.end();
+            // What it comes after, of the other channel, comes in the next view if it did not yet.
+            self.deliver_as(now, true);
+        }
+    }
+
+    /// When something of a flush is due.
+    pub(super) fn flush_due(&self) -> Option<Monotonic> {
+        let flush = self.flush.as_ref()?;
+        flush.say_at
+    }
+
+    /// Says what is due of a flush: our report, and what others lack of the order.
+    pub(super) fn say_flush(&mut self, now: Monotonic) {
+        self.flush_on(now);
+        let Some((me, protect)) = self.current.as_ref().map(|it| (it.me, it.protect.clone())) else { return };
+        let order = ordering(&mut self.current, &mut self.last).and_then(|it| it.order.as_ref());
+        let Some(flush) = &mut self.flush else { return };
+        if flush.say_at.is_none_or(|at| at > now) {
+            return;
+        }
+        // Until all is said; then to those who ask.
+        flush.say_at = (!flush.is_done).then(|| now + SAY_AGAIN);
+        let view = flush.view;
+        let mut says = Vec::new();
+        let mut report = self.report.clone();
+        if let Some(order) = order {
+            report.held = order.held();
+            report.chain = order.chain();
+        }
+        if let Some(report) = report.bytes() {
+            says.push(Control::Flush { view, report });
+        }
+        let mut records = Vec::new();
+        if let (Some(decision), Some(order)) = (&flush.decision, order) {
+            // What we reported at first the others have forgotten, if we got more since.
+            let ours = flush.stay.get(&me).and_then(|id| flush.reports.get_mut(id));
+            ours.into_iter().for_each(|it| it.held = order.held());
+            let least = flush.reports.values().filter(|it| it.installed == decision.last).map(|it| it.held).min();
+            let is_first = |id: &Id| flush.reports.get(id).is_some_and(|it| it.held == decision.cut);
+            // One of those who have all of it: the lowest slot.
+            let helper = flush.stay.iter().find(|(_, id)| is_first(id)).map(|(slot, _)| *slot);
+            let mut from = least.unwrap_or(decision.cut);
+            while helper == Some(me) && records.len() < FILLS_AT_ONCE {
+                let Some((first, stamps, batch)) = order.after(from, decision.cut) else { break };
+                let mut frame = Vec::new();
+                write_stamps(first, &stamps, &mut frame);
+                from = first + stamps.len() as u64 - 1;
+                says.push(Control::Fill { view, stamps: frame });
+                records.push(batch);
+            }
+        }
+        let mut sender = self.multicast.lock();
+        for it in says {
+            // What cannot be said now is said again.
+            let _ = sender.flush(now, &protect, &it.bytes());
+        }
+        records.into_iter().rev().for_each(|it| sender.again(it));
+        drop(sender);
+        self.multicast.transmit_soon();
+    }
+
+    /// A view is installed: the order that goes on in it, if one does, and whether what was not delivered may be sent again.
+    pub(super) fn end_flush(&mut self, now: Monotonic, view: &View) -> (Option<Order>, bool) {
+        let members: BTreeSet<Incarnation> = view.members.iter().map(|it| it.id.incarnation).collect();
+        let is_of = |it: &Flush| it.is_done && it.view.counter == view.epoch.counter && it.members == members;
+        let flush = self.flush.take_if(|it| is_of(it)).or_else(|| self.flushed.take_if(|it| is_of(it)));
+        // One for a later view goes on: it is said once more, of this view.
+        self.flush.take_if(|it| it.view.counter <= view.epoch.counter);
+        self.flushed = None;
+        let slots: Vec<Slot> = view.members.slots().map(|(slot, _)| slot).collect();
+        let (order, again, is_decided) = match flush.and_then(|it| Some((it.decision?, it.reports, it.nobody_comes))) {
+            Some((decision, reports, nobody_comes)) if decision.is_primary => {
+                self.deliver_rest(now, &decision);
+                let next = decision.next(&reports, view.epoch);
+                self.report.install(next, decision.cut, decision.chain);
+                self.last = None;
+                let order = nobody_comes.then(|| Order::new(view.me, slots, (decision.cut, decision.chain)));
+                (order, true, nobody_comes)
+            }
+            Some((_, _, nobody_comes)) => (None, false, nobody_comes),
+            // Before the first order nothing is delivered anywhere.
+            None => (None, self.report.installed.is_none(), false),
+        };
+        if members.len() > 1 {
+            self.report.meet(view.epoch, members.iter().map(id_of).collect());
+        }
+        // Who came is asked, too, by another change.
+        let pause = RENEW * (1 << self.renewals.min(RENEW_DOUBLINGS));
+        let turn = if view.members.slots().next().is_some_and(|(slot, _)| slot == view.me) {
+            pause
+        } else {
+            pause + RENEW_ABANDONED + RENEW_SPREAD * view.me.0
+        };
+        self.renewals = if is_decided { 0 } else { self.renewals + 1 };
+        self.renew_at = (!is_decided).then(|| now + turn);
+        self.is_primary = order.is_some();
+        self.is_settled = is_decided;
+        (order, again)
+    }
+
+    /// Somebody reports in a view whose key we agreed to, and that we did not install: that view is the one in use, and what
+    /// was prepared comes after it.
+    pub(super) fn catch_up(&mut self, now: Monotonic, epoch: EpochId, control: &Control) -> Result<(), Dropped> {
+        let Control::Flush { .. } = control else { return Ok(()) };
+        let Some(at) = self.ahead.iter().position(|it| it.view.epoch == epoch) else { return Ok(()) };
+        let Some(Ahead { view: ahead, protect, access }) = self.ahead.remove(at) else { return Ok(()) };
+        let next = self.prepared.take().filter(|it| it.epoch.counter > ahead.epoch.counter);
+        // What we flushed for was another one than this.
+        self.flush.take_if(|it| !it.is_done || it.view.counter > ahead.epoch.counter);
+        self.install(now, &ahead, Some(&protect), &access);
+        if let Some(next) = next {
+            self.prepare(now, &next);
+        }
+        Ok(())
+    }
+
+    /// Asks for another change, if this view did not decide.
+    pub(super) fn renew(&mut self, now: Monotonic) {
+        if self.renew_at.is_some_and(|at| at <= now) {
+            self.renewals += 1;
+            self.renew_at = Some(now + RENEW_ABANDONED * (1 << self.renewals.min(RENEW_DOUBLINGS)));
+            self.ready.push_back(Output::Renew);
+        }
+    }
+}
+
+impl Current {
+    /// The member that stamps, if this view orders.
+    pub(super) fn sequencer(&self) -> Option<Slot> {
+        self.order.as_ref().and_then(Order::sequencer)
+    }
+}
+
+/// How long after a report it is said again.
+const SAY_AGAIN: Duration = Duration::from_millis(4);
+/// How long a flush may take: less than the key scheme waits for it (`timing::FLUSH` of `contributory`, 100 ms).
+const DEADLINE: Duration = Duration::from_millis(90);
+/// Frames of stamps, each with its records, that are handed on at once.
+const FILLS_AT_ONCE: usize = 8;
+/// When the lowest slot asks for a change of a view that did not decide.
+const RENEW: Duration = Duration::from_millis(2);
+/// So often that doubles.
+const RENEW_DOUBLINGS: u32 = 11;
+/// When a change is taken to have come to nothing, and the lowest slot to be silent.
+const RENEW_ABANDONED: Duration = Duration::from_millis(500);
+/// From one slot to the next.
+const RENEW_SPREAD: Duration = Duration::from_millis(100);

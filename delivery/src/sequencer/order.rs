@@ -1,0 +1,479 @@
+//! One order of all members' records in a view: what the sequencer stamped, what of it is here, and how far it goes.
+//!
+//! ```text
+//! record ─▶ kept ─┐
+//!                 ├─▶ held ── HELD ─▶ sequencer ── STABLE ─▶ delivered once a majority holds it, or all (safe)
+//! STAMPS ─▶ stamp ┘
+//! ```
+//! Stamps name sealed records (B8): who lacks a topic's key holds its records too, and tells them by their hashes. A record
+//! that is here without its stamp is not held, and a stamp without its record neither (B2).
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use sealcast_crypto::hash::{Transcript, sha256};
+use sealcast_wire::{Dropped, Monotonic, Slot, limits};
+
+use crate::Batch;
+use crate::multicast::frame::{STAMPS_MAX, Stamp};
+
+/// See the module. Of one view.
+#[derive(Debug)]
+pub(super) struct Order {
+    me: Slot,
+    /// Ascending; the first one is the sequencer.
+    members: Vec<Slot>,
+    /// The sequence number of the first of `stamps`: all members hold what comes before, and it was delivered here.
+    first: u64,
+    stamps: VecDeque<Stamp>,
+    /// By sender: the last of its records that is stamped.
+    stamped: BTreeMap<Slot, u64>,
+    /// Stamped records that are not here, by sender and number.
+    wanted: BTreeMap<(Slot, u64), [u8; 16]>,
+    /// Records that are here, from the first one that is stamped and not held by all.
+    kept: BTreeMap<(Slot, u64), Kept>,
+    bytes: usize,
+    /// Datagrams that we cannot open, before their stamps tell whether they are what they say.
+    unread: BTreeMap<(Slot, u64), Vec<u8>>,
+    unread_bytes: usize,
+    /// So much of the order is here.
+    held: u64,
+    /// Hash of those stamps.
+    chain: [u8; 32],
+    /// The view ends: no more than this is held any more.
+    fence: Option<u64>,
+    /// All who stay hold that much, and deliver it.
+    ends: bool,
+    delivered: u64,
+    /// So much of it a majority holds, and all members.
+    stable: (u64, u64),
+    /// When we say again how much is here, unless we hear how much a majority holds; and how often we did.
+    again_at: Option<Monotonic>,
+    tries: u32,
+    sequencing: Sequencing,
+}
+
+/// What the sequencer alone knows.
+#[derive(Debug, Default)]
+struct Sequencing {
+    /// So many stamps were said.
+    said: u64,
+    /// By member: so much of the order it holds.
+    held: BTreeMap<Slot, u64>,
+    /// Whether somebody missed how much a majority holds.
+    is_missed: bool,
+    /// By sender: the first of its records that somebody asks for, and how often.
+    asked: BTreeMap<Slot, (u64, u32)>,
+}
+
+#[derive(Debug)]
+struct Kept {
+    hash: [u8; 16],
+    safe: bool,
+    datagram: Vec<u8>,
+}
+
+impl Kept {
+    fn cost(&self) -> usize {
+        self.datagram.len() + KEPT_OVERHEAD
+    }
+}
+
+/// What a stamp says of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// It is here.
+    Here,
+    /// It is not here, or another one under its number is.
+    Missing {
+        /// The one that is here has to go.
+        refuse: bool,
+    },
+    /// It is here as a datagram that we cannot open.
+    Unread,
+}
+
+impl Order {
+    /// Nothing is stamped after this sequence number, up to which stamps have that hash.
+    pub(super) fn new(me: Slot, members: Vec<Slot>, (last, chain): (u64, [u8; 32])) -> Order {
+        let sequencing = Sequencing { said: last, ..Sequencing::default() };
+        Order {
+            me,
+            members,
+            first: last + 1,
+            stamps: VecDeque::new(),
+            stamped: BTreeMap::new(),
+            wanted: BTreeMap::new(),
+            kept: BTreeMap::new(),
+            bytes: 0,
+            unread: BTreeMap::new(),
+            unread_bytes: 0,
+            held: last,
+            chain,
+            fence: None,
+            ends: false,
+            delivered: last,
+            stable: (last, last),
+            again_at: None,
+            tries: 0,
+            sequencing,
+        }
+    }
+
+    /// The member of the lowest slot.
+    pub(super) fn sequencer(&self) -> Option<Slot> {
+        self.members.first().copied()
+    }
+
+    fn is_sequencer(&self) -> bool {
+        self.sequencer() == Some(self.me)
+    }
+
+    /// So much is stamped, as far as we know.
+    pub(super) fn last(&self) -> u64 {
+        self.first + self.stamps.len() as u64 - 1
+    }
+
+    /// So much is here.
+    pub(super) fn held(&self) -> u64 {
+        self.held
+    }
+
+    /// Hash of those stamps.
+    pub(super) fn chain(&self) -> [u8; 32] {
+        self.chain
+    }
+
+    /// Whether all members hold all that is stamped.
+    pub(super) fn is_settled(&self) -> bool {
+        self.stable.1 >= self.last()
+    }
+
+    /// Whether a record that came is one to take in: none is here under its number, its stamp does not name another one, and
+    /// there is room.
+    ///
+    /// # Errors
+    /// Why it is not.
+    pub(super) fn judge(&self, slot: Slot, number: u64, datagram: &[u8]) -> Result<(), Dropped> {
+        let is_over = || number <= self.stamped.get(&slot).copied().unwrap_or(0);
+        // At the end of a view nothing comes that has no place yet.
+        if self.fence.is_some() && !self.wanted.contains_key(&(slot, number)) {
+            return Err(Dropped::Stale);
+        }
+        match self.wanted.get(&(slot, number)) {
+            Some(hash) if *hash != hash_of(datagram) => Err(Dropped::Auth),
+            None if is_over() || self.kept.contains_key(&(slot, number)) => Err(Dropped::Replay),
+            _ if self.bytes + datagram.len() + KEPT_OVERHEAD > limits::ORDERED_KEPT_BYTES_MAX => Err(Dropped::Queue),
+            _ => Ok(()),
+        }
+    }
+
+    /// Keeps a record that [`Order::judge`] lets in.
+    pub(super) fn keep(&mut self, slot: Slot, number: u64, safe: bool, datagram: &[u8]) {
+        self.wanted.remove(&(slot, number));
+        let kept = Kept { hash: hash_of(datagram), safe, datagram: datagram.to_vec() };
+        self.bytes += kept.cost();
+        if let Some(before) = self.kept.insert((slot, number), kept) {
+            self.bytes -= before.cost();
+        }
+        self.hold();
+    }
+
+    /// A datagram that we cannot open: whether a stamp says that it is what it seems, so that it is kept. Others may be
+    /// anybody's, and wait for their stamps in little room.
+    pub(super) fn keep_unread(
+        &mut self,
+        slot: Slot,
+        number: u64,
+        safe: bool,
+        datagram: &[u8],
+    ) -> Result<bool, Dropped> {
+        self.judge(slot, number, datagram)?;
+        if self.wanted.contains_key(&(slot, number)) {
+            self.keep(slot, number, safe, datagram);
+            return Ok(true);
+        }
+        if self.unread_bytes + datagram.len() > limits::ORDERED_UNREAD_BYTES_MAX {
+            return Err(Dropped::Queue);
+        }
+        self.unread_bytes += datagram.len();
+        if let Some(before) = self.unread.insert((slot, number), datagram.to_vec()) {
+            self.unread_bytes -= before.len();
+        }
+        Ok(false)
+    }
+
+    /// The sequencer: the next records of a sender have their places, up to this one.
+    pub(super) fn stamp(&mut self, slot: Slot, to: u64) {
+        if !self.is_sequencer() || self.fence.is_some() {
+            return;
+        }
+        let from = self.stamped.get(&slot).copied().unwrap_or(0) + 1;
+        for number in from..=to {
+            let Some(kept) = self.kept.get(&(slot, number)) else { break };
+            if self.last() >= self.delivered + limits::RELIABLE_AHEAD_MAX {
+                break;
+            }
+            self.stamps.push_back(Stamp { slot, number, safe: kept.safe, hash: kept.hash });
+            self.stamped.insert(slot, number);
+        }
+        self.hold();
+    }
+
+    /// The sequencer: stamps that were not said yet, as many as one frame takes.
+    pub(super) fn unsaid(&self) -> Option<(u64, Vec<Stamp>)> {
+        let first = self.sequencing.said.max(self.first - 1) + 1;
+        let stamps = self.stamps.iter().skip((first - self.first) as usize).take(STAMPS_MAX);
+        let stamps: Vec<Stamp> = stamps.copied().collect();
+        (self.is_sequencer() && !stamps.is_empty()).then_some((first, stamps))
+    }
+
+    /// They are said.
+    pub(super) fn said(&mut self, count: usize) {
+        self.sequencing.said = self.sequencing.said.max(self.first - 1) + count as u64;
+    }
+
+    /// What the sequencer says of the order. Returns where its records are, in that order.
+    ///
+    /// # Errors
+    /// Malformed, if it does not go on from what was said before, in each sender's order: nothing of it counts then.
+    pub(super) fn take_stamps(&mut self, first: u64, stamps: &[Stamp]) -> Result<Vec<(Stamp, Place)>, Dropped> {
+        let mut next = BTreeMap::new();
+        let mut goes_on = |it: &Stamp| {
+            let last = next.entry(it.slot).or_insert_with(|| self.stamped.get(&it.slot).copied().unwrap_or(0));
+            *last = last.saturating_add(1);
+            *last == it.number && self.members.binary_search(&it.slot).is_ok()
+        };
+        if self.fence.is_some() {
+            return Err(Dropped::Stale);
+        }
+        if self.is_sequencer() || first != self.last() + 1 || !stamps.iter().all(&mut goes_on) {
+            return Err(Dropped::Malformed);
+        }
+        self.place(stamps)
+    }
+
+    /// Takes in stamps that go on from what is here.
+    fn place(&mut self, stamps: &[Stamp]) -> Result<Vec<(Stamp, Place)>, Dropped> {
+        if self.stamps.len() + stamps.len() > STAMPS_AHEAD_MAX {
+            return Err(Dropped::Queue);
+        }
+        let mut places = Vec::new();
+        for stamp in stamps {
+            let key = (stamp.slot, stamp.number);
+            let unread = self.unread.remove(&key);
+            self.unread_bytes -= unread.as_ref().map_or(0, Vec::len);
+            let place = match (self.kept.get(&key), unread) {
+                (Some(kept), _) if kept.hash == stamp.hash => Place::Here,
+                (None, Some(datagram)) if hash_of(&datagram) == stamp.hash => {
+                    self.keep(stamp.slot, stamp.number, stamp.safe, &datagram);
+                    Place::Unread
+                }
+                (kept, _) => {
+                    let refuse = kept.is_some();
+                    self.bytes -= self.kept.remove(&key).map_or(0, |it| it.cost());
+                    self.wanted.insert(key, stamp.hash);
+                    Place::Missing { refuse }
+                }
+            };
+            self.stamps.push_back(*stamp);
+            self.stamped.insert(stamp.slot, stamp.number);
+            places.push((*stamp, place));
+        }
+        self.hold();
+        Ok(places)
+    }
+
+    /// Counts what is here of the order.
+    fn hold(&mut self) {
+        while let Some(stamp) = self.stamps.get((self.held + 1 - self.first) as usize)
+            && self.kept.contains_key(&(stamp.slot, stamp.number))
+            && self.fence.is_none_or(|fence| self.held < fence)
+        {
+            self.held += 1;
+            self.tries = 0;
+            let t = Transcript::new("sealcast/v1/stamps").add(&self.chain).add(&stamp.slot.to_bytes());
+            self.chain = t.add(&stamp.number.to_be_bytes()).add(&stamp.hash).finish();
+        }
+        if self.is_sequencer() {
+            self.sequencing.held.insert(self.me, self.held);
+        }
+    }
+
+    /// We say now how much is here; it is said again if no answer comes.
+    pub(super) fn says_held(&mut self, now: Monotonic) -> Option<u64> {
+        let is_open = self.stable.1 < self.held && !self.is_sequencer() && self.fence.is_none();
+        let pause = (HELD_AGAIN * (1 << self.tries.min(5))).min(HELD_AGAIN_MAX);
+        self.again_at = is_open.then(|| now + pause);
+        self.tries += 1;
+        is_open.then_some(self.held)
+    }
+
+    /// When that is.
+    pub(super) fn again_at(&self) -> Option<Monotonic> {
+        self.again_at
+    }
+
+    /// The sequencer: a member holds so much; whether that is something to tell.
+    ///
+    /// # Errors
+    /// Malformed, if there is not so much.
+    pub(super) fn note(&mut self, by: Slot, held: u64) -> Result<bool, Dropped> {
+        if held > self.sequencing.said || self.members.binary_search(&by).is_err() {
+            return Err(Dropped::Malformed);
+        }
+        let before = self.sequencing.held.entry(by).or_default();
+        // It says what it said before: it did not hear how much a majority holds.
+        let is_missed = held <= *before && held <= self.stable.0;
+        *before = held.max(*before);
+        self.sequencing.is_missed |= is_missed;
+        Ok(is_missed || self.reached() != self.stable)
+    }
+
+    /// So much a majority holds, and all: ⌊n ÷ 2⌋ + 1 of them (B2).
+    fn reached(&self) -> (u64, u64) {
+        let held = |slot: &Slot| self.sequencing.held.get(slot).copied().unwrap_or(0);
+        let mut held: Vec<u64> = self.members.iter().map(held).collect();
+        held.sort_unstable_by(|a, b| b.cmp(a));
+        (held[self.members.len() / 2], held[self.members.len() - 1])
+    }
+
+    /// The sequencer: how much a majority holds, and all, if somebody does not know.
+    pub(super) fn news(&mut self) -> Option<(u64, u64)> {
+        if !self.is_sequencer() {
+            return None;
+        }
+        let reached = self.reached();
+        let is_news = reached != self.stable || std::mem::take(&mut self.sequencing.is_missed);
+        self.stable = reached;
+        is_news.then_some(reached)
+    }
+
+    /// The sequencer says how much a majority holds, and all.
+    pub(super) fn reaches(&mut self, majority: u64, all: u64) {
+        let (before, all_before) = self.stable;
+        self.stable = (majority.max(before), all.max(all_before));
+        if self.stable.1 >= self.held {
+            (self.again_at, self.tries) = (None, 0);
+        }
+    }
+
+    /// What is to be delivered next, if it is: its sequence number, and which record that is.
+    pub(super) fn next(&self) -> Option<(u64, Stamp)> {
+        let next = self.delivered + 1;
+        let stamp = self.stamps.get((next - self.first) as usize)?;
+        let (majority, all) = self.stable;
+        let is_due = next <= self.held && (self.ends || next <= if stamp.safe { all } else { majority });
+        is_due.then_some((next, *stamp))
+    }
+
+    /// It is delivered.
+    pub(super) fn delivered(&mut self) {
+        self.delivered += 1;
+    }
+
+    /// What is delivered and held by all is forgotten; returns the last such record of each sender.
+    pub(super) fn forget(&mut self) -> BTreeMap<Slot, u64> {
+        let mut forgotten = BTreeMap::new();
+        while self.first <= self.delivered.min(self.stable.1)
+            && let Some(stamp) = self.stamps.pop_front()
+        {
+            self.first += 1;
+            self.bytes -= self.kept.remove(&(stamp.slot, stamp.number)).map_or(0, |it| it.cost());
+            forgotten.insert(stamp.slot, stamp.number);
+        }
+        forgotten
+    }
+
+    /// The sequencer: somebody asks for records of another member; those, if that one does not answer.
+    pub(super) fn repair(&mut self, slot: Slot, ranges: &[(u64, u64)]) -> Batch {
+        let mut repairs = Batch::default();
+        let Some((first, _)) = ranges.first().copied().filter(|_| self.is_sequencer()) else { return repairs };
+        let (asked, times) = self.sequencing.asked.entry(slot).or_default();
+        *times = if *asked == first { *times + 1 } else { 1 };
+        *asked = first;
+        if *times < ASKED_IN_VAIN {
+            return repairs;
+        }
+        *times = 0;
+        for (from, to) in ranges {
+            let range = self.kept.range((slot, *from)..=(slot, *to));
+            for (_, kept) in range.take(limits::REPAIRS_MAX - repairs.lengths.len()) {
+                repairs.push(&kept.datagram);
+            }
+        }
+        repairs
+    }
+
+    /// The view ends: we hold so much of its order, and from now on no more, nor say that we do (B3). Also the hash of those
+    /// stamps.
+    pub(super) fn fence(&mut self) -> (u64, [u8; 32]) {
+        self.fence.get_or_insert(self.held);
+        self.again_at = None;
+        (self.held, self.chain)
+    }
+
+    /// All who stay hold so much of the order, or get it: it is the last that is delivered in this view. Whether all of it is
+    /// here.
+    pub(super) fn ends_at(&mut self, last: u64, chain: [u8; 32]) -> bool {
+        self.fence = Some(last.max(self.held));
+        self.hold();
+        self.held == last && self.chain == chain
+    }
+
+    /// All who stay hold all of it.
+    pub(super) fn end(&mut self) {
+        self.ends = true;
+    }
+
+    /// Stamps that another one who stays hands on, those after what is here; where their records are.
+    ///
+    /// # Errors
+    /// Malformed, if they do not go on from what is here.
+    pub(super) fn take_filled(&mut self, first: u64, stamps: &[Stamp]) -> Result<Vec<(Stamp, Place)>, Dropped> {
+        let known = (self.last() + 1).checked_sub(first).ok_or(Dropped::Malformed)? as usize;
+        let new = stamps.get(known..).unwrap_or_default();
+        if self.fence.is_none() || new.iter().any(|it| self.members.binary_search(&it.slot).is_err()) {
+            return Err(Dropped::Malformed);
+        }
+        self.place(new)
+    }
+
+    /// Stamps after this one, as many as one frame takes, and their records as they were sealed.
+    pub(super) fn after(&self, held: u64, to: u64) -> Option<(u64, Vec<Stamp>, Batch)> {
+        let first = held.max(self.first - 1) + 1;
+        let count = (to + 1).saturating_sub(first).min(FILLED_MAX) as usize;
+        let stamps: Vec<Stamp> = self.stamps.iter().skip((first - self.first) as usize).take(count).copied().collect();
+        let mut records = Batch::default();
+        for stamp in &stamps {
+            records.push(&self.kept.get(&(stamp.slot, stamp.number))?.datagram);
+        }
+        (!stamps.is_empty()).then_some((first, stamps, records))
+    }
+
+    /// Bytes held.
+    #[cfg(test)]
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes + self.unread_bytes
+    }
+}
+
+/// What stamps name a sealed datagram by.
+pub(super) fn hash_of(datagram: &[u8]) -> [u8; 16] {
+    let hash = sha256(datagram);
+    let (first, _) = hash.split_first_chunk().expect("SHA-256 has 32 bytes");
+    *first
+}
+
+/// Stamps that are handed on in one frame: less than the sequencer says in one, since more stands beside them.
+const FILLED_MAX: u64 = STAMPS_MAX as u64 - 2;
+/// What a kept record costs besides its bytes.
+const KEPT_OVERHEAD: usize = 160;
+/// Stamps that may wait for their records, or for others to hold theirs.
+const STAMPS_AHEAD_MAX: usize = 2 * limits::RELIABLE_AHEAD_MAX as usize;
+/// How long after a member said how much it holds it says so again, unless it hears how much a majority does.
+const HELD_AGAIN: Duration = Duration::from_millis(10);
+/// The same after several tries.
+const HELD_AGAIN_MAX: Duration = Duration::from_millis(320);
+/// So often in vain somebody asks for a sender's records until the sequencer answers.
+const ASKED_IN_VAIN: u32 = 3;

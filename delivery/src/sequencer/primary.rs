@@ -1,0 +1,292 @@
+//! Which views may order: only the primary component does (B1).
+//!
+//! ```text
+//! prepared view ─▶ reports of all members that stay ─▶ one decision ─▶ its hash goes into the new key ─▶ installed
+//! ```
+//! Dynamic linear voting with attempts (`lab/models/failover.rs`; Jajodia and Mutchler 1990; Yeger Lotem, Keidar and Dolev
+//! 1997): those who stay may go on if they are a majority of the last primary view, or its half with the lowest id, and
+//! the same of each view that may have become primary since. A process that starts again is another member, so nothing of this
+//! has to be kept on a disk. Members that come are let into a primary view by the next change, when all report.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use sealcast_crypto::hash::Transcript;
+use sealcast_wire::codec::{Malformed, Reader};
+use sealcast_wire::{EpochId, Incarnation};
+
+/// The beginning of a run's incarnation.
+pub(super) type Id = [u8; 8];
+
+pub(super) fn id_of(incarnation: &Incarnation) -> Id {
+    let (id, _) = incarnation.0.split_first_chunk().expect("an incarnation has 16 bytes");
+    *id
+}
+
+/// A view that is primary, or may be.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Primary {
+    /// How many there were before it.
+    pub(super) ordinal: u64,
+    pub(super) epoch: EpochId,
+    pub(super) members: BTreeSet<Id>,
+}
+
+/// What a member knows of primary views, and how far it went in the last one's order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Report {
+    /// The last primary view that it was in.
+    pub(super) installed: Option<Primary>,
+    /// Later ones that it agreed to, and that may be installed elsewhere.
+    pub(super) attempts: Vec<Primary>,
+    /// So much of the order it holds.
+    pub(super) held: u64,
+    /// Hash of those stamps.
+    pub(super) chain: [u8; 32],
+}
+
+/// What follows from all reports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Decision {
+    /// Whether those who reported may order.
+    pub(super) is_primary: bool,
+    /// The last primary view of any of them.
+    pub(super) last: Option<Primary>,
+    /// How much of its order there is: each sequence number up to here is held by somebody who reported.
+    pub(super) cut: u64,
+    /// Hash of those stamps.
+    pub(super) chain: [u8; 32],
+}
+
+impl Report {
+    /// Its bytes; `None` if there are more members than it has room for.
+    pub(super) fn bytes(&self) -> Option<Vec<u8>> {
+        let views = || self.installed.iter().chain(&self.attempts);
+        let ids: Vec<Id> = views().flat_map(|it| &it.members).copied().collect::<BTreeSet<_>>().into_iter().collect();
+        if ids.len() > IDS_MAX || self.attempts.len() > ATTEMPTS_MAX {
+            return None;
+        }
+        let mut bytes = vec![ids.len() as u8];
+        bytes.extend(ids.iter().flatten());
+        bytes.extend_from_slice(&[u8::from(self.installed.is_some()), self.attempts.len() as u8]);
+        for Primary { ordinal, epoch, members } in views() {
+            bytes.extend_from_slice(&ordinal.to_be_bytes());
+            bytes.extend_from_slice(&epoch.to_bytes());
+            let bits = ids.iter().enumerate().filter(|(_, id)| members.contains(*id));
+            bytes.extend_from_slice(&bits.fold(0_u128, |all, (at, _)| all | 1 << at).to_be_bytes());
+        }
+        bytes.extend_from_slice(&self.held.to_be_bytes());
+        bytes.extend_from_slice(&self.chain);
+        Some(bytes)
+    }
+
+    /// Reads them.
+    pub(super) fn read(r: &mut Reader<'_>) -> Result<Report, Malformed> {
+        let count = usize::from(r.u8()?);
+        if count > IDS_MAX {
+            return Err(Malformed);
+        }
+        let ids: Vec<Id> = (0..count).map(|_| r.array()).collect::<Result<_, _>>()?;
+        let (installed, attempts) = (r.u8()?, usize::from(r.u8()?));
+        if !ids.is_sorted_by(|a, b| a < b) || installed > 1 || attempts > ATTEMPTS_MAX {
+            return Err(Malformed);
+        }
+        let mut view = || {
+            let (ordinal, counter, hash) = (r.u64()?, r.u32()?, r.u64()?);
+            let bits = u128::from_be_bytes(r.array()?);
+            if bits.checked_shr(count as u32).unwrap_or(0) != 0 {
+                return Err(Malformed);
+            }
+            let members = ids.iter().enumerate().filter(|(at, _)| bits >> at & 1 == 1).map(|(_, id)| *id).collect();
+            Ok(Primary { ordinal, epoch: EpochId { counter, hash }, members })
+        };
+        let installed = if installed == 1 { Some(view()?) } else { None };
+        let attempts = (0..attempts).map(|_| view()).collect::<Result<_, _>>()?;
+        Ok(Report { installed, attempts, held: r.u64()?, chain: r.array()? })
+    }
+
+    /// Before there was any primary view: all who know each other. A part of them that is no majority begins none.
+    pub(super) fn meet(&mut self, epoch: EpochId, members: BTreeSet<Id>) {
+        if self.installed.is_none() {
+            self.attempts.retain(|it| it.ordinal > 0);
+            self.attempts.push(Primary { ordinal: 0, epoch, members });
+        }
+    }
+
+    /// Notes a view that may become primary.
+    pub(super) fn attempt(&mut self, attempt: Primary) {
+        self.attempts.retain(|it| it.members != attempt.members || it.ordinal != attempt.ordinal);
+        self.attempts.push(attempt);
+    }
+
+    /// A view is primary, and its order goes on from here.
+    pub(super) fn install(&mut self, primary: Primary, held: u64, chain: [u8; 32]) {
+        *self = Report { installed: Some(primary), attempts: Vec::new(), held, chain };
+    }
+}
+
+/// What all who stay decide, each from the same reports; `is_whole`: nobody of the view before is missing.
+pub(super) fn decide(reports: &BTreeMap<Id, Report>, is_whole: bool) -> Decision {
+    // Of two orders that began apart from each other the one of more members stays.
+    let installed = reports.values().filter_map(|it| it.installed.as_ref());
+    let last = installed.max_by_key(|it| (it.ordinal, it.members.len(), *it)).cloned();
+    let is_later = |it: &&Primary| last.as_ref().is_none_or(|last| it.ordinal > last.ordinal);
+    let mut pending = reports.values().flat_map(|it| &it.attempts).filter(is_later);
+    // Where there was none yet, all who know each other begin it. Whoever is alone may be about to find a group.
+    let begins = is_whole && reports.len() > 1;
+    let goes_on = last.as_ref().map_or(begins, |it| has_majority(reports, &it.members));
+    let is_primary = goes_on && pending.all(|it| has_majority(reports, &it.members));
+    let of_last = reports.values().filter(|it| it.installed == last && last.is_some());
+    let most = of_last.max_by_key(|it| (it.held, it.chain));
+    let (cut, chain) = most.map_or((0, [0; 32]), |it| (it.held, it.chain));
+    Decision { is_primary, last, cut, chain }
+}
+
+/// Whether those who report are more than half of these, or the half with the lowest id.
+fn has_majority(reports: &BTreeMap<Id, Report>, of: &BTreeSet<Id>) -> bool {
+    let here = of.iter().filter(|id| reports.contains_key(*id)).count();
+    let lowest = of.first().is_some_and(|id| reports.contains_key(id));
+    2 * here > of.len() || 2 * here == of.len() && lowest
+}
+
+impl Decision {
+    /// What the new key binds of it: all who install it decided alike, and delivered the same.
+    pub(super) fn hash(&self, reports: &BTreeMap<Id, Report>) -> [u8; 32] {
+        let (ordinal, epoch) = self.last.as_ref().map_or((0, EpochId::default()), |it| (it.ordinal, it.epoch));
+        let t = Transcript::new("sealcast/v1/cut").add(&[u8::from(self.is_primary)]).add(&ordinal.to_be_bytes());
+        let t = t.add(&epoch.to_bytes()).add(&self.cut.to_be_bytes()).add(&self.chain);
+        t.add(&reports.keys().flatten().copied().collect::<Vec<u8>>()).finish()
+    }
+
+    /// The primary view that those who reported make, if they may.
+    pub(super) fn next(&self, reports: &BTreeMap<Id, Report>, epoch: EpochId) -> Primary {
+        let ordinal = self.last.as_ref().map_or(0, |it| it.ordinal) + 1;
+        Primary { ordinal, epoch, members: reports.keys().copied().collect() }
+    }
+}
+
+/// Members that a report names at most: it fits the shortest segment, signed.
+const IDS_MAX: usize = 64;
+/// Views that may have become primary, of which a report tells.
+const ATTEMPTS_MAX: usize = 3;
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn view(ordinal: u64, members: &[u8]) -> Primary {
+        let epoch = EpochId { counter: ordinal as u32, hash: 7 };
+        Primary { ordinal, epoch, members: members.iter().map(|it| [*it; 8]).collect() }
+    }
+
+    fn report(installed: Option<Primary>, attempts: &[Primary], held: u64) -> Report {
+        Report { installed, attempts: attempts.to_vec(), held, chain: [held as u8; 32] }
+    }
+
+    fn decided(reports: &[(u8, &Report)], is_whole: bool) -> (bool, u64) {
+        let reports = reports.iter().map(|(id, it)| ([*id; 8], (*it).clone())).collect();
+        let decision = decide(&reports, is_whole);
+        (decision.is_primary, decision.cut)
+    }
+
+    #[test]
+    fn rule_b1_a_majority_of_the_last_primary_goes_on_and_of_a_half_the_one_with_the_lowest_id() {
+        let it = |held| report(Some(view(4, &[1, 2, 3, 4])), &[], held);
+        let (a, b) = (it(7), it(9));
+        assert_eq!(decided(&[(1, &a), (2, &b), (3, &a)], false), (true, 9));
+        assert_eq!(decided(&[(1, &a), (4, &a)], false), (true, 7));
+        assert!(!decided(&[(2, &b), (4, &a)], false).0);
+        assert!(!decided(&[(2, &b)], false).0);
+        // Who comes is no vote, whatever it is.
+        let new = report(None, &[], 0);
+        assert!(!decided(&[(2, &b), (4, &a), (7, &new), (8, &new), (9, &new)], false).0);
+        // Who was in an earlier one only says nothing of the order.
+        let old = report(Some(view(3, &[7, 8, 9])), &[], 99);
+        assert_eq!(decided(&[(1, &a), (2, &b), (3, &b), (7, &old), (8, &old)], false), (true, 9));
+    }
+
+    #[test]
+    fn rule_b1_a_view_that_may_be_installed_elsewhere_counts_too() {
+        let last = Some(view(1, &[1, 2, 3, 4, 5]));
+        let attempted = report(last.clone(), &[view(2, &[1, 2, 3])], 5);
+        let other = report(last, &[], 5);
+        // 1 and 2 may order without the others by now.
+        assert!(!decided(&[(3, &attempted), (4, &other), (5, &other)], false).0);
+        assert!(decided(&[(2, &attempted), (3, &attempted), (4, &other)], false).0);
+        // It came to nothing: a later one is installed.
+        let later = report(Some(view(3, &[3, 4, 5])), &[], 6);
+        assert_eq!(decided(&[(3, &attempted), (4, &later), (5, &later)], false), (true, 6));
+    }
+
+    #[test]
+    fn the_first_primary_view_is_one_of_all_who_know_each_other() {
+        let new = report(None, &[], 0);
+        assert_eq!(decided(&[(1, &new), (2, &new)], true), (true, 0));
+        assert_eq!(decided(&[(1, &new), (2, &new)], false), (false, 0));
+        assert_eq!(decided(&[(1, &new)], true), (false, 0));
+        let attempted = report(None, &[view(1, &[1, 2, 3])], 0);
+        assert!(!decided(&[(3, &attempted)], true).0);
+        assert!(decided(&[(2, &attempted), (3, &attempted)], true).0);
+    }
+
+    #[test]
+    fn rule_b1_a_part_of_those_who_met_begins_no_order() {
+        let met = |members: &[u8]| {
+            let mut report = report(None, &[], 0);
+            for members in [&members[..1], members] {
+                report.meet(EpochId::default(), members.iter().map(|it| [*it; 8]).collect());
+            }
+            report
+        };
+        let all = met(&[1, 2, 3, 4, 5]);
+        assert!(decided(&[(1, &all), (4, &all), (5, &all)], true).0);
+        assert!(!decided(&[(2, &all), (3, &all)], true).0);
+        let other = met(&[7, 8]);
+        assert!(decided(&[(1, &all), (4, &all), (5, &all), (7, &other), (8, &other)], true).0);
+    }
+
+    #[test]
+    fn a_report_is_read_as_it_was_written() {
+        let all: Vec<u8> = (0..64).collect();
+        let report = report(Some(view(9, &all)), &[view(10, &all[..40]), view(11, &[1, 63])], 12);
+        let bytes = report.bytes().expect("there is room");
+        assert!(bytes.len() <= 699, "{} bytes", bytes.len());
+        assert_eq!(Report::read(&mut Reader::new(&bytes)), Ok(report));
+        assert!((0..bytes.len()).all(|n| Report::read(&mut Reader::new(&bytes[..n])).is_err()));
+        let many: Vec<u8> = (0..=64).collect();
+        assert_eq!(self::report(Some(view(9, &many)), &[], 1).bytes(), None);
+    }
+
+    proptest! {
+        #[test]
+        fn rule_g2_any_bytes_are_a_report_or_malformed(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+            let mut r = Reader::new(&bytes);
+            if let Ok(report) = Report::read(&mut r) {
+                prop_assert!(report.attempts.len() <= ATTEMPTS_MAX);
+            }
+        }
+
+        /// Of two sets without a member in common, at most one may go on.
+        #[test]
+        fn rule_b1_two_sets_apart_never_both_go_on(
+            last in prop::collection::btree_set(0_u8..12, 1..9),
+            attempt in prop::collection::btree_set(0_u8..12, 1..9),
+            tried in prop::collection::btree_set(0_u8..12, 0..9),
+            one in prop::collection::btree_set(0_u8..12, 1..12),
+        ) {
+            let set = |it: &BTreeSet<u8>| it.iter().copied().collect::<Vec<u8>>();
+            let (last, attempt) = (view(1, &set(&last)), view(2, &set(&attempt)));
+            let of = |ids: Vec<u8>| {
+                let one = |id: u8| {
+                    let attempts: &[Primary] = if tried.contains(&id) { std::slice::from_ref(&attempt) } else { &[] };
+                    ([id; 8], report(Some(last.clone()), attempts, 1))
+                };
+                ids.into_iter().map(one).collect::<BTreeMap<_, _>>()
+            };
+            let sides = [of(set(&one)), of((0..12).filter(|id| !one.contains(id)).collect())];
+            let goes_on = sides.iter().filter(|it| !it.is_empty() && decide(it, false).is_primary).count();
+            prop_assert!(goes_on <= 1);
+        }
+    }
+}

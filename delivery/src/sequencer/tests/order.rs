@@ -1,0 +1,482 @@
+//! One order of all members' messages.
+
+use sealcast_wire::frame::{COUNTER_ORDERED, COUNTER_RELIABLE, COUNTER_SIGNED, FLAG_ORDERED, FLAG_SAFE};
+
+use super::*;
+use crate::multicast::frame::write_stamps;
+use crate::sequencer::order::hash_of;
+
+impl Net {
+    /// All nodes got one order, the positions rise, and each sender's messages are in it in the order of publishing.
+    fn assert_one_order(&self, count: usize) {
+        let order = &self.order[0];
+        assert_eq!(order.len(), count);
+        assert!(order.windows(2).all(|pair| pair[0].0 < pair[1].0), "positions rise");
+        for (node, got) in self.order.iter().enumerate() {
+            let parted = got.iter().zip(order).position(|(a, b)| a != b);
+            assert!(got == order, "node {node} has {} of {count}, parted at {parted:?}", got.len());
+        }
+        for slot in 0..self.nodes.len() {
+            let of = order.iter().filter(|(_, from, _)| from.index() == slot);
+            assert!(of.map(|(.., body)| body[1]).is_sorted(), "slot {slot}");
+        }
+    }
+
+    fn bytes(&self, node: usize) -> usize {
+        self.nodes[node].current.as_ref().and_then(|it| it.order.as_ref()).map_or(0, Order::bytes)
+            + self.nodes[node].incoming.bytes()
+    }
+}
+
+#[test]
+fn all_members_deliver_one_order_and_senders_learn_the_place() {
+    for (members, loss, seed) in [(2, 0, 2), (3, 0, 3), (4, 50, 4), (5, 200, 5), (4, 300, 6)] {
+        let mut net = Net::new(members, loss, seed);
+        net.order(1, &(0..members).collect::<Vec<_>>());
+        let mut tokens = vec![Vec::new(); members];
+        for (n, body) in bodies(0, 60).iter().enumerate() {
+            for (node, tokens) in tokens.iter_mut().enumerate() {
+                let topic = ["c1/a", "c2/b", "c1/a", "c1/c!"][(n + node) / 3 % 4];
+                let guarantee = if n % 11 == 10 { Guarantee::Safe } else { Guarantee::Ordered };
+                tokens.push(net.publish_patiently_as(guarantee, node, topic, body).0);
+            }
+            net.run(net.now + 700);
+        }
+        net.run(net.now + 8 * SECOND);
+        net.assert_one_order(60 * members);
+        for (node, tokens) in tokens.iter().enumerate() {
+            let placed: Vec<u64> = net.placed[node].iter().map(|(number, _)| *number).collect();
+            assert!(placed == *tokens, "node {node} of {members} at loss {loss}: {} acknowledged", placed.len());
+            let places = net.order[0].iter().filter(|(_, slot, _)| slot.index() == node).map(|(at, ..)| *at);
+            assert!(net.placed[node].iter().map(|(_, at)| *at).eq(places));
+            assert_eq!((net.backlog(node), net.bytes(node)), (0, 0), "node {node} of {members} at loss {loss}");
+        }
+        let before = net.sent.len();
+        net.run(net.now + 6 * SECOND);
+        let sent = net.sent.len() - before;
+        assert!(sent <= members * 17, "{sent} datagrams in 6 s of silence");
+    }
+}
+
+/// A message in pieces has the place of its last piece, and several in one record have places one after the other.
+#[test]
+fn long_and_short_messages_have_places_of_their_own() {
+    let mut net = Net::new(3, 50, 7);
+    net.order(1, &[0, 1, 2]);
+    let long = [vec![1, 0], vec![7; 60_000]].concat();
+    net.publish_as(Guarantee::Ordered, 1, "c1/a", &long).expect("there is room");
+    for n in 0..20 {
+        net.publish_as(Guarantee::Ordered, 2, "c2/b", &[2, n]).expect("there is room");
+    }
+    net.run(net.now + 5 * SECOND);
+    net.assert_one_order(21);
+}
+
+/// The other channel of the same sender keeps its place beside the order, and what comes after an ordered message waits for it.
+#[test]
+fn ordered_messages_and_others_of_one_sender_come_in_the_order_of_publishing() {
+    for seed in 0..10 {
+        let mut net = Net::new(3, 200, 40 + seed);
+        net.order(1, &[0, 1, 2]);
+        let sent = bodies(1, 40);
+        for (n, body) in sent.iter().enumerate() {
+            let guarantee = [Guarantee::Fifo, Guarantee::Ordered, Guarantee::Safe][n / 3 % 3];
+            net.publish_patiently_as(guarantee, 1, ["c1/a", "c2/b!"][n / 5 % 2], body);
+            net.run(net.now + 300);
+        }
+        net.run(net.now + 8 * SECOND);
+        for node in 0..3 {
+            let got: Vec<u8> = net.of(node, 1).iter().map(|it| it[1]).collect();
+            assert!(net.of(node, 1) == sent, "node {node}, seed {seed}: {got:?}");
+        }
+    }
+}
+
+#[test]
+fn rule_b2_a_majority_holds_what_is_delivered_and_all_hold_what_is_safe() {
+    for (deaf, delivered) in
+        [(vec![], [true, true]), (vec![4], [true, false]), (vec![3, 4], [true, false]), (vec![2, 3, 4], [false; 2])]
+    {
+        for (guarantee, delivered) in [Guarantee::Ordered, Guarantee::Safe].into_iter().zip(delivered) {
+            let mut net = Net::new(5, 0, 8);
+            net.order(1, &[0, 1, 2, 3, 4]);
+            net.deaf.extend(deaf.iter().copied());
+            net.publish_as(guarantee, 1, "c1/a", b"\x01\0").expect("there is room");
+            net.run(net.now + SECOND);
+            let hears = |node: &usize| !deaf.contains(node);
+            for node in (0..5).filter(hears) {
+                assert_eq!(!net.order[node].is_empty(), delivered, "{guarantee:?} at node {node} beside {deaf:?}");
+            }
+            assert_eq!(!net.placed[1].is_empty(), delivered);
+            net.deaf.clear();
+            net.run(net.now + 3 * SECOND);
+            net.assert_one_order(1);
+        }
+    }
+}
+
+/// Nothing overtakes a safe message, whoever holds what.
+#[test]
+fn what_comes_after_a_safe_message_waits_for_it() {
+    let mut net = Net::new(3, 0, 9);
+    net.order(1, &[0, 1, 2]);
+    net.deaf.insert(2);
+    net.publish_as(Guarantee::Ordered, 0, "c1/a", b"\0\0").expect("there is room");
+    net.publish_as(Guarantee::Safe, 0, "c1/a", b"\0\x01").expect("there is room");
+    net.run(net.now + 10_000);
+    net.publish_as(Guarantee::Ordered, 1, "c1/a", b"\x01\0").expect("there is room");
+    net.run(net.now + SECOND);
+    assert_eq!((net.order[0].len(), net.order[1].len()), (1, 1));
+    net.deaf.clear();
+    net.run(net.now + 3 * SECOND);
+    net.assert_one_order(3);
+}
+
+/// Whoever lacks a topic's key holds its records: they count for the majority, and it hands them on for a sender that is gone.
+#[test]
+fn rule_b8_members_without_the_key_hold_what_they_cannot_read() {
+    for loss in [0, 150] {
+        let mut net = Net::new(3, loss, 10);
+        net.access = Arc::new(Topics { deaf: Some(Slot(2)) });
+        net.order(1, &[0, 1, 2]);
+        for n in 0..20 {
+            net.publish_patiently_as(Guarantee::Safe, 1, ["c2/b", "c1/a"][usize::from(n) % 2], &[1, n]);
+            net.publish_patiently_as(Guarantee::Ordered, 2, "c1/a", &[2, n]);
+            net.run(net.now + 500);
+        }
+        net.run(net.now + 5 * SECOND);
+        assert_eq!((net.order[0].len(), net.placed[1].len(), net.placed[2].len()), (40, 20, 20), "loss {loss}");
+        assert!(net.order[0] == net.order[1]);
+        let read: Vec<_> = net.order[0].iter().filter(|(_, slot, body)| slot.0 == 2 || body[1] % 2 == 1).collect();
+        assert!(net.order[2].iter().eq(read), "it reads the rest in the same order");
+        assert_eq!(net.bytes(2), 0);
+        // Nobody can stamp what it cannot tell from anything that a stranger made up.
+        net.access = Arc::new(Topics { deaf: Some(Slot(0)) });
+        net.change(3, &[0, 1, 2]);
+        let refused = net.publish_as(Guarantee::Ordered, 1, "c2/b", b"\x01\0");
+        assert_eq!(refused.unwrap_err(), SendError::NotGiven(Guarantee::Ordered));
+    }
+}
+
+/// The sender is gone once a majority holds its message: the sequencer hands it on to who lacks it.
+#[test]
+fn what_the_sequencer_holds_is_not_lost_with_its_sender() {
+    let mut net = Net::new(4, 0, 11);
+    net.order(1, &[0, 1, 2, 3]);
+    net.deaf.extend([3]);
+    net.publish_as(Guarantee::Ordered, 1, "c1/a", b"\x01\0").expect("there is room");
+    net.run(net.now + 2_000);
+    net.deaf = BTreeSet::from([1]);
+    net.under_way.retain(|_, (from, ..)| *from != 1);
+    net.run(net.now + 3 * SECOND);
+    for node in [0, 2, 3] {
+        assert_eq!(net.order[node].len(), 1, "node {node}");
+    }
+}
+
+#[test]
+fn rule_b4_an_ordered_message_is_delivered_in_its_view_or_its_sender_is_told() {
+    let mut net = Net::new(3, 0, 12);
+    net.order(1, &[0, 1, 2]);
+    net.publish_as(Guarantee::Ordered, 1, "c1/a", b"\x01\0").expect("there is room");
+    net.run(net.now + SECOND);
+    net.deaf.extend([0, 2]);
+    net.publish_as(Guarantee::Ordered, 1, "c1/a", b"\x01\x01").expect("there is room");
+    net.run(net.now + SECOND);
+    net.deaf.clear();
+    // Another view, before which nobody had the time to say what it holds.
+    net.install(3, &[0, 1, 2]);
+    assert_eq!((net.placed[1].len(), net.in_doubt[1].len()), (1, 1));
+    let refused = net.publish_as(Guarantee::Ordered, 1, "c1/a", b"\x01\x02");
+    assert_eq!(refused.unwrap_err(), SendError::NotReady);
+    net.run(net.now + SECOND);
+    assert!(net.renewed[0] > 0, "another change is asked for");
+    net.change(4, &[0, 1, 2]);
+    net.publish_as(Guarantee::Ordered, 1, "c1/a", b"\x01\x02").expect("there is room");
+    net.run(net.now + 3 * SECOND);
+    assert_eq!((net.placed[1].len(), net.in_doubt[1].len()), (2, 1));
+    for node in 0..3 {
+        assert_eq!(net.order[node].iter().map(|(.., body)| body[1]).collect::<Vec<_>>(), [0, 2], "node {node}");
+    }
+}
+
+/// An insider stamps in the sequencer's slot, which it cannot sign for; and in its own, which is not the sequencer's.
+#[test]
+fn rule_a3_nobody_but_the_sequencer_stamps() {
+    let mut net = Net::new(3, 0, 13);
+    net.order(1, &[0, 1, 2]);
+    let mallory = Ring::member(2, 2, 3);
+    let record = forged_record(&mallory, 1, b"forged");
+    let stamp = Stamp { slot: Slot(1), number: 1, safe: false, hash: hash_of(&record) };
+    for (slot, flags, far) in [
+        (0, FLAG_RELIABLE | FLAG_SIGNED, COUNTER_RELIABLE | COUNTER_SIGNED),
+        (0, FLAG_RELIABLE, COUNTER_RELIABLE),
+        (2, FLAG_RELIABLE | FLAG_SIGNED, COUNTER_RELIABLE | COUNTER_SIGNED),
+        (2, FLAG_RELIABLE, COUNTER_RELIABLE),
+    ] {
+        let mut frames = Vec::new();
+        write_stamps(1, &[stamp], &mut frames);
+        net.hear(2, 1, &mut mallory.forge(Domain::GROUP, flags, Slot(slot), far | 1, &frames));
+    }
+    net.hear(2, 1, &mut record.clone());
+    let mut frames = Vec::new();
+    crate::multicast::frame::write_control(&Control::Stable { majority: 1, all: 1 }.bytes(), &mut frames);
+    net.hear(2, 1, &mut mallory.forge(Domain::GROUP, 0, Slot(2), 77, &frames));
+    net.run(net.now + SECOND);
+    assert!(
+        net.order[1].is_empty()
+            && net.nodes[1].current.as_ref().and_then(|it| it.order.as_ref()).is_some_and(|it| it.last() == 0)
+    );
+    // The real one goes on.
+    net.publish_as(Guarantee::Ordered, 0, "c1/a", b"\0\0").expect("there is room");
+    net.run(net.now + 3 * SECOND);
+    assert_eq!((net.order[1].len(), net.order[2].len()), (1, 1));
+}
+
+fn forged_record(mallory: &Ring, number: u64, body: &[u8]) -> Vec<u8> {
+    let head = Head { keys: false, again: false, number: 1, sent_micros: None, topic: "c1/a" };
+    let mut frames = Vec::new();
+    head.write_whole(body, &mut frames);
+    let flags = FLAG_RELIABLE | FLAG_ORDERED;
+    mallory.forge(Domain(1), flags, Slot(1), COUNTER_RELIABLE | COUNTER_ORDERED | number, &frames)
+}
+
+/// An insider seals another record in a sender's slot, and hands it to one member first: what is stamped is one record, and
+/// that member gets it all the same.
+#[test]
+fn rule_b8_of_two_records_under_one_number_all_deliver_the_stamped_one() {
+    for victim in [0, 2] {
+        let mut net = Net::new(4, 0, 14);
+        net.order(1, &[0, 1, 2, 3]);
+        let mallory = Ring::member(2, 3, 4);
+        net.deaf.insert(victim);
+        net.publish_as(Guarantee::Ordered, 1, "c1/a", b"\x01\0").expect("there is room");
+        net.run(net.now + 2_000);
+        net.deaf.clear();
+        net.hear(3, victim, &mut forged_record(&mallory, 1, b"\x01\x09"));
+        net.run(net.now + 5 * SECOND);
+        // The sequencer that has the forged one stamps it: then its sender is told nothing, and all still agree.
+        let first = &net.order[if victim == 0 { 2 } else { 0 }];
+        assert!(victim == 0 || first.len() == 1 && first[0].2 == b"\x01\0", "{first:?}");
+        for node in [0, 2, 3] {
+            assert!(net.order[node] == *first, "node {node}: {:?}", net.order[node]);
+        }
+    }
+}
+
+/// The sequencer itself stamps what does not go on from before: nothing of it counts, and nothing is held up for ever by it.
+#[test]
+fn rule_g1_stamps_that_do_not_go_on_from_before_count_for_nothing() {
+    let mut order = Order::new(Slot(1), vec![Slot(0), Slot(1), Slot(2)], (0, [0; 32]));
+    let stamp = |slot, number| Stamp { slot: Slot(slot), number, safe: false, hash: [number as u8; 16] };
+    for (first, stamps) in [
+        (2, vec![stamp(0, 1)]),
+        (0, vec![stamp(0, 1)]),
+        (1, vec![stamp(0, 2)]),
+        (1, vec![stamp(0, 1), stamp(0, 1)]),
+        (1, vec![stamp(0, 1), stamp(9, 1)]),
+        (1, vec![stamp(0, u64::MAX), stamp(0, 0)]),
+    ] {
+        assert_eq!(order.take_stamps(first, &stamps).unwrap_err(), Dropped::Malformed);
+        assert_eq!(order.last(), 0);
+    }
+    assert_eq!(order.take_stamps(1, &[stamp(0, 1), stamp(2, 1), stamp(0, 2)]).map(|it| it.len()), Ok(3));
+    assert_eq!(order.take_stamps(4, &[stamp(0, 2)]).unwrap_err(), Dropped::Malformed);
+    let mut sequencer = Order::new(Slot(0), vec![Slot(0), Slot(1)], (0, [0; 32]));
+    assert_eq!(sequencer.note(Slot(1), 1), Err(Dropped::Malformed), "nobody holds what is not stamped");
+    assert_eq!(sequencer.note(Slot(7), 0), Err(Dropped::Malformed));
+}
+
+/// Strangers send what nobody can open, as if it were of an ordered topic.
+#[test]
+fn rule_g8_what_nobody_can_tell_from_noise_takes_little_room() {
+    let mut net = Net::new(3, 0, 15);
+    net.access = Arc::new(Topics { deaf: Some(Slot(2)) });
+    net.order(1, &[0, 1, 2]);
+    let flags = FLAG_RELIABLE | FLAG_ORDERED | FLAG_SAFE;
+    for number in 1..5_000 {
+        let mut noise = vec![7; 1_400];
+        let epoch = net.keys[2][&2].epoch();
+        let counter = COUNTER_RELIABLE | COUNTER_ORDERED | number;
+        Header { domain: Domain(2), epoch, slot: Slot(1), flags, counter }.write(&mut noise);
+        net.hear(2, 2, &mut noise);
+    }
+    assert!(net.bytes(2) <= limits::ORDERED_UNREAD_BYTES_MAX);
+    for n in 0..10 {
+        net.publish_as(Guarantee::Ordered, 1, ["c1/a", "c2/b"][usize::from(n) % 2], &[1, n]).expect("there is room");
+    }
+    net.run(net.now + 5 * SECOND);
+    assert_eq!((net.order[0].len(), net.order[2].len(), net.placed[1].len()), (10, 5, 10));
+}
+
+/// The body of a numbered message, and nothing that a compressor would like.
+fn numbered(slot: u8, n: u8) -> Vec<u8> {
+    [vec![slot, n], vec![n; 30]].concat()
+}
+
+/// Members die, leave and come at any moment, the sequencer too: those who stay deliver the same, nothing acknowledged is lost,
+/// nothing comes twice, and positions rise.
+#[test]
+fn rule_b3_those_who_stay_deliver_the_same_and_nothing_acknowledged_is_lost() {
+    for seed in 0..30 {
+        let loss = [0, 50, 150][seed as usize % 3];
+        let mut net = Net::new(5, loss, 100 + seed);
+        net.order(1, &[0, 1, 2, 3, 4]);
+        let mut number = [0_u8; 5];
+        let mut stay: Vec<usize> = vec![0, 1, 2, 3, 4];
+        for (epoch, gone) in (3..).zip([None, Some([0, 4, 2][seed as usize % 3]), None, Some(1)]) {
+            for _ in 0..25 {
+                for node in stay.clone() {
+                    let guarantee = if number[node] % 7 == 6 { Guarantee::Safe } else { Guarantee::Ordered };
+                    let body = numbered(node as u8, number[node]);
+                    if net.publish_as(guarantee, node, "c1/a", &body).is_ok() {
+                        number[node] += 1;
+                    }
+                }
+                net.run(net.now + 200 + net.now % 700);
+            }
+            // It is gone in the midst of that.
+            if let Some(gone) = gone {
+                stay.retain(|it| *it != gone);
+                net.deaf.insert(gone);
+                net.keys[gone].clear();
+                net.under_way.retain(|_, (from, ..)| *from != gone);
+                net.current[gone] = 0;
+                net.run(net.now + 500);
+            }
+            net.change(epoch, &stay);
+        }
+        net.run(net.now + 5 * SECOND);
+        let order: Vec<_> = net.order[stay[0]].clone();
+        assert!(order.windows(2).all(|pair| pair[0].0 < pair[1].0), "positions rise, seed {seed}");
+        for node in &stay {
+            let bodies =
+                |node: usize| net.order[node].iter().map(|(at, _, body)| (*at, body.clone())).collect::<Vec<_>>();
+            let (ours, theirs) = (bodies(*node), bodies(stay[0]));
+            let parted = ours.iter().zip(&theirs).position(|(a, b)| a != b);
+            assert!(ours == theirs, "node {node}, seed {seed}: {} of {}, {parted:?}", ours.len(), theirs.len());
+            assert_eq!(net.placed[*node].len() + net.in_doubt[*node].len(), usize::from(number[*node]), "seed {seed}");
+            assert!(net.in_doubt[*node].is_empty(), "what is not delivered is sent again, seed {seed}");
+        }
+        let all: BTreeSet<_> = order.iter().map(|(.., body)| body).collect();
+        assert_eq!(all.len(), order.len(), "nothing comes twice, seed {seed}");
+        for node in 0..5 {
+            let places: BTreeSet<u64> =
+                order.iter().filter(|(.., body)| usize::from(body[0]) == node).map(|(at, ..)| *at).collect();
+            for (_, at) in &net.placed[node] {
+                assert!(places.contains(at), "acknowledged to {node} at {at} and lost, seed {seed}");
+            }
+            let of: Vec<u8> =
+                order.iter().filter(|(.., body)| usize::from(body[0]) == node).map(|(.., body)| body[1]).collect();
+            assert!(of.iter().copied().eq(0..of.len() as u8), "node {node} in order, seed {seed}: {of:?}");
+        }
+    }
+}
+
+/// The network parts: the greater side goes on, the other one refuses, and what was acknowledged there stays.
+#[test]
+fn rule_b1_a_minority_does_not_order_and_comes_back() {
+    let mut net = Net::new(5, 0, 200);
+    net.order(1, &[0, 1, 2, 3, 4]);
+    for n in 0..10 {
+        net.publish_as(Guarantee::Ordered, 3, "c1/a", &numbered(3, n)).expect("there is room");
+        net.run(net.now + 500);
+    }
+    net.run(net.now + SECOND);
+    net.parted = Some(BTreeSet::from([3, 4]));
+    net.publish_as(Guarantee::Ordered, 3, "c1/a", &numbered(3, 10)).expect("there is room");
+    net.publish_as(Guarantee::Ordered, 1, "c1/a", &numbered(1, 0)).expect("there is room");
+    net.run(net.now + SECOND);
+    net.change(3, &[3, 4]);
+    net.change(4, &[0, 1, 2]);
+    assert_eq!(net.in_doubt[3].len(), 1, "others may hold it");
+    assert_eq!(net.publish_as(Guarantee::Ordered, 3, "c1/a", b"\x03\x0b").unwrap_err(), SendError::NotPrimary);
+    assert!(net.publish(3, "c1/a", b"\x03\x0b").is_ok(), "the other channels go on");
+    for n in 1..5 {
+        net.publish_as(Guarantee::Ordered, 1, "c1/a", &numbered(1, n)).expect("there is room");
+    }
+    net.run(net.now + SECOND);
+    // It heals: they come to the greater side, which asks everybody.
+    net.parted = None;
+    net.prepare(5, &[0, 1, 2, 3, 4], 100_000);
+    assert!(net.flushed[0].is_some() && net.flushed[0] == net.flushed[1] && net.flushed[0] == net.flushed[2]);
+    net.install(5, &[0, 1, 2, 3, 4]);
+    assert_eq!(net.publish_as(Guarantee::Ordered, 0, "c1/a", b"\0\0").unwrap_err(), SendError::NotReady);
+    net.run(net.now + 100_000);
+    assert!(net.renewed[0] > 0);
+    net.change(6, &[0, 1, 2, 3, 4]);
+    net.publish_as(Guarantee::Ordered, 3, "c1/a", &numbered(3, 11)).expect("there is room");
+    net.run(net.now + 3 * SECOND);
+    let bodies = |node: usize| net.order[node].iter().map(|(.., body)| body[..2].to_vec()).collect::<Vec<_>>();
+    assert!(bodies(0) == bodies(1) && bodies(0) == bodies(2));
+    assert_eq!(bodies(0).len(), 10 + 5 + 1);
+    let late = &bodies(0)[15..];
+    assert!(bodies(3).ends_with(late) && bodies(3).starts_with(&bodies(0)[..10]), "{:?}", bodies(3));
+    assert_eq!(bodies(3).len(), 11, "what was ordered meanwhile it has not: a gap");
+    assert_eq!((net.placed[1].len(), net.in_doubt[1].len()), (5, 0));
+}
+
+/// A member that flushed for a view that the others installed without it takes no part in any other order.
+#[test]
+fn rule_b1_whoever_may_have_been_left_behind_orders_with_no_minority() {
+    let mut net = Net::new(5, 0, 201);
+    net.order(1, &[0, 1, 2, 3, 4]);
+    net.prepare(3, &[0, 1, 2], 100_000);
+    // 0 and 1 install it; 2 does not hear the last confirmation, and finds itself with 3 and 4.
+    net.install_at(3, &[0, 1, 2], 0);
+    net.install_at(3, &[0, 1, 2], 1);
+    net.parted = Some(BTreeSet::from([2, 3, 4]));
+    net.change(4, &[2, 3, 4]);
+    assert_eq!(net.publish_as(Guarantee::Ordered, 2, "c1/a", b"\x02\0").unwrap_err(), SendError::NotPrimary);
+    net.change(5, &[0, 1]);
+    net.publish_as(Guarantee::Ordered, 0, "c1/a", b"\0\0").expect("they are the primary component");
+    net.run(net.now + SECOND);
+    assert_eq!((net.order[0].len(), net.order[1].len(), net.order[2].len()), (1, 1, 0));
+}
+
+/// The old sequencer was asleep while the others went on: it stamps for nobody (B3).
+#[test]
+fn rule_b3_a_sequencer_that_slept_neither_orders_nor_acknowledges() {
+    let mut net = Net::new(3, 0, 202);
+    net.order(1, &[0, 1, 2]);
+    net.parted = Some(BTreeSet::from([0]));
+    net.change(3, &[1, 2]);
+    net.publish_as(Guarantee::Ordered, 1, "c1/a", b"\x01\0").expect("a majority goes on");
+    net.run(net.now + 100_000);
+    // It wakes up in its old view, and publishes there.
+    net.publish_as(Guarantee::Ordered, 0, "c1/a", b"\0\0").expect("it does not know yet");
+    net.parted = None;
+    net.run(net.now + SECOND);
+    assert!(net.placed[0].is_empty() && net.order[0].is_empty());
+    assert_eq!((net.order[1].len(), net.order[2].len()), (1, 1));
+}
+
+/// Reports and stamps that somebody else signed, or that are of another view, count for nothing.
+#[test]
+fn rule_a3_flushes_are_signed_by_who_reports() {
+    let mut net = Net::new(3, 0, 203);
+    net.order(1, &[0, 1, 2]);
+    net.publish_as(Guarantee::Ordered, 0, "c1/a", b"\0\0").expect("there is room");
+    net.run(net.now + SECOND);
+    net.deaf.extend([0, 1, 2]);
+    net.prepare(3, &[0, 1, 2], 10_000);
+    let mallory = Ring::member(2, 2, 3);
+    let (_, view) = Net::view(3, &[0, 1, 2], 0);
+    let far = primary::Report { held: 900, ..net.nodes[0].report.clone() };
+    let report = far.bytes().expect("it is short");
+    for (slot, flags, counter) in [
+        (0, 0, 500),
+        (0, FLAG_RELIABLE | FLAG_SIGNED, COUNTER_RELIABLE | COUNTER_SIGNED | 500),
+        (2, 0, 501),
+        (0, FLAG_RELIABLE, COUNTER_RELIABLE | 500),
+    ] {
+        let mut frames = Vec::new();
+        let said = Control::Flush { view: view.epoch, report: report.clone() };
+        crate::multicast::frame::write_control(&said.bytes(), &mut frames);
+        net.hear(2, 1, &mut mallory.forge(Domain::GROUP, flags, Slot(slot), counter, &frames));
+    }
+    net.deaf.clear();
+    net.run(net.now + 90_000);
+    assert!(net.flushed[0].is_some() && net.flushed[0] == net.flushed[1] && net.flushed[0] == net.flushed[2]);
+    assert_eq!(net.nodes[1].report.attempts.len(), 1);
+}
