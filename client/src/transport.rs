@@ -64,6 +64,7 @@ impl Transport {
             names_packets: false,
             keeps_sealed: None,
             needs_keys: false,
+            needs_flush: false,
         }
     }
 

@@ -136,6 +136,8 @@ pub struct Properties {
     pub keeps_sealed: Option<u8>,
     /// It carries nothing of the application that nobody seals.
     pub needs_keys: bool,
+    /// It needs a scheme whose members end each view together ([`Input::Prepare`]).
+    pub needs_flush: bool,
     /// It has to connect first: before [`Output::Up`] nothing can be sent, and the key scheme does not begin.
     pub connects: bool,
     /// It carries to a member only what that member subscribed to ([`Input::Subscribe`]).
@@ -156,6 +158,7 @@ impl Properties {
         names_packets: false,
         keeps_sealed: None,
         needs_keys: false,
+        needs_flush: false,
         connects: false,
         subscribes: false,
         message_bytes_max: limits::MESSAGE_BYTES_MAX,

@@ -99,6 +99,8 @@ pub struct Properties {
     pub seals_messages: bool,
     /// Whether it seals nothing at all: members speak LCM's own format on a LAN.
     pub seals_nothing: bool,
+    /// Whether its members end each view together: what [`Input::Flushed`] says goes into the agreement on the next one.
+    pub flushes: bool,
 }
 
 /// A guarantee, with at least this agreement.
@@ -118,6 +120,7 @@ impl Properties {
         fetches: Fetches::NOTHING,
         seals_messages: false,
         seals_nothing: false,
+        flushes: false,
     };
     /// Any transport will do that carries what nobody seals.
     pub const PLAIN: Properties = Properties { seals_nothing: true, ..Properties::ANY };

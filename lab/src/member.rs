@@ -62,7 +62,7 @@ pub enum MemberEvent {
     /// What became of a message sent with a guarantee.
     Outcome(delivery::Outcome),
     /// An ordered message of ours, with this body, was delivered at this place.
-    Placed(Vec<u8>, u64),
+    Ordered(Vec<u8>, u64),
     /// One with this body may be delivered or not.
     Doubted(Vec<u8>),
     /// For the operator.
@@ -157,7 +157,7 @@ impl<K: Keys, D: Delivery> Member<K, D> {
                     let body = self.under_way.remove(&token);
                     self.tell(MemberEvent::Outcome(outcome));
                     match (body, outcome) {
-                        (Some(body), delivery::Outcome::Ordered(at)) => self.tell(MemberEvent::Placed(body, at)),
+                        (Some(body), delivery::Outcome::Ordered(at)) => self.tell(MemberEvent::Ordered(body, at)),
                         (Some(body), _) => self.tell(MemberEvent::Doubted(body)),
                         (None, _) => {}
                     }

@@ -116,7 +116,7 @@ pub enum Frame<'a> {
     },
 }
 
-/// Which record has a place in the order.
+/// Which record has a position in the order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
     /// Whose.

@@ -15,7 +15,7 @@ use sealcast_wire::codec::Reader;
 use sealcast_wire::{Dropped, EpochId, Incarnation, Monotonic, Slot, View};
 
 use super::control::{Control, Of};
-use super::order::{Order, Place};
+use super::order::{Order, Stamped};
 use super::primary::{Decision, Id, Report, decide, id_of};
 use super::{Ahead, Current, Sequencer, ordering};
 use crate::Output;
@@ -124,29 +124,29 @@ impl Sequencer {
         if end <= order.last() + 1 {
             return Err(Dropped::Replay);
         }
-        let places = order.take_filled(first, &stamps)?;
-        self.place(now, epoch, me, places)?;
+        let stamped = order.take_filled(first, &stamps)?;
+        self.take_stamped(now, epoch, me, stamped)?;
         self.flush_on(now);
         Ok(())
     }
 
     /// Where the records of stamps are: what is missing is asked for.
-    pub(super) fn place(
+    pub(super) fn take_stamped(
         &mut self,
         now: Monotonic,
         epoch: EpochId,
         me: Slot,
-        places: Vec<(Stamp, Place)>,
+        stamped: Vec<(Stamp, Stamped)>,
     ) -> Result<(), Dropped> {
-        for (Stamp { slot, number, .. }, place) in places {
+        for (Stamp { slot, number, .. }, record) in stamped {
             let of = Of { slot, stream: Stream::ORDERED };
             let who = self.view(epoch).and_then(|it| it.incarnations.get(&slot).copied());
             let who = who.ok_or(Dropped::Malformed)?;
-            match place {
-                Place::Here => {}
-                Place::Unread => self.pass_over(now, epoch, slot, number)?,
-                Place::Missing { .. } if slot == me => self.fill_own(now, of, number),
-                Place::Missing { refuse } => {
+            match record {
+                Stamped::Here => {}
+                Stamped::Unread => self.pass_over(now, epoch, slot, number)?,
+                Stamped::Missing { .. } if slot == me => self.fill_own(now, of, number),
+                Stamped::Missing { refuse } => {
                     if refuse {
                         self.incoming.refuse(now, me, epoch, of, number);
                     }

@@ -4,7 +4,7 @@
 //! record ─▶ stream (epoch, slot, domain, signed): numbers 1, 2, 3 …
 //!              gap ─▶ held, and a NAK once it is due
 //!              next ─▶ after what it says that it comes after ─▶ messages
-//!                      of the ordered stream: at its place in the order, too
+//!                      of the ordered stream: at its position in the order, too
 //! ```
 //! In one epoch a record comes once, and its messages with it. What is sealed again for the next one, and what still comes of
 //! the one before, is known by its number.
@@ -231,7 +231,7 @@ impl Incoming {
         self.drops.count(Dropped::Auth);
     }
 
-    /// Hands on an ordered record at its place, where it comes after nothing that was not handed on: its messages have the
+    /// Hands on an ordered record at its position, where it comes after nothing that was not handed on: its messages have the
     /// positions from this one on. `false`: it is to be tried again.
     pub(super) fn pass(
         &mut self,
@@ -727,7 +727,7 @@ impl Held {
     }
 }
 
-/// Whose messages a record holds, and where they have their places, if they have.
+/// Whose messages a record holds, and their positions, if they have any.
 #[derive(Clone, Copy)]
 struct From {
     of: Of,

@@ -159,6 +159,7 @@ impl Sequencer {
         ordered: Some(Channel { agreement: Agreement::Primary, acknowledged: true, cut: Cut::Clock }),
         safe: Some(Channel { agreement: Agreement::Primary, acknowledged: true, cut: Cut::Clock }),
         needs_keys: true,
+        needs_flush: true,
         keeps_sealed: Some(FLAG_RELIABLE | FLAG_ORDERED),
         ..Multicast::PROPERTIES
     };
@@ -287,7 +288,7 @@ impl Sequencer {
     ) -> Result<(), Dropped> {
         let header = Header::parse(sealed)?;
         let number = Header::reliable_number(flags, header.counter).ok_or(Dropped::Malformed)?;
-        // Outside of its view it has no place: its sender is told (B4).
+        // Outside of its view it has no position: its sender is told (B4).
         let view = self.view(header.epoch).ok_or(Dropped::Stale)?;
         if let Some(order) = &view.order {
             order.judge(header.slot, number, sealed)?;
@@ -369,8 +370,8 @@ impl Sequencer {
             return Err(Dropped::Policy);
         }
         let me = current.me;
-        let places = current.order.as_mut().ok_or(Dropped::Policy)?.take_stamps(first, stamps)?;
-        self.place(now, epoch, me, places)?;
+        let stamped = current.order.as_mut().ok_or(Dropped::Policy)?.take_stamps(first, stamps)?;
+        self.take_stamped(now, epoch, me, stamped)?;
         self.deliver(now);
         Ok(())
     }
@@ -520,7 +521,7 @@ impl Sequencer {
             Control::Flush { .. } | Control::Fill { .. } => return Err(Dropped::Auth),
             Control::Gone { stream, first, proof } => {
                 let of = Of { slot, stream };
-                // What has its place in the order is not missing for good while somebody holds it.
+                // What has its position in the order is not missing for good while somebody holds it.
                 if !stream.is_fifo() || !self.incoming.would_end_gap(now, epoch, of, first) {
                     return Err(Dropped::Stale);
                 }
@@ -934,7 +935,7 @@ impl Delivery for Sequencer {
 }
 
 /// A record of 64 KiB has fewer messages than 2 to the power of this: in the order, a message has the position sequence
-/// number × that + its place in its record.
+/// number × that + its number in its record.
 const MESSAGES_PER_RECORD_BITS: u32 = 13;
 /// Between two statuses of one member, and two summaries.
 const PAUSE_MIN: Duration = Duration::from_millis(1);

@@ -81,7 +81,7 @@ impl Kept {
 
 /// What a stamp says of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum Stamped {
     /// It is here.
     Here,
     /// It is not here, or another one under its number is.
@@ -156,7 +156,7 @@ impl Order {
     /// Why it is not.
     pub(super) fn judge(&self, slot: Slot, number: u64, datagram: &[u8]) -> Result<(), Dropped> {
         let is_over = || number <= self.stamped.get(&slot).copied().unwrap_or(0);
-        // At the end of a view nothing comes that has no place yet.
+        // At the end of a view nothing comes that has no position yet.
         if self.fence.is_some() && !self.wanted.contains_key(&(slot, number)) {
             return Err(Dropped::Stale);
         }
@@ -203,7 +203,7 @@ impl Order {
         Ok(false)
     }
 
-    /// The sequencer: the next records of a sender have their places, up to this one.
+    /// The sequencer: the next records of a sender have their positions, up to this one.
     pub(super) fn stamp(&mut self, slot: Slot, to: u64) {
         if !self.is_sequencer() || self.fence.is_some() {
             return;
@@ -237,7 +237,7 @@ impl Order {
     ///
     /// # Errors
     /// Malformed, if it does not go on from what was said before, in each sender's order: nothing of it counts then.
-    pub(super) fn take_stamps(&mut self, first: u64, stamps: &[Stamp]) -> Result<Vec<(Stamp, Place)>, Dropped> {
+    pub(super) fn take_stamps(&mut self, first: u64, stamps: &[Stamp]) -> Result<Vec<(Stamp, Stamped)>, Dropped> {
         let mut next = BTreeMap::new();
         let mut goes_on = |it: &Stamp| {
             let last = next.entry(it.slot).or_insert_with(|| self.stamped.get(&it.slot).copied().unwrap_or(0));
@@ -250,38 +250,38 @@ impl Order {
         if self.is_sequencer() || first != self.last() + 1 || !stamps.iter().all(&mut goes_on) {
             return Err(Dropped::Malformed);
         }
-        self.place(stamps)
+        self.append(stamps)
     }
 
     /// Takes in stamps that go on from what is here.
-    fn place(&mut self, stamps: &[Stamp]) -> Result<Vec<(Stamp, Place)>, Dropped> {
-        if self.stamps.len() + stamps.len() > STAMPS_AHEAD_MAX {
+    fn append(&mut self, stamps: &[Stamp]) -> Result<Vec<(Stamp, Stamped)>, Dropped> {
+        if self.stamps.len() + stamps.len() > limits::STAMPS_AHEAD_MAX {
             return Err(Dropped::Queue);
         }
-        let mut places = Vec::new();
+        let mut stamped = Vec::new();
         for stamp in stamps {
             let key = (stamp.slot, stamp.number);
             let unread = self.unread.remove(&key);
             self.unread_bytes -= unread.as_ref().map_or(0, Vec::len);
-            let place = match (self.kept.get(&key), unread) {
-                (Some(kept), _) if kept.hash == stamp.hash => Place::Here,
+            let record = match (self.kept.get(&key), unread) {
+                (Some(kept), _) if kept.hash == stamp.hash => Stamped::Here,
                 (None, Some(datagram)) if hash_of(&datagram) == stamp.hash => {
                     self.keep(stamp.slot, stamp.number, stamp.safe, &datagram);
-                    Place::Unread
+                    Stamped::Unread
                 }
                 (kept, _) => {
                     let refuse = kept.is_some();
                     self.bytes -= self.kept.remove(&key).map_or(0, |it| it.cost());
                     self.wanted.insert(key, stamp.hash);
-                    Place::Missing { refuse }
+                    Stamped::Missing { refuse }
                 }
             };
             self.stamps.push_back(*stamp);
             self.stamped.insert(stamp.slot, stamp.number);
-            places.push((*stamp, place));
+            stamped.push((*stamp, record));
         }
         self.hold();
-        Ok(places)
+        Ok(stamped)
     }
 
     /// Counts what is here of the order.
@@ -430,13 +430,13 @@ impl Order {
     ///
     /// # Errors
     /// Malformed, if they do not go on from what is here.
-    pub(super) fn take_filled(&mut self, first: u64, stamps: &[Stamp]) -> Result<Vec<(Stamp, Place)>, Dropped> {
+    pub(super) fn take_filled(&mut self, first: u64, stamps: &[Stamp]) -> Result<Vec<(Stamp, Stamped)>, Dropped> {
         let known = (self.last() + 1).checked_sub(first).ok_or(Dropped::Malformed)? as usize;
         let new = stamps.get(known..).unwrap_or_default();
         if self.fence.is_none() || new.iter().any(|it| self.members.binary_search(&it.slot).is_err()) {
             return Err(Dropped::Malformed);
         }
-        self.place(new)
+        self.append(new)
     }
 
     /// Stamps after this one, as many as one frame takes, and their records as they were sealed.
@@ -469,8 +469,6 @@ pub(super) fn hash_of(datagram: &[u8]) -> [u8; 16] {
 const FILLED_MAX: u64 = STAMPS_MAX as u64 - 2;
 /// What a kept record costs besides its bytes.
 const KEPT_OVERHEAD: usize = 160;
-/// Stamps that may wait for their records, or for others to hold theirs.
-const STAMPS_AHEAD_MAX: usize = 2 * limits::RELIABLE_AHEAD_MAX as usize;
 /// How long after a member said how much it holds it says so again, unless it hears how much a majority does.
 const HELD_AGAIN: Duration = Duration::from_millis(10);
 /// The same after several tries.

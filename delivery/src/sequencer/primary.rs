@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use sealcast_crypto::hash::Transcript;
 use sealcast_wire::codec::{Malformed, Reader};
+use sealcast_wire::limits::{REPORTED_ATTEMPTS_MAX, REPORTED_MEMBERS_MAX};
 use sealcast_wire::{EpochId, Incarnation};
 
 /// The beginning of a run's incarnation.
@@ -62,7 +63,7 @@ impl Report {
     pub(super) fn bytes(&self) -> Option<Vec<u8>> {
         let views = || self.installed.iter().chain(&self.attempts);
         let ids: Vec<Id> = views().flat_map(|it| &it.members).copied().collect::<BTreeSet<_>>().into_iter().collect();
-        if ids.len() > IDS_MAX || self.attempts.len() > ATTEMPTS_MAX {
+        if ids.len() > REPORTED_MEMBERS_MAX || self.attempts.len() > REPORTED_ATTEMPTS_MAX {
             return None;
         }
         let mut bytes = vec![ids.len() as u8];
@@ -82,12 +83,12 @@ impl Report {
     /// Reads them.
     pub(super) fn read(r: &mut Reader<'_>) -> Result<Report, Malformed> {
         let count = usize::from(r.u8()?);
-        if count > IDS_MAX {
+        if count > REPORTED_MEMBERS_MAX {
             return Err(Malformed);
         }
         let ids: Vec<Id> = (0..count).map(|_| r.array()).collect::<Result<_, _>>()?;
         let (installed, attempts) = (r.u8()?, usize::from(r.u8()?));
-        if !ids.is_sorted_by(|a, b| a < b) || installed > 1 || attempts > ATTEMPTS_MAX {
+        if !ids.is_sorted_by(|a, b| a < b) || installed > 1 || attempts > REPORTED_ATTEMPTS_MAX {
             return Err(Malformed);
         }
         let mut view = || {
@@ -163,11 +164,6 @@ impl Decision {
         Primary { ordinal, epoch, members: reports.keys().copied().collect() }
     }
 }
-
-/// Members that a report names at most: it fits the shortest segment, signed.
-const IDS_MAX: usize = 64;
-/// Views that may have become primary, of which a report tells.
-const ATTEMPTS_MAX: usize = 3;
 
 #[cfg(test)]
 mod tests {
@@ -263,7 +259,7 @@ mod tests {
         fn rule_g2_any_bytes_are_a_report_or_malformed(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
             let mut r = Reader::new(&bytes);
             if let Ok(report) = Report::read(&mut r) {
-                prop_assert!(report.attempts.len() <= ATTEMPTS_MAX);
+                prop_assert!(report.attempts.len() <= REPORTED_ATTEMPTS_MAX);
             }
         }
 

@@ -58,7 +58,7 @@ struct Net {
     acknowledged: Vec<Vec<u64>>,
     /// By node: what it got of the order, by its positions; and of its own messages where they were delivered.
     order: Vec<Vec<(u64, Slot, Vec<u8>)>>,
-    placed: Vec<Vec<(u64, u64)>>,
+    ordered: Vec<Vec<(u64, u64)>>,
     in_doubt: Vec<Vec<u64>>,
     /// Who hears nothing at all.
     deaf: BTreeSet<usize>,
@@ -86,7 +86,7 @@ impl Net {
             got: vec![Vec::new(); members],
             acknowledged: vec![Vec::new(); members],
             order: vec![Vec::new(); members],
-            placed: vec![Vec::new(); members],
+            ordered: vec![Vec::new(); members],
             in_doubt: vec![Vec::new(); members],
             deaf: BTreeSet::new(),
             parted: None,
@@ -214,7 +214,7 @@ impl Net {
                 }
                 Some(Output::Outcome(Token(number), Outcome::Accepted)) => self.acknowledged[node].push(number),
                 Some(Output::Outcome(Token(number), Outcome::Ordered(position))) => {
-                    self.placed[node].push((number, position));
+                    self.ordered[node].push((number, position));
                 }
                 Some(Output::Outcome(Token(number), Outcome::InDoubt)) => self.in_doubt[node].push(number),
                 Some(Output::Flushed(epoch, cut)) => self.flushed[node] = Some((epoch, cut)),

@@ -97,6 +97,9 @@ use crate::{
     Token,
 };
 
+/// What it needs: anything that carries a message.
+pub const PROPERTIES: Properties = Properties { flushes: true, ..Properties::ANY };
+
 /// What a member needs to know before it starts.
 #[derive(Clone)]
 pub struct Config {
@@ -678,7 +681,7 @@ impl Contributory {
 
 impl Keys for Contributory {
     fn properties(&self) -> Properties {
-        Properties::ANY
+        PROPERTIES
     }
 
     fn handle(&mut self, now: Now, input: Input<'_>) -> Result<(), HandleError> {

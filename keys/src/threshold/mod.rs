@@ -74,6 +74,7 @@ pub const PROPERTIES: Properties = Properties {
     fetches: Fetches { shares: true, directory: false },
     seals_messages: true,
     seals_nothing: false,
+    flushes: false,
 };
 
 /// The machine of `keys=threshold`: a client that publishes, reads, or both.

@@ -66,15 +66,15 @@ pub enum Event {
         /// Its payload.
         body: Arc<[u8]>,
     },
-    /// An ordered message of the node was acknowledged, at this place.
-    Placed(Body, u64),
+    /// An ordered message of the node was acknowledged, at this position.
+    Ordered(Body, u64),
     /// One may be delivered or not.
     Doubted(Body),
     /// A datagram was opened by somebody who kept keys that it should not use any more.
     Read(Body, EpochId),
     /// A message came.
     Delivered {
-        /// Its number: its place in the order, where there is one.
+        /// Its number: its position in the order, where there is one.
         sequence: u64,
         /// Its topic.
         topic: Arc<str>,

@@ -14,7 +14,7 @@ pub struct OneOrder {
     topics: BTreeSet<Arc<str>>,
     at: BTreeMap<(Arc<str>, u64), Arc<[u8]>>,
     /// By position: the messages that were acknowledged there.
-    placed: BTreeMap<u64, Body>,
+    ordered: BTreeMap<u64, Body>,
     last: BTreeMap<(usize, Arc<str>), u64>,
 }
 
@@ -44,8 +44,8 @@ impl Checker<Roles, Event> for OneOrder {
                     return Err(format!("node {node} sees {topic} {sequence} after {before}"));
                 }
             }
-            Event::Placed(body, at) => {
-                if let Some(other) = self.placed.insert(*at, *body) {
+            Event::Ordered(body, at) => {
+                if let Some(other) = self.ordered.insert(*at, *body) {
                     return Err(format!("{other:?} and {body:?} are acknowledged at {at}"));
                 }
             }
@@ -59,7 +59,7 @@ impl Checker<Roles, Event> for OneOrder {
             let mut of = self.topics.iter().filter_map(|topic| self.at.get(&(topic.clone(), **at)));
             of.any(|seen| Body::read(seen) == Some(**body))
         };
-        match self.placed.iter().find(|it| !is_there(it)) {
+        match self.ordered.iter().find(|it| !is_there(it)) {
             Some((at, body)) => Err(format!("{body:?} is acknowledged at {at}, where nobody saw it")),
             None => Ok(()),
         }

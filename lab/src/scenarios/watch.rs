@@ -211,8 +211,8 @@ impl Observer<Player> for Watch {
                 Event::LeftOut(cert, why)
             }
             MemberEvent::Published(topic, body) => Event::Published { topic: topic.into(), body: body.into() },
-            MemberEvent::Placed(body, at) => match Body::read(&body) {
-                Some(body) => Event::Placed(body, at),
+            MemberEvent::Ordered(body, at) => match Body::read(&body) {
+                Some(body) => Event::Ordered(body, at),
                 None => return,
             },
             MemberEvent::Doubted(body) => match Body::read(&body) {

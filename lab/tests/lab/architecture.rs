@@ -245,8 +245,15 @@ fn invariant_4_no_hash_map_whose_order_can_reach_an_output() {
 }
 
 /// What a format fixes (LCM's thresholds, the room for a proof, the parts of a vouch) is no limit of ours.
-const OF_A_FORMAT: &[&str] =
-    &["SEGMENT_MAX", "CHANNEL_BYTES_MAX", "SHORT_BYTES_MAX", "PROOF_BYTES_MAX", "OBJECT_BYTES_MAX", "PARTS_MAX"];
+const OF_A_FORMAT: &[&str] = &[
+    "SEGMENT_MAX",
+    "CHANNEL_BYTES_MAX",
+    "SHORT_BYTES_MAX",
+    "PROOF_BYTES_MAX",
+    "OBJECT_BYTES_MAX",
+    "PARTS_MAX",
+    "STAMPS_MAX",
+];
 
 #[test]
 fn invariant_5_every_limit_lies_in_wire_limits() {

@@ -59,7 +59,7 @@ impl Observer<Player> for Seen {
             | MemberEvent::Read(..)
             | MemberEvent::Published(..)
             | MemberEvent::Outcome(_)
-            | MemberEvent::Placed(..)
+            | MemberEvent::Ordered(..)
             | MemberEvent::Doubted(_)
             | MemberEvent::Notice(_) => {}
         }

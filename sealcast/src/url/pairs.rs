@@ -143,7 +143,7 @@ impl Scheme {
     pub const fn needs(self) -> keys::Properties {
         match self {
             Scheme::Plain => keys::Properties::PLAIN,
-            Scheme::Contributory => keys::Properties::ANY,
+            Scheme::Contributory => keys::contributory::PROPERTIES,
             #[cfg(feature = "brokers")]
             Scheme::Threshold => keys::threshold::PROPERTIES,
             #[cfg(not(feature = "brokers"))]
@@ -228,6 +228,8 @@ enum Lack {
     Shares,
     /// The format of LCM's datagrams.
     LcmFormat,
+    /// A transport that needs no views that members end together.
+    NoFlush,
 }
 
 impl fmt::Display for Lack {
@@ -240,6 +242,7 @@ impl fmt::Display for Lack {
             Lack::Directory => f.write_str("needs a directory"),
             Lack::Shares => f.write_str("needs brokers with shares of its key"),
             Lack::LcmFormat => f.write_str("needs LCM's own wire format"),
+            Lack::NoFlush => f.write_str("needs a transport for members that do not end views together"),
         }
     }
 }
@@ -253,6 +256,9 @@ fn lack(keys: &keys::Properties, delivery: &delivery::Properties) -> Option<Lack
     }
     if keys.seals_nothing && delivery.needs_keys {
         return Some(Lack::LcmFormat);
+    }
+    if delivery.needs_flush && !keys.flushes {
+        return Some(Lack::NoFlush);
     }
     match (delivery.fetches.covers(keys.fetches), keys.fetches.directory && !delivery.fetches.directory) {
         (true, _) => None,

@@ -45,10 +45,10 @@ fn all_members_deliver_one_order_and_senders_learn_the_place() {
         net.run(net.now + 8 * SECOND);
         net.assert_one_order(60 * members);
         for (node, tokens) in tokens.iter().enumerate() {
-            let placed: Vec<u64> = net.placed[node].iter().map(|(number, _)| *number).collect();
-            assert!(placed == *tokens, "node {node} of {members} at loss {loss}: {} acknowledged", placed.len());
-            let places = net.order[0].iter().filter(|(_, slot, _)| slot.index() == node).map(|(at, ..)| *at);
-            assert!(net.placed[node].iter().map(|(_, at)| *at).eq(places));
+            let ordered: Vec<u64> = net.ordered[node].iter().map(|(number, _)| *number).collect();
+            assert!(ordered == *tokens, "node {node} of {members} at loss {loss}: {} acknowledged", ordered.len());
+            let positions = net.order[0].iter().filter(|(_, slot, _)| slot.index() == node).map(|(at, ..)| *at);
+            assert!(net.ordered[node].iter().map(|(_, at)| *at).eq(positions));
             assert_eq!((net.backlog(node), net.bytes(node)), (0, 0), "node {node} of {members} at loss {loss}");
         }
         let before = net.sent.len();
@@ -58,7 +58,7 @@ fn all_members_deliver_one_order_and_senders_learn_the_place() {
     }
 }
 
-/// A message in pieces has the place of its last piece, and several in one record have places one after the other.
+/// A message in pieces has the position of its last piece, and several in one record have positions one after the other.
 #[test]
 fn long_and_short_messages_have_places_of_their_own() {
     let mut net = Net::new(3, 50, 7);
@@ -72,7 +72,7 @@ fn long_and_short_messages_have_places_of_their_own() {
     net.assert_one_order(21);
 }
 
-/// The other channel of the same sender keeps its place beside the order, and what comes after an ordered message waits for it.
+/// The other channel of the same sender keeps its order beside the order, and what comes after an ordered message waits for it.
 #[test]
 fn ordered_messages_and_others_of_one_sender_come_in_the_order_of_publishing() {
     for seed in 0..10 {
@@ -107,7 +107,7 @@ fn rule_b2_a_majority_holds_what_is_delivered_and_all_hold_what_is_safe() {
             for node in (0..5).filter(hears) {
                 assert_eq!(!net.order[node].is_empty(), delivered, "{guarantee:?} at node {node} beside {deaf:?}");
             }
-            assert_eq!(!net.placed[1].is_empty(), delivered);
+            assert_eq!(!net.ordered[1].is_empty(), delivered);
             net.deaf.clear();
             net.run(net.now + 3 * SECOND);
             net.assert_one_order(1);
@@ -145,7 +145,7 @@ fn rule_b8_members_without_the_key_hold_what_they_cannot_read() {
             net.run(net.now + 500);
         }
         net.run(net.now + 5 * SECOND);
-        assert_eq!((net.order[0].len(), net.placed[1].len(), net.placed[2].len()), (40, 20, 20), "loss {loss}");
+        assert_eq!((net.order[0].len(), net.ordered[1].len(), net.ordered[2].len()), (40, 20, 20), "loss {loss}");
         assert!(net.order[0] == net.order[1]);
         let read: Vec<_> = net.order[0].iter().filter(|(_, slot, body)| slot.0 == 2 || body[1] % 2 == 1).collect();
         assert!(net.order[2].iter().eq(read), "it reads the rest in the same order");
@@ -186,7 +186,7 @@ fn rule_b4_an_ordered_message_is_delivered_in_its_view_or_its_sender_is_told() {
     net.deaf.clear();
     // Another view, before which nobody had the time to say what it holds.
     net.install(3, &[0, 1, 2]);
-    assert_eq!((net.placed[1].len(), net.in_doubt[1].len()), (1, 1));
+    assert_eq!((net.ordered[1].len(), net.in_doubt[1].len()), (1, 1));
     let refused = net.publish_as(Guarantee::Ordered, 1, "c1/a", b"\x01\x02");
     assert_eq!(refused.unwrap_err(), SendError::NotReady);
     net.run(net.now + SECOND);
@@ -194,7 +194,7 @@ fn rule_b4_an_ordered_message_is_delivered_in_its_view_or_its_sender_is_told() {
     net.change(4, &[0, 1, 2]);
     net.publish_as(Guarantee::Ordered, 1, "c1/a", b"\x01\x02").expect("there is room");
     net.run(net.now + 3 * SECOND);
-    assert_eq!((net.placed[1].len(), net.in_doubt[1].len()), (2, 1));
+    assert_eq!((net.ordered[1].len(), net.in_doubt[1].len()), (2, 1));
     for node in 0..3 {
         assert_eq!(net.order[node].iter().map(|(.., body)| body[1]).collect::<Vec<_>>(), [0, 2], "node {node}");
     }
@@ -306,7 +306,7 @@ fn rule_g8_what_nobody_can_tell_from_noise_takes_little_room() {
         net.publish_as(Guarantee::Ordered, 1, ["c1/a", "c2/b"][usize::from(n) % 2], &[1, n]).expect("there is room");
     }
     net.run(net.now + 5 * SECOND);
-    assert_eq!((net.order[0].len(), net.order[2].len(), net.placed[1].len()), (10, 5, 10));
+    assert_eq!((net.order[0].len(), net.order[2].len(), net.ordered[1].len()), (10, 5, 10));
 }
 
 /// The body of a numbered message, and nothing that a compressor would like.
@@ -355,16 +355,16 @@ fn rule_b3_those_who_stay_deliver_the_same_and_nothing_acknowledged_is_lost() {
             let (ours, theirs) = (bodies(*node), bodies(stay[0]));
             let parted = ours.iter().zip(&theirs).position(|(a, b)| a != b);
             assert!(ours == theirs, "node {node}, seed {seed}: {} of {}, {parted:?}", ours.len(), theirs.len());
-            assert_eq!(net.placed[*node].len() + net.in_doubt[*node].len(), usize::from(number[*node]), "seed {seed}");
+            assert_eq!(net.ordered[*node].len() + net.in_doubt[*node].len(), usize::from(number[*node]), "seed {seed}");
             assert!(net.in_doubt[*node].is_empty(), "what is not delivered is sent again, seed {seed}");
         }
         let all: BTreeSet<_> = order.iter().map(|(.., body)| body).collect();
         assert_eq!(all.len(), order.len(), "nothing comes twice, seed {seed}");
         for node in 0..5 {
-            let places: BTreeSet<u64> =
+            let positions: BTreeSet<u64> =
                 order.iter().filter(|(.., body)| usize::from(body[0]) == node).map(|(at, ..)| *at).collect();
-            for (_, at) in &net.placed[node] {
-                assert!(places.contains(at), "acknowledged to {node} at {at} and lost, seed {seed}");
+            for (_, at) in &net.ordered[node] {
+                assert!(positions.contains(at), "acknowledged to {node} at {at} and lost, seed {seed}");
             }
             let of: Vec<u8> =
                 order.iter().filter(|(.., body)| usize::from(body[0]) == node).map(|(.., body)| body[1]).collect();
@@ -413,7 +413,7 @@ fn rule_b1_a_minority_does_not_order_and_comes_back() {
     let late = &bodies(0)[15..];
     assert!(bodies(3).ends_with(late) && bodies(3).starts_with(&bodies(0)[..10]), "{:?}", bodies(3));
     assert_eq!(bodies(3).len(), 11, "what was ordered meanwhile it has not: a gap");
-    assert_eq!((net.placed[1].len(), net.in_doubt[1].len()), (5, 0));
+    assert_eq!((net.ordered[1].len(), net.in_doubt[1].len()), (5, 0));
 }
 
 /// A member that flushed for a view that the others installed without it takes no part in any other order.
@@ -447,7 +447,7 @@ fn rule_b3_a_sequencer_that_slept_neither_orders_nor_acknowledges() {
     net.publish_as(Guarantee::Ordered, 0, "c1/a", b"\0\0").expect("it does not know yet");
     net.parted = None;
     net.run(net.now + SECOND);
-    assert!(net.placed[0].is_empty() && net.order[0].is_empty());
+    assert!(net.ordered[0].is_empty() && net.order[0].is_empty());
     assert_eq!((net.order[1].len(), net.order[2].len()), (1, 1));
 }
 
