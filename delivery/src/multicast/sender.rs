@@ -16,7 +16,7 @@ use std::sync::Arc;
 use sealcast_wire::frame::{
     FLAG_ORDERED, FLAG_RELIABLE, FLAG_SAFE, FLAG_SIGNED, HEADER_LEN, KIND_OPEN, MAGIC, SEGMENT_MIN, TAG_LEN,
 };
-use sealcast_wire::{Domain, EpochId, Exhausted, Guarantee, Monotonic, Protect, limits};
+use sealcast_wire::{Access, Domain, EpochId, Exhausted, Guarantee, Monotonic, Protect, limits};
 
 use super::backlog::{Again, Backlog, Settled};
 use super::frame::{
@@ -43,9 +43,26 @@ pub struct Sender {
     sent: Sent,
     /// What not all readers have, where there is a reliable channel.
     backlog: Option<Backlog>,
+    /// What seals for the backlog's epoch, if whoever publishes may not know yet that it has begun.
+    ahead: Option<Ahead>,
     spoken: Option<Monotonic>,
     retired: VecDeque<EpochId>,
     lost: u64,
+}
+
+/// An epoch that has begun without the knowledge of whoever publishes.
+struct Ahead {
+    protect: Arc<dyn Protect>,
+    access: Arc<dyn Access>,
+}
+
+impl Ahead {
+    /// Where a topic's messages are sealed in it; `None` if we may not publish them.
+    fn stream(&self, topic: &str, signed: bool) -> Option<Stream> {
+        let may = self.access.may_publish(self.protect.slot(), topic);
+        let domain = self.access.domain(topic).filter(|_| may)?;
+        Some(Stream { domain, signed: signed || self.access.must_sign(topic) })
+    }
 }
 
 /// A message to be framed.
@@ -85,6 +102,7 @@ impl Sender {
             done_bytes: 0,
             sent: Sent::default(),
             backlog: None,
+            ahead: None,
             spoken: None,
             retired: VecDeque::new(),
             lost: 0,
@@ -124,13 +142,26 @@ impl Sender {
         if data.topic.len() > limits::TOPIC_BYTES_MAX {
             return Err(SendError::BadTopic);
         }
+        let mut stream = Stream { domain: data.domain, signed: data.signed };
+        let mut ahead = None;
         if data.guarantee != Guarantee::BestEffort {
             let backlog = self.backlog.as_ref().ok_or(SendError::NotGiven(data.guarantee))?;
+            let is_ahead = |it: &Ahead| it.protect.epoch().counter > protect.epoch().counter;
+            if let Some(it) = self.ahead.as_ref().filter(|it| is_ahead(it)) {
+                stream = it.stream(data.topic, data.signed).ok_or(SendError::Retired)?;
+                ahead = Some(it.protect.clone());
+            }
+            let protect = ahead.as_ref().unwrap_or(protect);
             backlog.admit(protect.epoch(), data.body.len())?;
         }
         let head = Head { keys: false, again: false, number: 0, sent_micros: data.sent_micros, topic: data.topic };
-        let stream = Stream { domain: data.domain, signed: data.signed };
+        let protect = ahead.as_ref().unwrap_or(protect);
         self.sealed(now, protect, LaneOf { stream, guarantee: data.guarantee }, head, data.body)
+    }
+
+    /// Who publishes may not know yet of the epoch that has begun: what is reliable is sealed for it all the same.
+    pub(crate) fn seal_ahead(&mut self, protect: &Arc<dyn Protect>, access: &Arc<dyn Access>) {
+        self.ahead = Some(Ahead { protect: protect.clone(), access: access.clone() });
     }
 
     /// Takes a key scheme's message: sealed under the group's key, or without `protect` on the open lane.
@@ -256,6 +287,7 @@ impl Sender {
         route: impl Fn(&str, bool) -> Option<Stream>,
     ) -> Vec<Settled> {
         self.finish_lanes();
+        self.ahead = None;
         let Some(backlog) = &mut self.backlog else { return Vec::new() };
         for Again { entry, from } in backlog.change(protect.epoch(), ordered) {
             for (datagram, _) in entry.batch.iter().zip(entry.first..).filter(|(_, number)| *number >= from) {

@@ -301,6 +301,7 @@ impl Sequencer {
         // What we flushed for was another one than this.
         self.flush.take_if(|it| !it.is_done || it.view.counter > ahead.epoch.counter);
         self.install(now, &ahead, Some(&protect), &access);
+        self.multicast.lock().seal_ahead(&protect, &access);
         if let Some(next) = next {
             self.prepare(now, &next);
         }
