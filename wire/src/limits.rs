@@ -86,10 +86,10 @@ pub const ORDERED_KEPT_BYTES_MAX: usize = 64 << 20;
 pub const ORDERED_UNREAD_BYTES_MAX: usize = 1 << 20;
 /// Stamps that wait for their records, or for others to hold theirs.
 pub const STAMPS_AHEAD_MAX: usize = 2 * RELIABLE_AHEAD_MAX as usize;
-/// Members of a primary view that a report names: it fits the shortest segment, signed.
+/// Members of primary views that a report names.
 pub const REPORTED_MEMBERS_MAX: usize = 64;
-/// Views that may have become primary, of which a report tells.
-pub const REPORTED_ATTEMPTS_MAX: usize = 3;
+/// Bytes of a report: it fits the shortest segment, signed.
+pub const REPORT_BYTES_MAX: usize = 699;
 /// Ranges of missing records that one NAK names.
 pub const NAK_RANGES_MAX: usize = 32;
 /// Records sent again for one NAK.

@@ -61,7 +61,9 @@ impl Sequencer {
         if let Some(done) = self.flush.take_if(|it| it.is_done) {
             self.flushed = Some(done);
         }
-        let reports = BTreeMap::from([(id, self.report.clone())]);
+        // What cannot be said is not known here either, so that all take it alike.
+        let sayable = self.report.bytes().map(|_| (id, self.report.clone()));
+        let reports = BTreeMap::from_iter(sayable);
         let (began, say_at) = (now, Some(now));
         let (decision, is_done) = (None, false);
         self.flush = Some(Flush {
@@ -176,6 +178,7 @@ impl Sequencer {
         }
         let Some(flush) = &mut self.flush else { return };
         flush.is_done = true;
+        self.report.forget_failed(&flush.reports);
         if decision.is_primary {
             // It may be installed elsewhere, though not here.
             self.report.attempt(decision.next(&flush.reports, flush.view));
@@ -215,13 +218,11 @@ impl Sequencer {
         flush.say_at = (!flush.is_done).then(|| now + SAY_AGAIN);
         let view = flush.view;
         let mut says = Vec::new();
-        let mut report = self.report.clone();
-        if let Some(order) = order {
-            report.held = order.held();
-            report.chain = order.chain();
-        }
-        if let Some(report) = report.bytes() {
-            says.push(Control::Flush { view, report });
+        // As it was when the view was fenced, so that all decide from the same.
+        let report = flush.stay.get(&me).and_then(|id| flush.reports.get(id)).cloned();
+        if let Some(mut report) = report {
+            (report.held, report.chain) = order.map_or((report.held, report.chain), |it| (it.held(), it.chain()));
+            says.extend(report.bytes().map(|report| Control::Flush { view, report }));
         }
         let mut records = Vec::new();
         if let (Some(decision), Some(order)) = (&flush.decision, order) {

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use sealcast_crypto::hash::Transcript;
 use sealcast_wire::codec::{Malformed, Reader};
-use sealcast_wire::limits::{REPORTED_ATTEMPTS_MAX, REPORTED_MEMBERS_MAX};
+use sealcast_wire::limits::{REPORT_BYTES_MAX, REPORTED_MEMBERS_MAX};
 use sealcast_wire::{EpochId, Incarnation};
 
 /// The beginning of a run's incarnation.
@@ -37,7 +37,7 @@ pub(super) struct Primary {
 pub(super) struct Report {
     /// The last primary view that it was in.
     pub(super) installed: Option<Primary>,
-    /// Later ones that it agreed to, and that may be installed elsewhere.
+    /// Later ones that it agreed to, and that may be installed elsewhere; newest last.
     pub(super) attempts: Vec<Primary>,
     /// So much of the order it holds.
     pub(super) held: u64,
@@ -63,7 +63,7 @@ impl Report {
     pub(super) fn bytes(&self) -> Option<Vec<u8>> {
         let views = || self.installed.iter().chain(&self.attempts);
         let ids: Vec<Id> = views().flat_map(|it| &it.members).copied().collect::<BTreeSet<_>>().into_iter().collect();
-        if ids.len() > REPORTED_MEMBERS_MAX || self.attempts.len() > REPORTED_ATTEMPTS_MAX {
+        if ids.len() > REPORTED_MEMBERS_MAX || self.attempts.len() > usize::from(u8::MAX) {
             return None;
         }
         let mut bytes = vec![ids.len() as u8];
@@ -77,7 +77,7 @@ impl Report {
         }
         bytes.extend_from_slice(&self.held.to_be_bytes());
         bytes.extend_from_slice(&self.chain);
-        Some(bytes)
+        (bytes.len() <= REPORT_BYTES_MAX).then_some(bytes)
     }
 
     /// Reads them.
@@ -88,7 +88,7 @@ impl Report {
         }
         let ids: Vec<Id> = (0..count).map(|_| r.array()).collect::<Result<_, _>>()?;
         let (installed, attempts) = (r.u8()?, usize::from(r.u8()?));
-        if !ids.is_sorted_by(|a, b| a < b) || installed > 1 || attempts > REPORTED_ATTEMPTS_MAX {
+        if !ids.is_sorted_by(|a, b| a < b) || installed > 1 {
             return Err(Malformed);
         }
         let mut view = || {
@@ -115,8 +115,28 @@ impl Report {
 
     /// Notes a view that may become primary.
     pub(super) fn attempt(&mut self, attempt: Primary) {
-        self.attempts.retain(|it| it.members != attempt.members || it.ordinal != attempt.ordinal);
+        self.attempts.retain(|it| it.members != attempt.members);
         self.attempts.push(attempt);
+    }
+
+    /// Whether one more such view can be reported.
+    fn has_room_for(&self, attempt: &Primary) -> bool {
+        let mut more = self.clone();
+        more.attempt(attempt.clone());
+        more.bytes().is_some()
+    }
+
+    /// Forgets views that nobody installed and nobody will, since all of their members report and have agreed to another one
+    /// since: a member installs as primary what it agreed to last, or nothing.
+    pub(super) fn forget_failed(&mut self, reports: &BTreeMap<Id, Report>) {
+        let may_be = |it: &Report, attempt: &Primary| {
+            let is_last = it.attempts.last().is_some_and(|last| last.members == attempt.members);
+            is_last || it.installed.as_ref().is_some_and(|installed| installed.ordinal >= attempt.ordinal)
+        };
+        self.attempts.retain(|attempt| {
+            let mut of = attempt.members.iter().map(|id| reports.get(id));
+            of.any(|it| it.is_none_or(|it| may_be(it, attempt)))
+        });
     }
 
     /// A view is primary, and its order goes on from here.
@@ -135,7 +155,9 @@ pub(super) fn decide(reports: &BTreeMap<Id, Report>, is_whole: bool) -> Decision
     // Where there was none yet, all who know each other begin it. Whoever is alone may be about to find a group.
     let begins = is_whole && reports.len() > 1;
     let goes_on = last.as_ref().map_or(begins, |it| has_majority(reports, &it.members));
-    let is_primary = goes_on && pending.all(|it| has_majority(reports, &it.members));
+    let next = successor(last.as_ref(), reports, EpochId::default());
+    let has_room = || reports.values().all(|it| it.has_room_for(&next));
+    let is_primary = goes_on && pending.all(|it| has_majority(reports, &it.members)) && has_room();
     let of_last = reports.values().filter(|it| it.installed == last && last.is_some());
     let most = of_last.max_by_key(|it| (it.held, it.chain));
     let (cut, chain) = most.map_or((0, [0; 32]), |it| (it.held, it.chain));
@@ -160,9 +182,12 @@ impl Decision {
 
     /// The primary view that those who reported make, if they may.
     pub(super) fn next(&self, reports: &BTreeMap<Id, Report>, epoch: EpochId) -> Primary {
-        let ordinal = self.last.as_ref().map_or(0, |it| it.ordinal) + 1;
-        Primary { ordinal, epoch, members: reports.keys().copied().collect() }
+        successor(self.last.as_ref(), reports, epoch)
     }
+}
+
+fn successor(last: Option<&Primary>, reports: &BTreeMap<Id, Report>, epoch: EpochId) -> Primary {
+    Primary { ordinal: last.map_or(0, |it| it.ordinal) + 1, epoch, members: reports.keys().copied().collect() }
 }
 
 #[cfg(test)]
@@ -254,12 +279,53 @@ mod tests {
         assert_eq!(self::report(Some(view(9, &many)), &[], 1).bytes(), None);
     }
 
+    #[test]
+    fn rule_b1_where_one_more_attempt_cannot_be_reported_none_is_made() {
+        let last = view(1, &[1, 2, 3, 4, 5]);
+        let mut full = report(Some(last.clone()), &[], 5);
+        let sets = (0..).map(|n: u8| vec![1, 2, 3, 10 + n]);
+        let attempts = sets.map(|it| view(2, &it));
+        let made = attempts.take_while(|it| full.has_room_for(it).then(|| full.attempt(it.clone())).is_some()).count();
+        assert!((8..20).contains(&made) && full.bytes().is_some(), "{made} attempts");
+        let other = report(Some(last), &[], 5);
+        let all = [(1, &full), (2, &other), (3, &other)];
+        assert_eq!(decided(&all, false), (false, 5));
+        // Made before, it takes no more room.
+        let (oldest, rest) = full.attempts.split_first().expect("there are some");
+        let mut rest = rest.to_vec();
+        rest.push(Primary { members: [[1; 8], [2; 8], [3; 8]].into(), ..oldest.clone() });
+        let again = report(full.installed.clone(), &rest, 5);
+        assert_eq!(decided(&[(1, &again), (2, &other), (3, &other)], false), (true, 5));
+    }
+
+    #[test]
+    fn rule_b1_an_attempt_is_forgotten_once_all_of_its_members_have_gone_on() {
+        let last = view(1, &[1, 2, 3, 4]);
+        let (first, second) = (view(2, &[1, 2, 3]), view(2, &[2, 3, 4]));
+        let both = report(Some(last.clone()), &[first.clone(), second.clone()], 5);
+        let one = report(Some(last.clone()), &[first.clone()], 5);
+        let none = report(Some(last), &[], 5);
+        let kept = |reports: &[(u8, &Report)]| {
+            let reports = reports.iter().map(|(id, it)| ([*id; 8], (*it).clone())).collect();
+            let mut it = both.clone();
+            it.forget_failed(&reports);
+            it.attempts
+        };
+        assert_eq!(kept(&[(1, &none), (2, &both), (3, &both), (4, &none)]), std::slice::from_ref(&second));
+        // One may still install it, and one is not here to say.
+        assert_eq!(kept(&[(1, &one), (2, &both), (3, &both), (4, &none)]), both.attempts);
+        assert_eq!(kept(&[(2, &both), (3, &both), (4, &none)]), both.attempts);
+        // One did.
+        let installed = report(Some(first), &[], 5);
+        assert_eq!(kept(&[(1, &installed), (2, &both), (3, &both), (4, &none)]), both.attempts);
+    }
+
     proptest! {
         #[test]
         fn rule_g2_any_bytes_are_a_report_or_malformed(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
             let mut r = Reader::new(&bytes);
             if let Ok(report) = Report::read(&mut r) {
-                prop_assert!(report.attempts.len() <= REPORTED_ATTEMPTS_MAX);
+                prop_assert!(report.attempts.len() <= 255 && report.attempts.iter().all(|it| it.members.len() <= 64));
             }
         }
 
