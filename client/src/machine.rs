@@ -690,6 +690,7 @@ impl Machine {
                 let epoch = if header.is_empty() { EpochId::default() } else { epoch };
                 self.put(Output::Deliver(Delivered {
                     index: entry.sn,
+                    ordered: true,
                     source: Source::Client { key, epoch },
                     signed: true,
                     topic,

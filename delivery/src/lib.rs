@@ -21,7 +21,7 @@ use std::sync::Arc;
 use sealcast_crypto::identity::Pattern;
 use sealcast_wire::{
     Access, Address, Agreement, Domain, Dropped, Drops, Envelope, EpochId, Exhausted, Fetch, FetchId, Fetched, Fetches,
-    Flush, Guarantee, Monotonic, Now, Protect, Reason, SealMessage, Slot, Source, To, Unsealed, View, limits,
+    Flush, Guarantee, Member, Monotonic, Now, Protect, Reason, SealMessage, Slot, Source, To, Unsealed, View, limits,
 };
 
 pub use batch::{Batch, Train};
@@ -112,6 +112,18 @@ impl<D: Delivery + ?Sized> Delivery for Box<D> {
     fn poll(&mut self, batch: &mut Batch) -> Option<Output> {
         (**self).poll(batch)
     }
+}
+
+/// Who orders in a view.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OrderStatus {
+    /// Who says what comes next in the order; `None`: nothing is ordered here.
+    pub sequencer: Option<Member>,
+    /// Whether that is so because we are not in the primary component (B1); otherwise another view comes at once, which may
+    /// order.
+    pub is_settled: bool,
+    /// Ordered messages were delivered by others and never come here: we were apart from the primary component (B6).
+    pub gap: bool,
 }
 
 /// What a transport gives, channel by channel.
@@ -427,6 +439,10 @@ pub enum Output {
     /// The view before this prepared epoch is flushed; the hash of what is delivered up to there, zeros where the transport
     /// flushes nothing.
     Flushed(EpochId, [u8; 32]),
+    /// What comes from now on is of this view, and all of those before it has come ([`Properties::needs_flush`]).
+    Entered(EpochId),
+    /// Who orders in the view in use, as it changed.
+    Order(OrderStatus),
     /// Another change is wanted, of whatever members there are: the view in use cannot order, and one in which all have reported
     /// may.
     Renew,
@@ -448,6 +464,9 @@ pub enum Output {
 pub struct Delivered {
     /// Position in the way's order, where it has one; else the sender's message number.
     pub index: u64,
+    /// Whether that position was agreed in the view that it was sealed in: then it comes, though its sender may be out by now
+    /// (B4).
+    pub ordered: bool,
     /// Who sent it, as far as the seal proves.
     pub source: Source,
     /// Whether a signature proves the slot in `source`.

@@ -65,6 +65,8 @@ pub enum MemberEvent {
     Ordered(Vec<u8>, u64),
     /// One with this body may be delivered or not.
     Doubted(Vec<u8>),
+    /// Some of the order never comes.
+    Gap,
     /// For the operator.
     Notice(Notice),
     /// The epoch that is installed is of this version of the wire (only a fixture of several versions tells this).
@@ -148,6 +150,8 @@ impl<K: Keys, D: Delivery> Member<K, D> {
                     let epoch = group.epoch_of(view.epoch).expect("a view that is shown has its key").clone();
                     self.tell(MemberEvent::Installed(epoch));
                 }
+                Output::View(ViewEvent::Order { gap: false, .. }) => {}
+                Output::View(ViewEvent::Order { gap: true, .. }) => self.tell(MemberEvent::Gap),
                 Output::View(ViewEvent::Excluded(why)) => self.tell(MemberEvent::Excluded(why)),
                 Output::View(other) => panic!("no checker looks at {other:?}"),
                 Output::Store { of, id, record } => {

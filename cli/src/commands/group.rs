@@ -98,6 +98,11 @@ fn show(env: &Env<'_>, info: &GroupInfo) -> Result<(), Failure> {
     if info.paused {
         env.output.line("! a change of key is going on: publishing waits for it")?;
     }
+    match info.order.as_ref().map(|it| &it.sequencer) {
+        Some(Some(name)) => env.output.line(format!("order   total   sequencer: {}", safe(name)))?,
+        Some(None) => env.output.line("! nothing is ordered here: this member is not in the primary component")?,
+        None => {}
+    }
     if let Some(why) = &info.excluded {
         env.output.line(format!("x this session is out of the group: {}", safe(why)))?;
     }

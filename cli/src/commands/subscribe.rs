@@ -330,15 +330,28 @@ fn next<S, M>(
     }
 }
 
-/// With `-v`, who came and went.
+/// What is missing of the order; with `-v`, who came and went, and who orders.
 fn tell_views(env: &Env<'_>, views: &mut Views) {
     while let Some(event) = views.try_next() {
-        if let ViewEvent::Changed { view, joined, left } = event {
-            let names = |sign: char, of: &[sealcast_wire::Member]| -> String {
-                of.iter().map(|m| format!(" {sign}{}", m.name)).collect()
-            };
-            let (counter, all) = (view.epoch.counter, members(view.members.len()));
-            env.output.detail(format!("epoch {counter}: {all}{}{}", names('+', &joined), names('-', &left)));
+        match event {
+            ViewEvent::Changed { view, joined, left } => {
+                let names = |sign: char, of: &[sealcast_wire::Member]| -> String {
+                    of.iter().map(|m| format!(" {sign}{}", m.name)).collect()
+                };
+                let (counter, all) = (view.epoch.counter, members(view.members.len()));
+                env.output.detail(format!("epoch {counter}: {all}{}{}", names('+', &joined), names('-', &left)));
+            }
+            ViewEvent::Order { sequencer, is_settled, gap } => {
+                if gap {
+                    env.output.warn("ordered messages are missing here: this member was apart from the group");
+                }
+                match sequencer {
+                    Some(member) => env.output.detail(format!("order: {} is the sequencer", member.name)),
+                    None if is_settled => env.output.detail("order: this member is not in the primary component"),
+                    None => {}
+                }
+            }
+            _ => {}
         }
     }
 }

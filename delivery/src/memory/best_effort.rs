@@ -134,6 +134,7 @@ impl BestEffort {
                 };
                 self.outputs.push_back(Output::Deliver(Delivered {
                     index: data.number,
+                    ordered: false,
                     source,
                     signed,
                     topic: data.topic.into(),

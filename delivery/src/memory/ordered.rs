@@ -341,6 +341,7 @@ impl Ordered {
             Frame::Sealed { topic, header, body } => {
                 outputs.push_back(Output::Deliver(Delivered {
                     index,
+                    ordered: true,
                     source,
                     signed: false,
                     topic: topic.into(),

@@ -278,6 +278,11 @@ pub(crate) struct Inbox {
 }
 
 impl Inbox {
+    /// Something that comes after the messages that came before it.
+    pub(crate) fn tell(&mut self, output: Output) {
+        self.ready.push_back(output);
+    }
+
     fn intern(&mut self, topic: &str) -> Arc<str> {
         if let Some(known) = self.topics.get(topic) {
             return Arc::clone(known);
@@ -295,6 +300,7 @@ impl Sink for Inbox {
     fn message(&mut self, message: Received<'_>) {
         let delivered = Delivered {
             index: message.number,
+            ordered: message.ordered,
             source: message.source,
             signed: message.signed,
             topic: self.intern(message.topic),

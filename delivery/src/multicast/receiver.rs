@@ -44,8 +44,10 @@ pub trait Sink {
 /// A message of the application as it arrived.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Received<'a> {
-    /// The sender's number for it.
+    /// The sender's number for it, or its position in the order.
     pub number: u64,
+    /// Whether it has one.
+    pub ordered: bool,
     /// Who sent it, as far as the seal proves.
     pub source: Source,
     /// Whether a signature proves the slot in `source`.
@@ -259,6 +261,7 @@ impl Receiver {
         let Source::Outside(from) = source else { return Err(Dropped::Malformed) };
         if let Some(message) = self.plain.handle(now, from, datagram) {
             sink.message(Received {
+                ordered: false,
                 number: u64::from(message.sequence),
                 source,
                 signed: false,
@@ -277,6 +280,6 @@ fn deliver(from: From, head: &Head<'_>, body: Cow<'_, [u8]>, sink: &mut impl Sin
         sink.keys(source, body);
     } else {
         let Head { number, sent_micros, topic, .. } = *head;
-        sink.message(Received { number, source, signed, topic, sent_micros, body });
+        sink.message(Received { number, ordered: false, source, signed, topic, sent_micros, body });
     }
 }

@@ -43,9 +43,10 @@ impl Sink for Got {
     }
 
     fn message(&mut self, m: Received<'_>) {
-        let Received { number, source, signed, topic, sent_micros, body } = m;
+        let Received { number, ordered, source, signed, topic, sent_micros, body } = m;
         let topic = topic.to_owned().leak();
-        self.messages.push(Received { number, source, signed, topic, sent_micros, body: body.into_owned().into() });
+        let body = body.into_owned().into();
+        self.messages.push(Received { number, ordered, source, signed, topic, sent_micros, body });
     }
 
     fn keys(&mut self, _: Source, bytes: Cow<'_, [u8]>) {

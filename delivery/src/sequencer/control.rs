@@ -32,7 +32,7 @@ pub(super) enum Control {
         of: Of,
         ranges: Vec<(u64, u64)>,
     },
-    Held(u64),
+    Ack(u64),
     Stable {
         majority: u64,
         all: u64,
@@ -92,8 +92,8 @@ impl Control {
                     bytes.extend_from_slice(&last.to_be_bytes());
                 });
             }
-            Control::Held(held) => {
-                bytes.push(HELD);
+            Control::Ack(held) => {
+                bytes.push(ACK);
                 bytes.extend_from_slice(&held.to_be_bytes());
             }
             Control::Stable { majority, all } => {
@@ -149,7 +149,7 @@ impl Control {
                 let part = r.rest().to_vec();
                 if kind == FLUSH { Control::Flush { view, report: part } } else { Control::Fill { view, stamps: part } }
             }
-            HELD => Control::Held(r.u64()?),
+            ACK => Control::Ack(r.u64()?),
             STABLE => {
                 let (majority, all) = (r.u64()?, r.u64()?);
                 if all > majority {
@@ -193,7 +193,7 @@ const STATUS: u8 = 2;
 const SUMMARY: u8 = 3;
 const NAK: u8 = 4;
 const GONE: u8 = 5;
-const HELD: u8 = 6;
+const ACK: u8 = 6;
 const STABLE: u8 = 7;
 const FLUSH: u8 = 8;
 const FILL: u8 = 9;
@@ -218,7 +218,7 @@ mod tests {
             Control::Status(vec![(OF, 9)]),
             Control::Summary(Vec::new()),
             Control::Nak { of: OF, ranges: vec![(1, 1), (4, 9)] },
-            Control::Held(u64::MAX),
+            Control::Ack(u64::MAX),
             Control::Stable { majority: 9, all: 9 },
         ];
         let view = EpochId { counter: 3, hash: 4 };

@@ -12,14 +12,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use sealcast_wire::codec::Reader;
-use sealcast_wire::{Dropped, EpochId, Incarnation, Monotonic, Slot, View};
+use sealcast_wire::{Change, Dropped, EpochId, Incarnation, Monotonic, Slot, View};
 
 use super::control::{Control, Of};
 use super::order::{Order, Stamped};
 use super::primary::{Decision, Id, Report, decide, id_of};
 use super::{Ahead, Current, Sequencer, ordering};
-use crate::Output;
 use crate::multicast::frame::{Frame, Frames, Stamp, Stream, write_stamps};
+use crate::{OrderStatus, Output};
 
 /// A view that is prepared.
 #[derive(Debug)]
@@ -262,9 +262,14 @@ impl Sequencer {
         self.flush.take_if(|it| it.view.counter <= view.epoch.counter);
         self.flushed = None;
         let slots: Vec<Slot> = view.members.slots().map(|(slot, _)| slot).collect();
+        let mut gap = false;
         let (order, again, is_decided) = match flush.and_then(|it| Some((it.decision?, it.reports, it.nobody_comes))) {
             Some((decision, reports, nobody_comes)) if decision.is_primary => {
                 self.deliver_rest(now, &decision);
+                // Who was in none before comes anew; for others, what they did not deliver is past.
+                let was_apart = self.report.installed != decision.last;
+                gap = self.report.installed.is_some() && (was_apart || self.delivered < decision.cut);
+                self.delivered = decision.cut;
                 let next = decision.next(&reports, view.epoch);
                 self.report.install(next, decision.cut, decision.chain);
                 self.last = None;
@@ -275,9 +280,9 @@ impl Sequencer {
             // Before the first order nothing is delivered anywhere.
             None => (None, self.report.installed.is_none(), false),
         };
-        if members.len() > 1 {
-            self.report.meet(view.epoch, members.iter().map(id_of).collect());
-        }
+        let was = self.current.iter().flat_map(|it| it.incarnations.values());
+        let left = was.filter(|it| view.change == Change::Left && !members.contains(*it)).map(id_of).collect();
+        self.report.meet(view.epoch, members.iter().map(id_of).collect(), &left);
         // Who came is asked, too, by another change.
         let pause = RENEW * (1 << self.renewals.min(RENEW_DOUBLINGS));
         let turn = if view.members.slots().next().is_some_and(|(slot, _)| slot == view.me) {
@@ -287,8 +292,12 @@ impl Sequencer {
         };
         self.renewals = if is_decided { 0 } else { self.renewals + 1 };
         self.renew_at = (!is_decided).then(|| now + turn);
-        self.is_primary = order.is_some();
-        self.is_settled = is_decided;
+        let sequencer = order.as_ref().and_then(Order::sequencer).and_then(|slot| view.member(slot).cloned());
+        let status = OrderStatus { sequencer, is_settled: is_decided, gap };
+        if status != self.order_status {
+            self.tell_in_turn(Output::Order(status.clone()));
+        }
+        self.order_status = OrderStatus { gap: false, ..status };
         (order, again)
     }
 

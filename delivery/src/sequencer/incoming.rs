@@ -67,7 +67,7 @@ struct Incomplete {
     /// The last record that came.
     came: u64,
     /// Records from `done` on, but for `next` and other missing ones.
-    held: BTreeMap<u64, Held>,
+    held: BTreeMap<u64, ReceivedRecord>,
     /// Up to here all readers have them, as far as we heard.
     settled: u64,
     /// When the missing ones are asked for.
@@ -79,7 +79,7 @@ struct Incomplete {
 
 /// A record that waits.
 #[derive(Debug)]
-struct Held {
+struct ReceivedRecord {
     source: Source,
     signed: bool,
     /// None of one that we cannot read.
@@ -136,7 +136,7 @@ impl Incoming {
         sink: &mut impl Sink,
     ) -> Result<(), Dropped> {
         let Record { source, of, number, signed, frames, .. } = *record;
-        let held = || Held { source, signed, frames: frames.to_vec() };
+        let held = || ReceivedRecord { source, signed, frames: frames.to_vec() };
         let room = limits::RELIABLE_HELD_BYTES_MAX.saturating_sub(self.bytes);
         let is_old = self.newest() != Some(record.epoch);
         let epoch = self.epoch(now, record.epoch);
@@ -250,7 +250,7 @@ impl Incoming {
         let Some(stream) = streams.get_mut(&of) else { return false };
         let incarnation = stream.incarnation;
         let Some(record) = stream.held.remove(&number) else { return false };
-        let Held { source, signed, frames } = &record;
+        let ReceivedRecord { source, signed, frames } = &record;
         let from = From { of, source: *source, incarnation, signed: *signed, position: Some(position) };
         let has_capacity = self.hand_on(now, from, false, frames, sink);
         let Some(stream) = self.stream(epoch, of) else { return false };
@@ -505,7 +505,7 @@ impl Incoming {
             let Some(stream) = streams.get_mut(&of) else { return };
             let (number, incarnation) = (stream.done, stream.incarnation);
             let Some(record) = stream.held.remove(&number) else { return };
-            let Held { source, signed, frames } = &record;
+            let ReceivedRecord { source, signed, frames } = &record;
             let from = From { of, source: *source, incarnation, signed: *signed, position: None };
             let has_capacity = self.hand_on(now, from, is_old, frames, sink);
             let Some(stream) = self.stream(epoch, of) else { return };
@@ -594,7 +594,7 @@ impl Incomplete {
     }
 
     fn bytes(&self) -> usize {
-        self.held.values().map(Held::cost).sum()
+        self.held.values().map(ReceivedRecord::cost).sum()
     }
 
     /// The first record that is here and was not handed on, or the first one that is not here.
@@ -669,8 +669,8 @@ impl Progress {
         self.number = self.number.max(head.number);
         self.begun = None;
         let Head { number, sent_micros, topic, .. } = *head;
-        let number = position.unwrap_or(number);
-        sink.message(Received { number, source, signed, topic, sent_micros, body: body.into() });
+        let (number, ordered) = (position.unwrap_or(number), position.is_some());
+        sink.message(Received { number, ordered, source, signed, topic, sent_micros, body: body.into() });
         Ok(())
     }
 
@@ -715,13 +715,13 @@ impl Progress {
         let Some(Begun { body, .. }) = self.begun.take() else { return Ok(false) };
         self.number = self.number.max(head.number);
         let Head { number, sent_micros, topic, .. } = *head;
-        let number = position.unwrap_or(number);
-        sink.message(Received { number, source, signed, topic, sent_micros, body: body.into() });
+        let (number, ordered) = (position.unwrap_or(number), position.is_some());
+        sink.message(Received { number, ordered, source, signed, topic, sent_micros, body: body.into() });
         Ok(true)
     }
 }
 
-impl Held {
+impl ReceivedRecord {
     fn cost(&self) -> usize {
         self.frames.len() + RECORD_OVERHEAD
     }

@@ -42,7 +42,7 @@ use self::primary::Report;
 use crate::multicast::backlog::Settled;
 use crate::multicast::frame::{Frame, Frames, Stamp, Stream};
 use crate::multicast::{Config, Data, Multicast, Sender};
-use crate::{Batch, Channel, Cut, Delivery, Input, Outgoing, Output, Properties, SendError, Token, What};
+use crate::{Batch, Channel, Cut, Delivery, Input, OrderStatus, Outgoing, Output, Properties, SendError, Token, What};
 
 /// See the module.
 pub struct Sequencer {
@@ -73,9 +73,10 @@ pub struct Sequencer {
     flushed: Option<Flush>,
     /// Views whose keys are agreed: others may install one, and we not.
     ahead: VecDeque<Ahead>,
-    /// Whether this view orders, and whether that is decided.
-    is_primary: bool,
-    is_settled: bool,
+    /// Whether this view orders, and whether that is decided; what was told of it last.
+    order_status: OrderStatus,
+    /// So much of the last primary view's order was delivered here.
+    delivered: u64,
     /// When we ask for another change, which may order, and how often we did.
     renew_at: Option<Monotonic>,
     renewals: u32,
@@ -186,8 +187,8 @@ impl Sequencer {
             prepared: None,
             flushed: None,
             ahead: VecDeque::new(),
-            is_primary: false,
-            is_settled: false,
+            order_status: OrderStatus::default(),
+            delivered: 0,
             renew_at: None,
             renewals: 0,
             now: Monotonic(0),
@@ -383,7 +384,7 @@ impl Sequencer {
 
     /// The same; `anyway`, what comes after messages of the other channel waits for those no more.
     fn deliver_as(&mut self, now: Monotonic, anyway: bool) {
-        let Sequencer { multicast, current, last, incoming, .. } = self;
+        let Sequencer { multicast, current, last, incoming, delivered, .. } = self;
         let Some(view) = ordering(current, last) else { return };
         let pause = view.pause();
         let Current { epoch, access, me, order: Some(order), told_held, .. } = view else { return };
@@ -405,6 +406,7 @@ impl Sequencer {
                 }
             }
             order.delivered();
+            *delivered = sequence;
         }
         let ours = order.forget().get(me).copied();
         if let Some(number) = ours {
@@ -504,7 +506,7 @@ impl Sequencer {
                     }
                 }
             }
-            Control::Held(held) => {
+            Control::Ack(held) => {
                 if current.sequencer() == Some(me)
                     && let Some(order) = &mut current.order
                     && order.note(slot, held)?
@@ -649,7 +651,7 @@ impl Sequencer {
                 }),
             }
             if let Some(held) = held {
-                self.say(now, &Control::Held(held));
+                self.say(now, &Control::Ack(held));
             }
         }
         if self.summary.is_due(now)
@@ -752,13 +754,19 @@ impl Sequencer {
         self.multicast.transmit_soon();
     }
 
+    /// What comes after the messages that came before it.
+    fn tell_in_turn(&mut self, output: Output) {
+        let (_, inbox) = self.multicast.receiving();
+        inbox.tell(output);
+    }
+
     /// We are out: whether others have the last messages, nobody tells us any more.
     fn exclude(&mut self) {
         (self.current, self.last) = (None, None);
         (self.flush, self.flushed, self.prepared) = (None, None, None);
         self.ahead.clear();
         (self.renew_at, self.report) = (None, Report::default());
-        (self.is_primary, self.is_settled) = (false, false);
+        (self.order_status, self.delivered) = (OrderStatus::default(), 0);
         (self.status, self.summary) = (Saying::default(), Saying::default());
         self.incoming.clear();
         let told = self.multicast.lock().give_up();
@@ -808,8 +816,8 @@ impl Delivery for Sequencer {
             (Guarantee::Ordered | Guarantee::Safe, What::Data { domain, .. }) if !self.can_order(domain) => {
                 Err(SendError::NotGiven(message.guarantee))
             }
-            (Guarantee::Ordered | Guarantee::Safe, What::Data { .. }) if !self.is_primary => {
-                Err(if self.is_settled { SendError::NotPrimary } else { SendError::NotReady })
+            (Guarantee::Ordered | Guarantee::Safe, What::Data { .. }) if self.order_status.sequencer.is_none() => {
+                Err(if self.order_status.is_settled { SendError::NotPrimary } else { SendError::NotReady })
             }
             (
                 Guarantee::Fifo | Guarantee::Ordered | Guarantee::Safe,
@@ -865,6 +873,7 @@ impl Delivery for Sequencer {
             Input::Install { view, protect, access } => {
                 self.multicast.handle(now, input);
                 self.install(now.monotonic, view, protect, access);
+                self.tell_in_turn(Output::Entered(view.epoch));
                 self.take_stamps(now.monotonic);
             }
             Input::Excluded => self.exclude(),

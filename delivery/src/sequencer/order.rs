@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! record ─▶ kept ─┐
-//!                 ├─▶ held ── HELD ─▶ sequencer ── STABLE ─▶ delivered once a majority holds it, or all (safe)
+//!                 ├─▶ held ── ACK ──▶ sequencer ── STABLE ─▶ delivered once a majority holds it, or all (safe)
 //! STAMPS ─▶ stamp ┘
 //! ```
 //! Stamps name sealed records (B8): who lacks a topic's key holds its records too, and tells them by their hashes. A record

@@ -105,12 +105,19 @@ impl Report {
         Ok(Report { installed, attempts, held: r.u64()?, chain: r.array()? })
     }
 
-    /// Before there was any primary view: all who know each other. A part of them that is no majority begins none.
-    pub(super) fn meet(&mut self, epoch: EpochId, members: BTreeSet<Id>) {
-        if self.installed.is_none() {
-            self.attempts.retain(|it| it.ordinal > 0);
-            self.attempts.push(Primary { ordinal: 0, epoch, members });
+    /// Before there was any primary view: all who know each other. A part of them that is no majority begins none; who left by
+    /// its own word does not count.
+    pub(super) fn meet(&mut self, epoch: EpochId, members: BTreeSet<Id>, left: &BTreeSet<Id>) {
+        if self.installed.is_some() {
+            return;
         }
+        let (mut met, attempts): (Vec<Primary>, _) = self.attempts.drain(..).partition(|it| it.ordinal == 0);
+        self.attempts = attempts;
+        met.iter_mut().for_each(|it| it.members.retain(|id| !left.contains(id)));
+        if met.iter().all(|it| is_majority(|id| members.contains(id), &it.members)) {
+            met = vec![Primary { ordinal: 0, epoch, members }];
+        }
+        self.attempts.extend(met);
     }
 
     /// Notes a view that may become primary.
@@ -120,7 +127,7 @@ impl Report {
     }
 
     /// Whether one more such view can be reported.
-    fn has_room_for(&self, attempt: &Primary) -> bool {
+    fn has_capacity_for(&self, attempt: &Primary) -> bool {
         let mut more = self.clone();
         more.attempt(attempt.clone());
         more.bytes().is_some()
@@ -156,8 +163,8 @@ pub(super) fn decide(reports: &BTreeMap<Id, Report>, is_whole: bool) -> Decision
     let begins = is_whole && reports.len() > 1;
     let goes_on = last.as_ref().map_or(begins, |it| has_majority(reports, &it.members));
     let next = successor(last.as_ref(), reports, EpochId::default());
-    let has_room = || reports.values().all(|it| it.has_room_for(&next));
-    let is_primary = goes_on && pending.all(|it| has_majority(reports, &it.members)) && has_room();
+    let has_capacity = || reports.values().all(|it| it.has_capacity_for(&next));
+    let is_primary = goes_on && pending.all(|it| has_majority(reports, &it.members)) && has_capacity();
     let of_last = reports.values().filter(|it| it.installed == last && last.is_some());
     let most = of_last.max_by_key(|it| (it.held, it.chain));
     let (cut, chain) = most.map_or((0, [0; 32]), |it| (it.held, it.chain));
@@ -166,8 +173,12 @@ pub(super) fn decide(reports: &BTreeMap<Id, Report>, is_whole: bool) -> Decision
 
 /// Whether those who report are more than half of these, or the half with the lowest id.
 fn has_majority(reports: &BTreeMap<Id, Report>, of: &BTreeSet<Id>) -> bool {
-    let here = of.iter().filter(|id| reports.contains_key(*id)).count();
-    let lowest = of.first().is_some_and(|id| reports.contains_key(id));
+    is_majority(|id| reports.contains_key(id), of)
+}
+
+fn is_majority(is_here: impl Fn(&Id) -> bool, of: &BTreeSet<Id>) -> bool {
+    let here = of.iter().filter(|id| is_here(id)).count();
+    let lowest = of.first().is_some_and(is_here);
     2 * here > of.len() || 2 * here == of.len() && lowest
 }
 
@@ -256,13 +267,22 @@ mod tests {
         let met = |members: &[u8]| {
             let mut report = report(None, &[], 0);
             for members in [&members[..1], members] {
-                report.meet(EpochId::default(), members.iter().map(|it| [*it; 8]).collect());
+                report.meet(EpochId::default(), members.iter().map(|it| [*it; 8]).collect(), &BTreeSet::new());
             }
             report
         };
         let all = met(&[1, 2, 3, 4, 5]);
         assert!(decided(&[(1, &all), (4, &all), (5, &all)], true).0);
         assert!(!decided(&[(2, &all), (3, &all)], true).0);
+        // Also if it was a view of its own meanwhile, with others who came; but not if the others left.
+        let apart = |left: &[u8]| {
+            let mut it = all.clone();
+            it.meet(EpochId::default(), [[3; 8], [9; 8]].into(), &left.iter().map(|it| [*it; 8]).collect());
+            it
+        };
+        let new = met(&[3, 9]);
+        assert!(!decided(&[(3, &apart(&[])), (9, &new)], true).0);
+        assert!(decided(&[(3, &apart(&[1, 2, 4, 5])), (9, &new)], true).0);
         let other = met(&[7, 8]);
         assert!(decided(&[(1, &all), (4, &all), (5, &all), (7, &other), (8, &other)], true).0);
     }
@@ -285,7 +305,8 @@ mod tests {
         let mut full = report(Some(last.clone()), &[], 5);
         let sets = (0..).map(|n: u8| vec![1, 2, 3, 10 + n]);
         let attempts = sets.map(|it| view(2, &it));
-        let made = attempts.take_while(|it| full.has_room_for(it).then(|| full.attempt(it.clone())).is_some()).count();
+        let made =
+            attempts.take_while(|it| full.has_capacity_for(it).then(|| full.attempt(it.clone())).is_some()).count();
         assert!((8..20).contains(&made) && full.bytes().is_some(), "{made} attempts");
         let other = report(Some(last), &[], 5);
         let all = [(1, &full), (2, &other), (3, &other)];
@@ -303,7 +324,7 @@ mod tests {
         let last = view(1, &[1, 2, 3, 4]);
         let (first, second) = (view(2, &[1, 2, 3]), view(2, &[2, 3, 4]));
         let both = report(Some(last.clone()), &[first.clone(), second.clone()], 5);
-        let one = report(Some(last.clone()), &[first.clone()], 5);
+        let one = report(Some(last.clone()), std::slice::from_ref(&first), 5);
         let none = report(Some(last), &[], 5);
         let kept = |reports: &[(u8, &Report)]| {
             let reports = reports.iter().map(|(id, it)| ([*id; 8], (*it).clone())).collect();

@@ -220,6 +220,7 @@ impl Net {
                 Some(Output::Flushed(epoch, cut)) => self.flushed[node] = Some((epoch, cut)),
                 Some(Output::Renew) => self.renewed[node] += 1,
                 Some(Output::Dropped(_) | Output::Sealed(..) | Output::Suspect(_)) => {}
+                Some(Output::Entered(_) | Output::Order(_)) => {}
                 Some(other) => panic!("{other:?}"),
             }
         }

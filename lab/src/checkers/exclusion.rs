@@ -10,10 +10,19 @@ use super::{Body, Checker, Event, Roles, Verdict, member_of};
 /// See the module.
 #[derive(Default)]
 pub struct Exclusions {
+    /// Where the order of a view is delivered once it is known, though others were shown meanwhile that are not primary.
+    in_turn: BTreeSet<Arc<str>>,
     nodes: BTreeMap<usize, Membership>,
     rosters: BTreeMap<EpochId, BTreeSet<usize>>,
     /// Who was shut out at its publisher when a message was published, and where that stood.
     shut_out: BTreeMap<Body, (BTreeSet<usize>, u32)>,
+}
+
+impl Exclusions {
+    /// On these topics the last messages of a primary view may come after others that are not.
+    pub fn of(in_turn: impl IntoIterator<Item = Arc<str>>) -> Exclusions {
+        Exclusions { in_turn: in_turn.into_iter().collect(), ..Exclusions::default() }
+    }
 }
 
 /// How a node sees its group.
@@ -22,6 +31,8 @@ struct Membership {
     view: Option<Arc<View>>,
     /// The epochs of this and former views.
     installed: BTreeSet<EpochId>,
+    /// Whose keys were ever agreed.
+    keyed: BTreeSet<EpochId>,
     /// Whose keys are agreed, and that no installed view has passed over.
     agreed: BTreeSet<EpochId>,
     /// Who was a member once and is, or is about to be, none.
@@ -52,6 +63,7 @@ impl Checker<Roles, Event> for Exclusions {
             }
             Event::Keyed(epoch) => {
                 membership.agreed.insert(*epoch);
+                membership.keyed.insert(*epoch);
             }
             Event::Abandoned => {
                 membership.prepared.clear();
@@ -70,6 +82,7 @@ impl Checker<Roles, Event> for Exclusions {
                     }
                 }
                 membership.installed.insert(view.epoch);
+                membership.keyed.insert(view.epoch);
                 membership.agreed.clear();
                 membership.view = Some(view.clone());
                 self.rosters.insert(view.epoch, members);
@@ -86,9 +99,11 @@ impl Checker<Roles, Event> for Exclusions {
                 }
             }
             Event::Read(body, epoch) => return self.may_read(node, *body, Some(*epoch)),
-            Event::Delivered { body, origin, epoch, .. } => {
+            Event::Delivered { topic, body, origin, epoch, .. } => {
+                let is_due = self.in_turn.contains(topic) && epoch.is_some_and(|e| membership.keyed.contains(&e));
                 let heard = member_of(origin).and_then(|m| roles.node(&m.cert));
                 if let (Some(author), Some(view)) = (heard, &membership.view)
+                    && !is_due
                     && !roles.nodes_of(view).contains(&author)
                     // A key that is agreed opens before its view is installed; one that was passed over never again. The
                     // number does not tell them apart where the node was alone: it goes to any group's epoch.

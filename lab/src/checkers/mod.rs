@@ -10,6 +10,7 @@ mod duplicates;
 mod exclusion;
 mod fifo;
 mod forward;
+mod gapless;
 pub mod loss;
 mod numbers;
 mod order;
@@ -33,6 +34,7 @@ pub use duplicates::Duplicates;
 pub use exclusion::Exclusions;
 pub use fifo::Fifo;
 pub use forward::Forward;
+pub use gapless::Gapless;
 pub use loss::Loss;
 pub use numbers::Numbers;
 pub use order::OneOrder;
@@ -70,6 +72,8 @@ pub enum Event {
     Ordered(Body, u64),
     /// One may be delivered or not.
     Doubted(Body),
+    /// The node says that it misses some of the order.
+    Gap,
     /// A datagram was opened by somebody who kept keys that it should not use any more.
     Read(Body, EpochId),
     /// A message came.

@@ -266,6 +266,18 @@ fn one_order_reports_another_message_at_a_place_and_going_back() {
     assert_eq!(told(of_t(), &[at(0, 5, 1), at(0, 6, 2), at(1, 6, 2)]), [""; 0]);
 }
 
+#[test]
+fn a_gap_in_the_order_that_is_not_told_is_reported() {
+    let at = |node: usize, sequence: u64| {
+        let (topic, body, origin) = ("t".into(), body(0, sequence), Origin::Anonymous);
+        (node, Event::Delivered { sequence, topic, body, origin, epoch: None })
+    };
+    let of = |story: &[(usize, Event)]| told(Gapless::of(["t".into()]), story);
+    assert!(of(&[at(0, 5), at(0, 6), at(0, 7), at(1, 5), at(1, 7)])[0].contains("misses what node 0 got at 6"));
+    assert_eq!(of(&[at(0, 5), at(0, 6), at(0, 7), at(1, 5), (1, Event::Gap), at(1, 7)]), [""; 0]);
+    assert_eq!(of(&[at(0, 5), at(0, 6), at(0, 7), at(1, 6)]), [""; 0]);
+}
+
 fn came(number: u64) -> Event {
     delivered(&body(0, number), 0, 1)
 }

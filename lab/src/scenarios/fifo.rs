@@ -70,6 +70,10 @@ impl Fixture for ReliableRobots {
         self.complete
     }
 
+    fn orders_in_views(&self) -> bool {
+        true
+    }
+
     fn apart(&self) -> Option<Box<dyn Fixture>> {
         Some(Box::new(ReliableRobots {
             robots: self.robots.without_memo(),

@@ -76,6 +76,12 @@ pub trait Fixture {
         false
     }
 
+    /// Whether members order, in primary views: what was ordered in one comes though others were shown meanwhile, and who misses
+    /// some is told.
+    fn orders_in_views(&self) -> bool {
+        false
+    }
+
     /// The checker of authorship.
     fn authentic(&self) -> Box<Property> {
         Box::<Authentic>::default()

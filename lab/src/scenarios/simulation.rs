@@ -17,8 +17,8 @@ use super::script::{Script, Step};
 use super::watch::Watch;
 use crate::checkers::loss::Tally;
 use crate::checkers::{
-    Agreement, Blame, Body, Duplicates, Event, Exclusions, Fifo, Forward, Loss, Numbers, OneOrder, Panel, Property,
-    Roles, Secrecy, Violation,
+    Agreement, Blame, Body, Duplicates, Event, Exclusions, Fifo, Forward, Gapless, Loss, Numbers, OneOrder, Panel,
+    Property, Roles, Secrecy, Violation,
 };
 use crate::member::MemberCommand;
 use crate::misbehaviour::Misbehaviour;
@@ -130,7 +130,6 @@ impl<'a, C: Carrier> Simulation<'a, C> {
         if fixture.meets() {
             checkers.push(Box::<Agreement>::default());
             checkers.push(Box::<Duplicates>::default());
-            checkers.push(Box::<Exclusions>::default());
             checkers.push(Box::<Forward>::default());
             checkers.push(Box::<Numbers>::default());
             checkers.push(Box::<Blame>::default());
@@ -140,9 +139,16 @@ impl<'a, C: Carrier> Simulation<'a, C> {
             (*guarantee >= Guarantee::Ordered).then(|| Arc::from(*topic))
         };
         checkers.push(Box::new(OneOrder::of(fixture.channels().iter().filter_map(ordered))));
+        if fixture.meets() {
+            let in_turn = fixture.channels().iter().filter_map(ordered).filter(|_| fixture.orders_in_views());
+            checkers.push(Box::new(Exclusions::of(in_turn)));
+        }
         let is_fifo =
             |(topic, guarantee): &(&'static str, Guarantee)| (*guarantee == Guarantee::Fifo).then(|| Arc::from(*topic));
         checkers.push(Box::new(Fifo::of(fixture.channels().iter().filter_map(is_fifo))));
+        if fixture.orders_in_views() {
+            checkers.push(Box::new(Gapless::of(fixture.channels().iter().filter_map(ordered))));
+        }
         if fixture.delivers_ordered() {
             checkers.push(Box::new(Fifo::of(fixture.channels().iter().filter_map(ordered))));
         }

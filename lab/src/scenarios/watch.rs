@@ -219,6 +219,7 @@ impl Observer<Player> for Watch {
                 Some(body) => Event::Doubted(body),
                 None => return,
             },
+            MemberEvent::Gap => Event::Gap,
             MemberEvent::Keyed { epoch, passed: false } => Event::Keyed(epoch.view.epoch),
             MemberEvent::Speaks(version) => {
                 self.versions.insert(node, version);

@@ -61,6 +61,7 @@ impl Observer<Player> for Seen {
             | MemberEvent::Outcome(_)
             | MemberEvent::Ordered(..)
             | MemberEvent::Doubted(_)
+            | MemberEvent::Gap
             | MemberEvent::Notice(_) => {}
         }
     }

@@ -247,6 +247,9 @@ pub struct GroupInfo {
     pub rotates_in_ms: Option<u64>,
     /// Whether publishing waits for a change of key.
     pub paused: bool,
+    /// Who orders, where one member does (`order=total` over multicast).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub order: Option<OrderInfo>,
     /// Why the session is out of the group, if it is.
     pub excluded: Option<String>,
     /// What should be known, each with what repairs it.
@@ -257,6 +260,14 @@ pub struct GroupInfo {
     pub compartments: Vec<CompartmentInfo>,
     /// Counters of the session by name: published, delivered, missed, and drops by reason.
     pub counters: std::collections::BTreeMap<String, u64>,
+}
+
+/// Who orders in a group.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct OrderInfo {
+    /// The member that says what comes next; `None`: nothing is ordered here, as this member is not in the primary component.
+    pub sequencer: Option<String>,
 }
 
 /// What a session knows of a member.

@@ -1,11 +1,11 @@
 //! What the way brings up: keys' messages, vouches, and messages of the application.
 
-use sealcast_delivery::{self as delivery, Delivered, Delivery};
+use sealcast_delivery::{self as delivery, Delivered, Delivery, OrderStatus};
 use sealcast_keys::{self as keys, HandleError, Keys};
 use sealcast_wire::{Dropped, Now, Source, limits};
 
 use super::gate::Epoch;
-use super::message::{From, Message};
+use super::message::{From, Message, ViewEvent};
 use super::opening::{Of, Sealed};
 use super::ordered::Record;
 use super::vouch::{self, TAG_HERE, TAG_KEYS, TAG_VOUCH, VouchError};
@@ -43,7 +43,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
                 self.tell_keys(now, keys::Input::InForce(versions));
             }
             delivery::Output::Deliver(delivered) => {
-                if let Err(why) = self.deliver(now, delivered, false) {
+                if let Err(why) = self.deliver(now, delivered) {
                     self.drops.count(why);
                 }
             }
@@ -72,6 +72,13 @@ impl<K: Keys, D: Delivery> Group<K, D> {
             },
             delivery::Output::Suspect(slot) => self.tell_keys(now, keys::Input::Suspected(slot)),
             delivery::Output::Flushed(epoch, cut) => self.tell_keys(now, keys::Input::Flushed(epoch, cut)),
+            delivery::Output::Entered(epoch) => {
+                let shown = self.unshown.iter().position(|(it, _)| *it == epoch).map_or(0, |at| at + 1);
+                self.ready.extend(self.unshown.drain(..shown).map(|(_, event)| Output::View(event)));
+            }
+            delivery::Output::Order(OrderStatus { sequencer, is_settled, gap }) => {
+                self.ready.push_back(Output::View(ViewEvent::Order { sequencer, is_settled, gap }));
+            }
             // Whoever leaves, or is in no epoch yet, needs none.
             delivery::Output::Renew => _ = self.command(now, keys::Command::Rotate),
             delivery::Output::Sealed(epoch, packets) => self.named(now, epoch, &packets),
@@ -143,21 +150,15 @@ impl<K: Keys, D: Delivery> Group<K, D> {
     }
 
     /// Hands a message to the application; one with a position in the order was judged there.
-    pub(super) fn deliver(
-        &mut self,
-        now: Now,
-        delivered: Delivered,
-        ordered: bool,
-    ) -> std::result::Result<(), Dropped> {
-        let Delivered { index, source, signed, topic, sent_micros, header, body, attachments } = delivered;
+    pub(super) fn deliver(&mut self, now: Now, delivered: Delivered) -> std::result::Result<(), Dropped> {
+        let Delivered { index, ordered, source, signed, topic, sent_micros, header, body, attachments } = delivered;
         let from = match source {
             Source::Inside { epoch, slot, domain, .. } => {
                 let entry = self.ring.of(epoch).ok_or(Dropped::OldKey)?;
-                let cert = &entry.epoch.view.member(slot).ok_or(Dropped::Malformed)?.id.cert;
+                let id = entry.epoch.view.member(slot).ok_or(Dropped::Malformed)?.id;
                 if entry.is_superseded() && !ordered {
                     // It was opened before a change that excluded its sender, but waited behind a record.
-                    let cert = *cert;
-                    if self.ring.current().is_some_and(|e| e.view.slot_of(&cert).is_none()) {
+                    if self.ring.current().is_some_and(|e| e.view.members.iter().all(|it| it.id != id)) {
                         return Err(Dropped::OldKey);
                     }
                 }

@@ -115,6 +115,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
             self.drops.count(Dropped::NoKey);
         }
         self.excluded = Some(why.clone());
+        self.ready.extend(self.unshown.drain(..).map(|(_, event)| Output::View(event)));
         self.ready.push_back(Output::View(ViewEvent::Excluded(why)));
     }
 
@@ -203,7 +204,10 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         }
         self.send_queued(now, queued);
         let event = ViewEvent::between(before.as_deref(), epoch.view.clone());
-        self.show(now, epoch.view.epoch, excludes, event);
+        match self.delivery.properties().needs_flush {
+            true => self.unshown.push_back((epoch.view.epoch, event)),
+            false => self.show(now, epoch.view.epoch, excludes, event),
+        }
         self.open_for(now, before.map(|it| it.epoch), &epoch, excludes);
         self.release(now, |h| h.epoch == epoch.view.epoch);
         // A scheme may open nothing before its first epoch.

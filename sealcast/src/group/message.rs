@@ -131,6 +131,16 @@ pub enum ViewEvent {
         /// Who is gone.
         left: Vec<Member>,
     },
+    /// Who orders, as it changed (`order=total` over multicast).
+    Order {
+        /// Who says what comes next in the order; `None`: nothing is ordered, and `.ordered()` and `.safe()` are refused.
+        sequencer: Option<Member>,
+        /// Whether it stays so until others come back, since this member is not in the primary component; otherwise another view
+        /// follows at once.
+        is_settled: bool,
+        /// Ordered messages were delivered to others and never come here: this member was apart from them.
+        gap: bool,
+    },
     /// We are out; nothing can be published any more.
     Excluded(Exclusion),
 }

@@ -95,6 +95,8 @@ pub struct Group<K, D> {
     keeps_sealed: Option<u8>,
     misbehaved: VecDeque<(CertHash, keys::Misbehaviour)>,
     excluded: Option<Exclusion>,
+    /// Views of which messages of those before them may still come up, where the way tells when not.
+    unshown: VecDeque<(EpochId, ViewEvent)>,
 }
 
 /// What a group wants done.
@@ -196,6 +198,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
             evicting: false,
             misbehaved: VecDeque::new(),
             excluded: None,
+            unshown: VecDeque::new(),
         })
     }
 

@@ -379,7 +379,9 @@ impl<K: Keys, D: Delivery> Group<K, D> {
             self.ready.push_back(Output::Outcome(ours.first, outcome));
         }
         let delivered = match output {
-            Ok(sealcast_delivery::Output::Deliver(delivered)) => self.deliver(now, delivered, true),
+            Ok(sealcast_delivery::Output::Deliver(delivered)) => {
+                self.deliver(now, sealcast_delivery::Delivered { ordered: true, ..delivered })
+            }
             Ok(output) => {
                 self.do_for_delivery(now, output);
                 if let Some(ordered) = &mut self.ordered {

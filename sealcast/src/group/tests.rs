@@ -435,7 +435,9 @@ fn sealed(index: u64) -> delivery::Output {
     let source = Source::Client { key: [1; 32], epoch: EpochId::default() };
     let (header, body) = (b"header".to_vec(), b"ciphertext".to_vec());
     let (topic, sent_micros, attachments) = ("t".into(), None, Vec::new());
-    let delivered = delivery::Delivered { index, source, signed: true, topic, sent_micros, header, body, attachments };
+    let (ordered, signed) = (true, true);
+    let delivered =
+        delivery::Delivered { index, ordered, source, signed, topic, sent_micros, header, body, attachments };
     delivery::Output::Deliver(delivered)
 }
 

@@ -97,6 +97,16 @@ fn lines(entry: &super::info::LogEntry) -> Vec<LogLine> {
             }
             lines
         }
+        LogEvent::View(ViewEvent::Order { sequencer, is_settled, gap }) => {
+            let missed =
+                gap.then(|| line(None, "gap", "ordered messages were delivered elsewhere and not here".to_owned()));
+            let told = match sequencer {
+                Some(member) => Some(line(None, "order", format!("{} is the sequencer", member.name))),
+                None if *is_settled => Some(line(None, "order", "not in the primary component".to_owned())),
+                None => None,
+            };
+            missed.into_iter().chain(told).collect()
+        }
         LogEvent::Notice { notice, about } => vec![line(None, "notice", told(notice, about.as_deref()))],
     }
 }

@@ -14,7 +14,7 @@ use super::shared::Shared;
 #[cfg(feature = "brokers")]
 use super::transports::BrokersInfo;
 use super::transports::TxQueue;
-use crate::control::{CompartmentInfo, GroupInfo, MemberInfo};
+use crate::control::{CompartmentInfo, GroupInfo, MemberInfo, OrderInfo};
 use crate::error::Error;
 use crate::group::lock;
 use crate::url::{OriginMode, Scheme, Url};
@@ -69,6 +69,8 @@ pub struct Info {
     pub view: Option<Arc<View>>,
     /// How long it has been installed.
     pub age: Duration,
+    /// Where one member orders: who does, if anybody does here.
+    pub order: Option<Option<Member>>,
     /// Members heard on this key, and all of them.
     pub on_new_key: (usize, usize),
     /// Whether publishing is paused by a change of key.
@@ -106,6 +108,7 @@ impl Shared {
             origin: self.url.options.origin,
             view: seen.view.clone(),
             age: now.since(seen.installed_at),
+            order: seen.order.clone().map(|(sequencer, _)| sequencer),
             on_new_key,
             paused,
             excluded: seen.excluded.clone(),
@@ -173,6 +176,7 @@ impl Shared {
             epoch_hash: info.view.as_ref().map(|v| format!("{:016x}", v.epoch.hash)),
             age_ms: millis(info.age),
             paused: info.paused,
+            order: info.order.map(|sequencer| OrderInfo { sequencer: sequencer.map(|it| it.name.to_string()) }),
             excluded: info.excluded.as_ref().map(|why| Error::excluded(why).to_string()),
             authority: self.identity.as_ref().map(|i| i.authority().to_string()),
             has_bootstrap_key: self.identity.as_ref().is_some_and(|i| i.has_bootstrap_key(&self.group_name)),

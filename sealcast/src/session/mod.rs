@@ -161,6 +161,9 @@ impl Session {
                 left: Vec::new(),
             });
         }
+        if let Some((sequencer, is_settled)) = seen.order.clone() {
+            queue.push(ViewEvent::Order { sequencer, is_settled, gap: false });
+        }
         if let Some(why) = &seen.excluded {
             queue.push(ViewEvent::Excluded(why.clone()));
         }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use sealcast_crypto::identity::{Identity, Pattern};
 use sealcast_delivery::{Outcome, Properties, SendError, Token};
 use sealcast_keys::{Command, Exclusion};
-use sealcast_wire::{Drops, Guarantee, Monotonic, Now, Reason, View, limits};
+use sealcast_wire::{Drops, Guarantee, Member, Monotonic, Now, Reason, View, limits};
 
 use super::changed::Changed;
 use super::core::{Change, Filter, Log, Progress, Report, Subscriptions, Tickets};
@@ -104,6 +104,8 @@ impl Doubtful {
 pub(super) struct Seen {
     pub(super) view: Option<Arc<View>>,
     pub(super) installed_at: Monotonic,
+    /// Who orders, and whether that is settled; `None` where nobody told.
+    pub(super) order: Option<(Option<Member>, bool)>,
     pub(super) excluded: Option<Exclusion>,
     /// Why nothing more will come of it.
     pub(super) ended: Option<Error>,
@@ -406,6 +408,7 @@ impl Shared {
                     seen.view = Some(view.clone());
                     seen.installed_at = now.monotonic;
                 }
+                ViewEvent::Order { sequencer, is_settled, .. } => seen.order = Some((sequencer.clone(), *is_settled)),
                 ViewEvent::Excluded(why) => seen.excluded = Some(why.clone()),
             }
             queues.iter().for_each(|q| q.push(event.clone()));

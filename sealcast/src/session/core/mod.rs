@@ -306,7 +306,9 @@ impl<K: Keys, D: Delivery, R: Clone> Core<K, D, R> {
                     }
                 }
                 group::Output::View(event) => {
-                    self.confirmed = 0;
+                    if matches!(event, ViewEvent::Changed { .. }) {
+                        self.confirmed = 0;
+                    }
                     self.ended |= matches!(event, ViewEvent::Excluded(_));
                     self.log.note(now.monotonic, LogEvent::View(event.clone()));
                     self.ready.push_back(Output::View(event));
