@@ -125,6 +125,7 @@ impl Delivery for Transport {
             // Brokers keep nothing but publications.
             Input::Keyed { .. }
             | Input::Install { .. }
+            | Input::Leave
             | Input::Excluded
             | Input::Retire(_)
             | Input::Provide { .. } => {}

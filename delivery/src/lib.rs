@@ -300,6 +300,8 @@ pub enum Input<'a> {
         /// Who may do what in it.
         access: &'a Arc<dyn Access>,
     },
+    /// We are about to leave by our own word; [`Output::Left`] answers ([`Properties::needs_flush`]).
+    Leave,
     /// We are out: no key is ours any more, and nothing more becomes of what was sent.
     Excluded,
     /// Seal nothing more for an epoch. The answer comes as [`Output::Sealed`] where [`Properties::names_packets`].
@@ -439,6 +441,8 @@ pub enum Output {
     /// The view before this prepared epoch is flushed; the hash of what is delivered up to there, zeros where the transport
     /// flushes nothing.
     Flushed(EpochId, [u8; 32]),
+    /// We may leave: that we do is in the order, or will not be. The answer to [`Input::Leave`].
+    Left,
     /// What comes from now on is of this view, and all of those before it has come ([`Properties::needs_flush`]).
     Entered(EpochId),
     /// Who orders in the view in use, as it changed.

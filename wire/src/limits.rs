@@ -89,7 +89,7 @@ pub const STAMPS_AHEAD_MAX: usize = 2 * RELIABLE_AHEAD_MAX as usize;
 /// Members of primary views that a report names.
 pub const REPORTED_MEMBERS_MAX: usize = 64;
 /// Bytes of a report: it fits the shortest segment, signed.
-pub const REPORT_BYTES_MAX: usize = 699;
+pub const REPORT_BYTES_MAX: usize = 715;
 /// Ranges of missing records that one NAK names.
 pub const NAK_RANGES_MAX: usize = 32;
 /// Records sent again for one NAK.

@@ -525,6 +525,29 @@ fn a_long_home_has_its_socket_all_the_same() {
     assert_eq!(sub.wait().unwrap().code(), Some(0));
 }
 
+/// `order=total`: commands that come, publish ordered and leave do so one after the other beside a reader, and so does the reader
+/// itself once they are gone.
+#[test]
+fn rule_b1_a_command_publishes_ordered_beside_a_reader_and_leaves_it_able_to() {
+    let home = Home::new("ordered");
+    let place = format!("udpm://239.255.76.67:{}?ttl=0", free_port());
+    home.good(&["init", "ward3", "--url", &format!("{place}&order=total")]);
+    let alice = invited(&home, "alice", &[]);
+    let mut sub = alice.start(&["sub", "ward3/#", "-v"]);
+    sub.line_with("1 member").expect("it is there");
+    for word in ["one", "two", "three", "four"] {
+        let ran = home.run(&["pub", "ward3/log", "--ordered", word]);
+        assert!(ran.exit == 0 && ran.stderr.contains("sent 1 message to 1 other"), "{word}: {}", ran.stderr);
+        sub.line_with(word).expect("it has it");
+    }
+    let ran = alice.run(&["pub", "ward3/log", "--ordered", "five"]);
+    assert!(ran.exit == 0, "{}", ran.stderr);
+    sub.line_with("five").expect("its own, too");
+    alice.until(&["group", "show"], "sequencer: alice");
+    sub.interrupt();
+    sub.end();
+}
+
 /// `order=total`: what is published fifo is acknowledged when `pub` returns, by itself or through a running session.
 #[test]
 fn rule_b2_fifo_over_multicast_is_acknowledged_by_all() {

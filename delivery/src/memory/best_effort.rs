@@ -237,6 +237,7 @@ impl Delivery for BestEffort {
             Input::Fetch(id, _) => self.outputs.push_back(Output::Fetched(id, Fetched::Missing)),
             // Everything comes, nothing is kept, and nothing waits.
             Input::Install { .. }
+            | Input::Leave
             | Input::Excluded
             | Input::Retire(_)
             | Input::Unread(_)

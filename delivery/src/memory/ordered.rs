@@ -440,6 +440,7 @@ impl Delivery for Ordered {
             | Input::Pause
             | Input::Resume
             | Input::Opened(..)
+            | Input::Leave
             | Input::Excluded
             | Input::Subscribe(_)
             | Input::Unsubscribe(_) => {}

@@ -12,7 +12,7 @@
 pub(crate) mod backlog;
 pub mod frame;
 mod liveness;
-mod origin;
+pub(crate) mod origin;
 mod receiver;
 mod sender;
 mod sent;
@@ -205,6 +205,7 @@ impl Delivery for Multicast {
             | Input::Opened(..)
             | Input::Subscribe(_)
             | Input::Unsubscribe(_)
+            | Input::Leave
             | Input::Excluded => {}
             // There are no channels.
             Input::Connected(_) | Input::Disconnected(_) | Input::Message { .. } => {}

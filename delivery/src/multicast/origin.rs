@@ -215,7 +215,7 @@ impl<'a> Proof<'a> {
 }
 
 /// The frames of a signed record of ours, without their proof.
-pub(super) fn without_proof(record: &[u8]) -> Option<&[u8]> {
+pub(crate) fn without_proof(record: &[u8]) -> Option<&[u8]> {
     Proof::parse(record).ok().map(|proof| proof.frames)
 }
 

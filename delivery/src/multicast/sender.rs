@@ -240,6 +240,20 @@ impl Sender {
         Ok(())
     }
 
+    /// Says something, signed, at a position in the order; which record of ours that is.
+    pub(crate) fn ordered_control(
+        &mut self,
+        now: Monotonic,
+        protect: &Arc<dyn Protect>,
+        bytes: &[u8],
+    ) -> Result<u64, SendError> {
+        let lane = self.lane(now, protect, LaneOf::LEAVE)?;
+        self.reserve(lane, CONTROL_FIXED + bytes.len());
+        write_control(bytes, &mut self.lanes[lane].batch.bytes);
+        self.finish(lane);
+        Ok(self.backlog.as_ref().map_or(0, |it| it.last(Stream::ORDERED)))
+    }
+
     /// Messages can be sent reliably from now on, once an epoch begins; so many bytes may wait for acknowledgement.
     pub(crate) fn keep_backlog(&mut self, bytes: usize) {
         self.backlog = Some(Backlog::new(bytes));
@@ -592,6 +606,9 @@ impl LaneOf {
         LaneOf { stream: Stream { domain: Domain::GROUP, signed: false }, guarantee: Guarantee::BestEffort };
     /// Of the sequencer's stamps.
     const STAMPS: LaneOf = LaneOf { stream: Stream::STAMPS, guarantee: Guarantee::Fifo };
+    /// Of our last word in the order.
+    const LEAVE: LaneOf =
+        LaneOf { stream: Stream { domain: Domain::GROUP, signed: true }, guarantee: Guarantee::Ordered };
 
     /// The stream that they are numbered in, if they are reliable.
     fn reliable(self) -> Option<Stream> {

@@ -45,6 +45,8 @@ pub(super) enum Control {
         view: EpochId,
         stamps: Vec<u8>,
     },
+    /// Of the ordered stream, signed: its sender votes no more, and counts no more among those whose majority goes on.
+    Leave,
     /// `proof` shows that the speaker itself says so (A3), by [`gone_statement`].
     Gone {
         stream: Stream,
@@ -106,6 +108,7 @@ impl Control {
                 bytes.extend_from_slice(&view.to_bytes());
                 bytes.extend_from_slice(part);
             }
+            Control::Leave => bytes.push(LEAVE),
             Control::Gone { stream, first, proof } => {
                 bytes.push(GONE);
                 stream.write(&mut bytes);
@@ -149,6 +152,7 @@ impl Control {
                 let part = r.rest().to_vec();
                 if kind == FLUSH { Control::Flush { view, report: part } } else { Control::Fill { view, stamps: part } }
             }
+            LEAVE => Control::Leave,
             ACK => Control::Ack(r.u64()?),
             STABLE => {
                 let (majority, all) = (r.u64()?, r.u64()?);
@@ -197,6 +201,7 @@ const ACK: u8 = 6;
 const STABLE: u8 = 7;
 const FLUSH: u8 = 8;
 const FILL: u8 = 9;
+const LEAVE: u8 = 10;
 
 /// Bytes of a frame that fits the shortest segment.
 const ROOM: usize = SEGMENT_MIN - HEADER_LEN - TAG_LEN - CONTROL_FIXED;
@@ -219,6 +224,7 @@ mod tests {
             Control::Summary(Vec::new()),
             Control::Nak { of: OF, ranges: vec![(1, 1), (4, 9)] },
             Control::Ack(u64::MAX),
+            Control::Leave,
             Control::Stable { majority: 9, all: 9 },
         ];
         let view = EpochId { counter: 3, hash: 4 };

@@ -17,7 +17,7 @@ use sealcast_wire::{Change, Dropped, EpochId, Incarnation, Monotonic, Slot, View
 use super::control::{Control, Of};
 use super::order::{Order, Stamped};
 use super::primary::{Decision, Id, Report, decide, id_of};
-use super::{Ahead, Current, Sequencer, ordering};
+use super::{Ahead, Current, Leaving, Sequencer, ordering};
 use crate::multicast::frame::{Frame, Frames, Stamp, Stream, write_stamps};
 use crate::{OrderStatus, Output};
 
@@ -42,8 +42,9 @@ impl Sequencer {
     /// A view is coming.
     pub(super) fn prepare(&mut self, now: Monotonic, view: &View) {
         let (epoch, me) = (view.epoch, view.me);
-        if let Some(order) = ordering(&mut self.current, &mut self.last).and_then(|it| it.order.as_mut()) {
+        if let Some(Current { incarnations, order: Some(order), .. }) = ordering(&mut self.current, &mut self.last) {
             (self.report.held, self.report.chain) = order.fence();
+            self.report.left.extend(order.left().iter().filter_map(|slot| incarnations.get(slot)).map(id_of));
         }
         let Some(current) = &self.current else {
             return self.ready.push_back(Output::Flushed(epoch, [0; 32]));
@@ -62,7 +63,7 @@ impl Sequencer {
             self.flushed = Some(done);
         }
         // What cannot be said is not known here either, so that all take it alike.
-        let sayable = self.report.bytes().map(|_| (id, self.report.clone()));
+        let sayable = self.report.bytes().filter(|_| self.leaving.said.is_none()).map(|_| (id, self.report.clone()));
         let reports = BTreeMap::from_iter(sayable);
         let (began, say_at) = (now, Some(now));
         let (decision, is_done) = (None, false);
@@ -318,6 +319,31 @@ impl Sequencer {
         Ok(())
     }
 
+    /// We are about to leave. Whoever stays counts us no more, once that is in the order; from now on we report to nobody.
+    pub(super) fn leave(&mut self, now: Monotonic) {
+        if self.leaving.until.is_some() {
+            return;
+        }
+        let current = self.current.as_ref().filter(|it| it.members.len() > 1 && self.leaving.said.is_none());
+        let is_open = current.and_then(|it| it.order.as_ref()).is_some_and(|it| !it.is_fenced());
+        let protect = current.filter(|_| is_open).map(|it| it.protect.clone());
+        match protect.map(|it| self.multicast.lock().ordered_control(now, &it, &Control::Leave.bytes())) {
+            Some(Ok(number)) => {
+                self.leaving = Leaving { said: Some(number), until: Some(now + LEAVE) };
+                self.multicast.transmit_soon();
+            }
+            // There is no order to say it in.
+            Some(Err(_)) | None => self.ready.push_back(Output::Left),
+        }
+    }
+
+    /// Nothing comes of our last word any more, or all came: we may go.
+    pub(super) fn go(&mut self) {
+        if self.leaving.until.take().is_some() {
+            self.ready.push_back(Output::Left);
+        }
+    }
+
     /// Asks for another change, if this view did not decide.
     pub(super) fn renew(&mut self, now: Monotonic) {
         if self.renew_at.is_some_and(|at| at <= now) {
@@ -335,6 +361,8 @@ impl Current {
     }
 }
 
+/// How long a member that leaves waits until that is in the order.
+const LEAVE: Duration = Duration::from_millis(200);
 /// How long after a report it is said again.
 const SAY_AGAIN: Duration = Duration::from_millis(4);
 /// How long a flush may take: less than the key scheme waits for it (`timing::FLUSH` of `contributory`, 100 ms).

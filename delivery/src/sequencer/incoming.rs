@@ -550,7 +550,7 @@ impl Incoming {
                     Ok(None)
                 }
                 // Signed words are taken as they come.
-                Ok(Frame::Control { .. }) if of.stream == Stream::STAMPS => Ok(None),
+                Ok(Frame::Control { .. }) if matches!(of.stream, Stream::STAMPS | Stream::ORDERED) => Ok(None),
                 Ok(Frame::After { .. }) => Ok(None),
                 Ok(Frame::Heartbeat { .. } | Frame::Control { .. } | Frame::Stamps { .. }) | Err(_) => {
                     Err(Dropped::Malformed)

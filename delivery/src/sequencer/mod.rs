@@ -27,6 +27,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use sealcast_wire::codec::Malformed;
 use sealcast_wire::frame::{FLAG_ORDERED, FLAG_RELIABLE, FLAG_SAFE, FLAG_SIGNED};
 use sealcast_wire::{
     Access, Agreement, Domain, Dropped, Drops, EpochId, Flush as Flushing, Guarantee, Header, Incarnation, Monotonic,
@@ -41,6 +42,7 @@ use self::order::Order;
 use self::primary::Report;
 use crate::multicast::backlog::Settled;
 use crate::multicast::frame::{Frame, Frames, Stamp, Stream};
+use crate::multicast::origin::without_proof;
 use crate::multicast::{Config, Data, Multicast, Sender};
 use crate::{Batch, Channel, Cut, Delivery, Input, OrderStatus, Outgoing, Output, Properties, SendError, Token, What};
 
@@ -77,11 +79,22 @@ pub struct Sequencer {
     order_status: OrderStatus,
     /// So much of the last primary view's order was delivered here.
     delivered: u64,
+    /// Our last word, if we leave.
+    leaving: Leaving,
     /// When we ask for another change, which may order, and how often we did.
     renew_at: Option<Monotonic>,
     renewals: u32,
     /// When something happened last: what is said of the order then is said once all of that is taken in.
     now: Monotonic,
+}
+
+/// How a member leaves.
+#[derive(Debug, Default)]
+struct Leaving {
+    /// Our record that says so: we report no more.
+    said: Option<u64>,
+    /// We wait so long at most for it to be in the order.
+    until: Option<Monotonic>,
 }
 
 /// A view whose key is agreed.
@@ -189,6 +202,7 @@ impl Sequencer {
             ahead: VecDeque::new(),
             order_status: OrderStatus::default(),
             delivered: 0,
+            leaving: Leaving::default(),
             renew_at: None,
             renewals: 0,
             now: Monotonic(0),
@@ -296,7 +310,9 @@ impl Sequencer {
         }
         self.take(now, source, flags, frame, protect)?;
         if let Some(order) = self.view(header.epoch).and_then(|it| it.order.as_mut()) {
-            order.keep(header.slot, number, flags & FLAG_SAFE != 0, sealed);
+            let frames = if flags & FLAG_SIGNED != 0 { without_proof(frame) } else { None };
+            let leaves = frames.is_some_and(|it| Frames::of(it).any(is_leave));
+            order.keep(header.slot, number, (flags & FLAG_SAFE != 0, leaves), sealed);
         }
         self.go_on(now, header.epoch, header.slot);
         Ok(())
@@ -384,11 +400,12 @@ impl Sequencer {
 
     /// The same; `anyway`, what comes after messages of the other channel waits for those no more.
     fn deliver_as(&mut self, now: Monotonic, anyway: bool) {
-        let Sequencer { multicast, current, last, incoming, delivered, .. } = self;
+        let Sequencer { multicast, current, last, incoming, delivered, leaving, .. } = self;
         let Some(view) = ordering(current, last) else { return };
         let pause = view.pause();
         let Current { epoch, access, me, order: Some(order), told_held, .. } = view else { return };
         let mut told = Vec::new();
+        let mut goes = false;
         while let Some((sequence, Stamp { slot, number, .. })) = order.next() {
             let of = Of { slot, stream: Stream::ORDERED };
             let reads = |domain| !anyway && access.reads(*me, domain);
@@ -407,6 +424,7 @@ impl Sequencer {
             }
             order.delivered();
             *delivered = sequence;
+            goes |= slot == *me && leaving.said == Some(number);
         }
         let ours = order.forget().get(me).copied();
         if let Some(number) = ours {
@@ -419,6 +437,9 @@ impl Sequencer {
             self.tail.1 = 0;
         }
         self.tell(told);
+        if goes {
+            self.go();
+        }
     }
 
     /// The sequencer says what it stamped since.
@@ -520,7 +541,7 @@ impl Sequencer {
                 self.deliver(now);
             }
             // They are signed.
-            Control::Flush { .. } | Control::Fill { .. } => return Err(Dropped::Auth),
+            Control::Flush { .. } | Control::Fill { .. } | Control::Leave => return Err(Dropped::Auth),
             Control::Gone { stream, first, proof } => {
                 let of = Of { slot, stream };
                 // What has its position in the order is not missing for good while somebody holds it.
@@ -766,7 +787,7 @@ impl Sequencer {
         (self.flush, self.flushed, self.prepared) = (None, None, None);
         self.ahead.clear();
         (self.renew_at, self.report) = (None, Report::default());
-        (self.order_status, self.delivered) = (OrderStatus::default(), 0);
+        (self.order_status, self.delivered, self.leaving) = (OrderStatus::default(), 0, Leaving::default());
         (self.status, self.summary) = (Saying::default(), Saying::default());
         self.incoming.clear();
         let told = self.multicast.lock().give_up();
@@ -780,6 +801,11 @@ impl Sequencer {
             }
         }
     }
+}
+
+/// Whether its sender says that it leaves.
+fn is_leave(frame: Result<Frame<'_>, Malformed>) -> bool {
+    frame.is_ok_and(|it| signed_word(it) == Some(Control::Leave))
 }
 
 /// What is said in signed frames.
@@ -874,8 +900,11 @@ impl Delivery for Sequencer {
                 self.multicast.handle(now, input);
                 self.install(now.monotonic, view, protect, access);
                 self.tell_in_turn(Output::Entered(view.epoch));
+                // Our last word was for the view before.
+                self.go();
                 self.take_stamps(now.monotonic);
             }
+            Input::Leave => self.leave(now.monotonic),
             Input::Excluded => self.exclude(),
             Input::Pause
             | Input::Resume
@@ -908,7 +937,17 @@ impl Delivery for Sequencer {
         let held = current.and_then(|it| it.order.as_ref()?.again_at());
         let tail = self.tail_due().filter(|_| current.is_some());
         let forgets = self.last.as_ref().map(|(_, until)| *until);
-        let ours = [self.status.due, self.summary.due, naks, held, tail, self.flush_due(), self.renew_at, forgets];
+        let ours = [
+            self.status.due,
+            self.summary.due,
+            naks,
+            held,
+            tail,
+            self.flush_due(),
+            self.renew_at,
+            forgets,
+            self.leaving.until,
+        ];
         [self.multicast.timeout()].into_iter().chain(ours).flatten().min()
     }
 
@@ -921,6 +960,9 @@ impl Delivery for Sequencer {
         }
         // Its key is not held any longer (B5).
         self.last.take_if(|(_, until)| *until <= now.monotonic);
+        if self.leaving.until.is_some_and(|until| until <= now.monotonic) {
+            self.go();
+        }
         self.take_stamps(now.monotonic);
         self.deliver(now.monotonic);
         self.settle_unread(now.monotonic);

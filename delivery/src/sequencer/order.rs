@@ -8,7 +8,7 @@
 //! Stamps name sealed records (B8): who lacks a topic's key holds its records too, and tells them by their hashes. A record
 //! that is here without its stamp is not held, and a stamp without its record neither (B2).
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use sealcast_crypto::hash::{Transcript, sha256};
@@ -42,6 +42,8 @@ pub(super) struct Order {
     chain: [u8; 32],
     /// The view ends: no more than this is held any more.
     fence: Option<u64>,
+    /// Whose word that they leave is among what is here of the order.
+    left: BTreeSet<Slot>,
     /// All who stay hold that much, and deliver it.
     ends: bool,
     delivered: u64,
@@ -70,6 +72,8 @@ struct Sequencing {
 struct Kept {
     hash: [u8; 16],
     safe: bool,
+    /// Its sender says in it that it leaves.
+    leaves: bool,
     datagram: Vec<u8>,
 }
 
@@ -111,6 +115,7 @@ impl Order {
             held: last,
             chain,
             fence: None,
+            left: BTreeSet::new(),
             ends: false,
             delivered: last,
             stable: (last, last),
@@ -137,6 +142,11 @@ impl Order {
     /// So much is here.
     pub(super) fn held(&self) -> u64 {
         self.held
+    }
+
+    /// Whose word that they leave is among that.
+    pub(super) fn left(&self) -> &BTreeSet<Slot> {
+        &self.left
     }
 
     /// Hash of those stamps.
@@ -169,9 +179,9 @@ impl Order {
     }
 
     /// Keeps a record that [`Order::judge`] lets in.
-    pub(super) fn keep(&mut self, slot: Slot, number: u64, safe: bool, datagram: &[u8]) {
+    pub(super) fn keep(&mut self, slot: Slot, number: u64, (safe, leaves): (bool, bool), datagram: &[u8]) {
         self.wanted.remove(&(slot, number));
-        let kept = Kept { hash: hash_of(datagram), safe, datagram: datagram.to_vec() };
+        let kept = Kept { hash: hash_of(datagram), safe, leaves, datagram: datagram.to_vec() };
         self.bytes += kept.cost();
         if let Some(before) = self.kept.insert((slot, number), kept) {
             self.bytes -= before.cost();
@@ -190,7 +200,7 @@ impl Order {
     ) -> Result<bool, Dropped> {
         self.judge(slot, number, datagram)?;
         if self.wanted.contains_key(&(slot, number)) {
-            self.keep(slot, number, safe, datagram);
+            self.keep(slot, number, (safe, false), datagram);
             return Ok(true);
         }
         if self.unread_bytes + datagram.len() > limits::ORDERED_UNREAD_BYTES_MAX {
@@ -266,7 +276,7 @@ impl Order {
             let record = match (self.kept.get(&key), unread) {
                 (Some(kept), _) if kept.hash == stamp.hash => Stamped::Here,
                 (None, Some(datagram)) if hash_of(&datagram) == stamp.hash => {
-                    self.keep(stamp.slot, stamp.number, stamp.safe, &datagram);
+                    self.keep(stamp.slot, stamp.number, (stamp.safe, false), &datagram);
                     Stamped::Unread
                 }
                 (kept, _) => {
@@ -287,11 +297,12 @@ impl Order {
     /// Counts what is here of the order.
     fn hold(&mut self) {
         while let Some(stamp) = self.stamps.get((self.held + 1 - self.first) as usize)
-            && self.kept.contains_key(&(stamp.slot, stamp.number))
+            && let Some(kept) = self.kept.get(&(stamp.slot, stamp.number))
             && self.fence.is_none_or(|fence| self.held < fence)
         {
             self.held += 1;
             self.tries = 0;
+            self.left.extend(kept.leaves.then_some(stamp.slot));
             let t = Transcript::new("sealcast/v1/stamps").add(&self.chain).add(&stamp.slot.to_bytes());
             self.chain = t.add(&stamp.number.to_be_bytes()).add(&stamp.hash).finish();
         }
@@ -411,6 +422,11 @@ impl Order {
         self.fence.get_or_insert(self.held);
         self.again_at = None;
         (self.held, self.chain)
+    }
+
+    /// Whether it ends.
+    pub(super) fn is_fenced(&self) -> bool {
+        self.fence.is_some()
     }
 
     /// All who stay hold so much of the order, or get it: it is the last that is delivered in this view. Whether all of it is

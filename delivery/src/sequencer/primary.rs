@@ -43,6 +43,8 @@ pub(super) struct Report {
     pub(super) held: u64,
     /// Hash of those stamps.
     pub(super) chain: [u8; 32],
+    /// Who left by its word in that order, and votes no more.
+    pub(super) left: BTreeSet<Id>,
 }
 
 /// What follows from all reports.
@@ -62,7 +64,12 @@ impl Report {
     /// Its bytes; `None` if there are more members than it has room for.
     pub(super) fn bytes(&self) -> Option<Vec<u8>> {
         let views = || self.installed.iter().chain(&self.attempts);
-        let ids: Vec<Id> = views().flat_map(|it| &it.members).copied().collect::<BTreeSet<_>>().into_iter().collect();
+        let ids: BTreeSet<Id> = views().flat_map(|it| &it.members).chain(&self.left).copied().collect();
+        let ids: Vec<Id> = ids.into_iter().collect();
+        let bits = |of: &BTreeSet<Id>| {
+            let in_it = ids.iter().enumerate().filter(|(_, id)| of.contains(*id));
+            in_it.fold(0_u128, |all, (at, _)| all | 1 << at).to_be_bytes()
+        };
         if ids.len() > REPORTED_MEMBERS_MAX || self.attempts.len() > usize::from(u8::MAX) {
             return None;
         }
@@ -72,11 +79,11 @@ impl Report {
         for Primary { ordinal, epoch, members } in views() {
             bytes.extend_from_slice(&ordinal.to_be_bytes());
             bytes.extend_from_slice(&epoch.to_bytes());
-            let bits = ids.iter().enumerate().filter(|(_, id)| members.contains(*id));
-            bytes.extend_from_slice(&bits.fold(0_u128, |all, (at, _)| all | 1 << at).to_be_bytes());
+            bytes.extend_from_slice(&bits(members));
         }
         bytes.extend_from_slice(&self.held.to_be_bytes());
         bytes.extend_from_slice(&self.chain);
+        bytes.extend_from_slice(&bits(&self.left));
         (bytes.len() <= REPORT_BYTES_MAX).then_some(bytes)
     }
 
@@ -91,18 +98,20 @@ impl Report {
         if !ids.is_sorted_by(|a, b| a < b) || installed > 1 {
             return Err(Malformed);
         }
-        let mut view = || {
-            let (ordinal, counter, hash) = (r.u64()?, r.u32()?, r.u64()?);
+        let members = |r: &mut Reader<'_>| {
             let bits = u128::from_be_bytes(r.array()?);
             if bits.checked_shr(count as u32).unwrap_or(0) != 0 {
                 return Err(Malformed);
             }
-            let members = ids.iter().enumerate().filter(|(at, _)| bits >> at & 1 == 1).map(|(_, id)| *id).collect();
-            Ok(Primary { ordinal, epoch: EpochId { counter, hash }, members })
+            Ok(ids.iter().enumerate().filter(|(at, _)| bits >> at & 1 == 1).map(|(_, id)| *id).collect())
+        };
+        let mut view = || {
+            let (ordinal, counter, hash) = (r.u64()?, r.u32()?, r.u64()?);
+            Ok(Primary { ordinal, epoch: EpochId { counter, hash }, members: members(r)? })
         };
         let installed = if installed == 1 { Some(view()?) } else { None };
         let attempts = (0..attempts).map(|_| view()).collect::<Result<_, _>>()?;
-        Ok(Report { installed, attempts, held: r.u64()?, chain: r.array()? })
+        Ok(Report { installed, attempts, held: r.u64()?, chain: r.array()?, left: members(r)? })
     }
 
     /// Before there was any primary view: all who know each other. A part of them that is no majority begins none; who left by
@@ -148,7 +157,7 @@ impl Report {
 
     /// A view is primary, and its order goes on from here.
     pub(super) fn install(&mut self, primary: Primary, held: u64, chain: [u8; 32]) {
-        *self = Report { installed: Some(primary), attempts: Vec::new(), held, chain };
+        *self = Report { installed: Some(primary), attempts: Vec::new(), held, chain, left: BTreeSet::new() };
     }
 }
 
@@ -161,12 +170,14 @@ pub(super) fn decide(reports: &BTreeMap<Id, Report>, is_whole: bool) -> Decision
     let mut pending = reports.values().flat_map(|it| &it.attempts).filter(is_later);
     // Where there was none yet, all who know each other begin it. Whoever is alone may be about to find a group.
     let begins = is_whole && reports.len() > 1;
-    let goes_on = last.as_ref().map_or(begins, |it| has_majority(reports, &it.members));
+    // Of its members those vote who did not leave by their own word: that was their last one.
+    let of_last = || reports.values().filter(|it| it.installed == last && last.is_some());
+    let left: BTreeSet<Id> = of_last().flat_map(|it| &it.left).copied().collect();
+    let goes_on = last.as_ref().map_or(begins, |it| has_majority(reports, &(&it.members - &left)));
     let next = successor(last.as_ref(), reports, EpochId::default());
     let has_capacity = || reports.values().all(|it| it.has_capacity_for(&next));
     let is_primary = goes_on && pending.all(|it| has_majority(reports, &it.members)) && has_capacity();
-    let of_last = reports.values().filter(|it| it.installed == last && last.is_some());
-    let most = of_last.max_by_key(|it| (it.held, it.chain));
+    let most = of_last().max_by_key(|it| (it.held, it.chain));
     let (cut, chain) = most.map_or((0, [0; 32]), |it| (it.held, it.chain));
     Decision { is_primary, last, cut, chain }
 }
@@ -213,7 +224,7 @@ mod tests {
     }
 
     fn report(installed: Option<Primary>, attempts: &[Primary], held: u64) -> Report {
-        Report { installed, attempts: attempts.to_vec(), held, chain: [held as u8; 32] }
+        Report { installed, attempts: attempts.to_vec(), held, chain: [held as u8; 32], left: BTreeSet::new() }
     }
 
     fn decided(reports: &[(u8, &Report)], is_whole: bool) -> (bool, u64) {
@@ -236,6 +247,22 @@ mod tests {
         // Who was in an earlier one only says nothing of the order.
         let old = report(Some(view(3, &[7, 8, 9])), &[], 99);
         assert_eq!(decided(&[(1, &a), (2, &b), (3, &b), (7, &old), (8, &old)], false), (true, 9));
+    }
+
+    #[test]
+    fn rule_b1_who_left_by_its_own_word_counts_no_more() {
+        let knows = |left: &[u8]| {
+            let it = report(Some(view(4, &[1, 2, 3])), &[], 7);
+            Report { left: left.iter().map(|id| [*id; 8]).collect(), ..it }
+        };
+        // Two of three are gone, of whom one said so; whoever knows of it tells the others.
+        assert!(!decided(&[(2, &knows(&[]))], false).0);
+        assert!(!decided(&[(3, &knows(&[1]))], false).0, "not the half with the lowest id");
+        assert!(decided(&[(2, &knows(&[1]))], false).0);
+        assert!(decided(&[(3, &knows(&[1, 2]))], false).0, "who is alone goes on alone");
+        // What somebody knows who was in an earlier view only says nothing.
+        let old = Report { installed: Some(view(3, &[1, 2, 3])), ..knows(&[1, 2]) };
+        assert!(!decided(&[(3, &knows(&[])), (9, &old)], false).0);
     }
 
     #[test]
@@ -292,7 +319,7 @@ mod tests {
         let all: Vec<u8> = (0..64).collect();
         let report = report(Some(view(9, &all)), &[view(10, &all[..40]), view(11, &[1, 63])], 12);
         let bytes = report.bytes().expect("there is room");
-        assert!(bytes.len() <= 699, "{} bytes", bytes.len());
+        assert!(bytes.len() <= 715, "{} bytes", bytes.len());
         assert_eq!(Report::read(&mut Reader::new(&bytes)), Ok(report));
         assert!((0..bytes.len()).all(|n| Report::read(&mut Reader::new(&bytes[..n])).is_err()));
         let many: Vec<u8> = (0..=64).collect();

@@ -59,6 +59,7 @@ struct Net {
     /// By node: what it got of the order, by its positions; and of its own messages where they were delivered.
     order: Vec<Vec<(u64, Slot, Vec<u8>)>>,
     ordered: Vec<Vec<(u64, u64)>>,
+    left: Vec<usize>,
     in_doubt: Vec<Vec<u64>>,
     /// Who hears nothing at all.
     deaf: BTreeSet<usize>,
@@ -87,6 +88,7 @@ impl Net {
             acknowledged: vec![Vec::new(); members],
             order: vec![Vec::new(); members],
             ordered: vec![Vec::new(); members],
+            left: Vec::new(),
             in_doubt: vec![Vec::new(); members],
             deaf: BTreeSet::new(),
             parted: None,
@@ -220,6 +222,7 @@ impl Net {
                 Some(Output::Flushed(epoch, cut)) => self.flushed[node] = Some((epoch, cut)),
                 Some(Output::Renew) => self.renewed[node] += 1,
                 Some(Output::Dropped(_) | Output::Sealed(..) | Output::Suspect(_)) => {}
+                Some(Output::Left) => self.left.push(node),
                 Some(Output::Entered(_) | Output::Order(_)) => {}
                 Some(other) => panic!("{other:?}"),
             }

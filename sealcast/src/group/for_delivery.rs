@@ -72,6 +72,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
             },
             delivery::Output::Suspect(slot) => self.tell_keys(now, keys::Input::Suspected(slot)),
             delivery::Output::Flushed(epoch, cut) => self.tell_keys(now, keys::Input::Flushed(epoch, cut)),
+            delivery::Output::Left => self.tell_keys(now, keys::Input::Command(keys::Command::Leave)),
             delivery::Output::Entered(epoch) => {
                 let shown = self.unshown.iter().position(|(it, _)| *it == epoch).map_or(0, |at| at + 1);
                 self.ready.extend(self.unshown.drain(..shown).map(|(_, event)| Output::View(event)));

@@ -274,6 +274,10 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         if !self.is_up {
             return Err(CommandError::NotReady);
         }
+        if command == Command::Leave && self.delivery.properties().needs_flush {
+            self.delivery.handle(now, Input::Leave);
+            return Ok(());
+        }
         match self.keys.handle(now, keys::Input::Command(command)) {
             Err(keys::HandleError::Refused(why)) => Err(why),
             Ok(()) => Ok(()),

@@ -133,6 +133,7 @@ impl Delivery for Wire {
             | Input::Retire(_)
             | Input::Subscribe(_)
             | Input::Unsubscribe(_)
+            | Input::Leave
             | Input::Excluded => {}
             Input::Connected(_) | Input::Disconnected(_) | Input::Message { .. } => {}
         }

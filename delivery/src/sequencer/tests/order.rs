@@ -434,6 +434,61 @@ fn rule_b1_whoever_may_have_been_left_behind_orders_with_no_minority() {
     assert_eq!((net.order[0].len(), net.order[1].len(), net.order[2].len()), (1, 1, 0));
 }
 
+/// Who leaves by its own word counts no more: the rest goes on, however few, and orders with who comes. After a crash the half
+/// with the lowest id does.
+#[test]
+fn rule_b1_who_leaves_says_so_in_the_order_and_the_rest_goes_on() {
+    for (leaver, says) in [(0, true), (1, true), (0, false), (1, false)] {
+        for loss in [0, 200] {
+            let mut net = Net::new(3, loss, 210);
+            net.order(1, &[0, 1]);
+            let stays = 1 - leaver;
+            net.publish_as(Guarantee::Ordered, leaver, "c1/a", &numbered(leaver as u8, 0)).expect("there is room");
+            if says {
+                let now = net.at();
+                net.nodes[leaver].handle(now, Input::Leave);
+                net.drain(leaver);
+                net.run(net.now + 190_000);
+                assert_eq!(net.left, [leaver], "it waits for the others at most so long");
+            }
+            net.parted = Some(BTreeSet::from([leaver]));
+            net.change(3, &[stays]);
+            let sent = net.publish_as(Guarantee::Ordered, stays, "c1/a", &numbered(stays as u8, 0));
+            assert_eq!(sent.is_ok(), says || stays == 0, "{leaver} leaves and says so: {says}");
+            if sent.is_err() {
+                continue;
+            }
+            net.run(net.now + 10_000);
+            assert_eq!(net.ordered[stays].len(), 1, "who is alone waits for nobody");
+            net.order(4, &[stays, 2]);
+            net.publish_as(Guarantee::Safe, 2, "c1/a", &numbered(2, 0)).expect("there is room");
+            net.run(net.now + 3 * SECOND);
+            let got: Vec<&[u8]> = net.order[stays].iter().map(|(.., body)| &body[..1]).collect();
+            assert_eq!(got.last(), Some(&&[2_u8][..]));
+            assert_eq!((net.ordered[stays].len(), net.ordered[2].len()), (1, 1));
+        }
+    }
+}
+
+/// Who has said that it leaves reports to nobody: where only some know of it, no two parts may go on.
+#[test]
+fn rule_b1_who_has_said_that_it_leaves_votes_no_more() {
+    let mut net = Net::new(3, 0, 211);
+    net.order(1, &[0, 1, 2]);
+    net.parted = Some(BTreeSet::from([1]));
+    let now = net.at();
+    net.nodes[2].handle(now, Input::Leave);
+    net.drain(2);
+    net.run(net.now + 100_000);
+    assert_eq!(net.left, [2]);
+    // 0 knows of it, and goes on alone with the lowest id of those who are left; 2 does not help 1 to do the same.
+    net.change(3, &[0]);
+    assert!(net.publish_as(Guarantee::Ordered, 0, "c1/a", &numbered(0, 0)).is_ok());
+    net.parted = Some(BTreeSet::from([0]));
+    net.prepare(4, &[1, 2], 100_000);
+    assert_eq!((net.flushed[1], net.flushed[2]), (None, None));
+}
+
 /// The old sequencer was asleep while the others went on: it stamps for nobody (B3).
 #[test]
 fn rule_b3_a_sequencer_that_slept_neither_orders_nor_acknowledges() {
