@@ -126,6 +126,7 @@ impl Delivery for Transport {
             Input::Keyed { .. }
             | Input::Install { .. }
             | Input::Leave
+            | Input::ForcePrimary
             | Input::Excluded
             | Input::Retire(_)
             | Input::Provide { .. } => {}

@@ -122,6 +122,8 @@ pub struct OrderStatus {
     /// Whether that is so because we are not in the primary component (B1); otherwise another view comes at once, which may
     /// order.
     pub is_settled: bool,
+    /// Whether somebody's word made the view primary, and not a majority: others may have another order.
+    pub forced: bool,
     /// Ordered messages were delivered by others and never come here: we were apart from the primary component (B6).
     pub gap: bool,
 }
@@ -302,6 +304,9 @@ pub enum Input<'a> {
     },
     /// We are about to leave by our own word; [`Output::Left`] answers ([`Properties::needs_flush`]).
     Leave,
+    /// The operator says that those who are missing are gone for good: the next view that we report to is primary whatever part
+    /// of the last one it is (B1; [`Properties::needs_flush`]).
+    ForcePrimary,
     /// We are out: no key is ours any more, and nothing more becomes of what was sent.
     Excluded,
     /// Seal nothing more for an epoch. The answer comes as [`Output::Sealed`] where [`Properties::names_packets`].

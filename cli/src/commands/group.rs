@@ -49,6 +49,12 @@ enum Verb {
     },
     /// Agree on a new key now
     Rotate,
+    /// Let those who are here order again, though most of the group are gone for good (order=total)
+    Primary {
+        /// If they are not gone, two parts may go on with two orders
+        #[arg(long)]
+        force: bool,
+    },
     /// Exclude a member for good; the others agree on a key without it
     Evict {
         /// Its name, or the beginning of its certificate's SHA-256
@@ -69,6 +75,7 @@ impl Group {
             Verb::Members => members(env, &info),
             Verb::Log { lines } => log(env, client, lines),
             Verb::Rotate => rotate(env, client),
+            Verb::Primary { force } => primary(env, client, &info, force),
             Verb::Evict { member, reason } => evict(env, client, &info, &member, &reason),
             Verb::Leave => leave(env, client, &info),
         }
@@ -185,6 +192,25 @@ fn rotate(env: &Env<'_>, mut client: Client) -> Result<(), Failure> {
     let change = client.rotate()?;
     env.output.object(&change)?;
     env.output.line(format!("rotated · {}", change_shown(&change)))
+}
+
+fn primary(env: &Env<'_>, mut client: Client, info: &GroupInfo, force: bool) -> Result<(), Failure> {
+    match info.order.as_ref().map(|it| &it.sequencer) {
+        None => {
+            let failure = Failure::new(Code::BadPair, "no member orders in this group");
+            return Err(failure.hint("order=total in all members' URLs, over multicast"));
+        }
+        Some(Some(name)) => return env.output.line(format!("messages are ordered here already, by {}", safe(name))),
+        Some(None) if !force => {
+            let what =
+                "this part of the group is not primary; if the others go on elsewhere, there would be two orders";
+            return Err(Failure::new(Code::Usage, what).hint("--force, if they are gone for good"));
+        }
+        Some(None) => {}
+    }
+    let sequencer = client.force_primary()?;
+    env.output.object(&json!({ "forced": info.group, "sequencer": sequencer }))?;
+    env.output.line(format!("{} orders again, by {}", safe(&info.group), safe(&sequencer)))
 }
 
 /// By our own right, or, on the authority's machine, by the authority's.

@@ -341,9 +341,12 @@ fn tell_views(env: &Env<'_>, views: &mut Views) {
                 let (counter, all) = (view.epoch.counter, members(view.members.len()));
                 env.output.detail(format!("epoch {counter}: {all}{}{}", names('+', &joined), names('-', &left)));
             }
-            ViewEvent::Order { sequencer, is_settled, gap } => {
+            ViewEvent::Order { sequencer, is_settled, forced, gap } => {
                 if gap {
                     env.output.warn("ordered messages are missing here: this member was apart from the group");
+                }
+                if forced {
+                    env.output.warn("this part of the group was made primary by force: others may have another order");
                 }
                 match sequencer {
                     Some(member) => env.output.detail(format!("order: {} is the sequencer", member.name)),

@@ -548,6 +548,35 @@ fn rule_b1_a_command_publishes_ordered_beside_a_reader_and_leaves_it_able_to() {
     sub.end();
 }
 
+/// Who lost most of its group orders nothing, says so, and goes on by an operator's word alone.
+#[test]
+fn rule_b1_a_minority_orders_by_force_alone() {
+    let home = Home::new("force");
+    let place = format!("udpm://239.255.76.67:{}?ttl=0", free_port());
+    home.good(&["init", "ward3", "--url", &format!("{place}&order=total")]);
+    let (alice, bob) = (invited(&home, "alice", &[]), invited(&home, "bob", &[]));
+    let mut mine = home.start(&["sub", "ward3/#", "-v"]);
+    mine.line_with("1 member").expect("it is there");
+    let others = [&alice, &bob].map(|it| it.start(&["sub", "ward3/#"]));
+    mine.line_with("3 members").expect("they meet");
+    home.until(&["group", "show"], "sequencer: ");
+    let early = home.run(&["group", "primary", "--force"]);
+    assert!(early.exit == 0 && early.stdout.contains("ordered here already"), "{}", early.stdout);
+    others.iter().for_each(|it| it.signal(rustix::process::Signal::KILL));
+    home.until(&["group", "show"], "nothing is ordered here");
+    let refused = home.run(&["pub", "ward3/log", "--ordered", "one"]);
+    assert!(refused.exit != 0 && refused.stderr.contains("E0804"), "{}", refused.stderr);
+    let asked = home.run(&["group", "primary"]);
+    assert!(asked.exit == 2 && asked.stderr.contains("--force"), "{}", asked.stderr);
+    home.good(&["group", "primary", "--force"]);
+    home.good(&["pub", "ward3/log", "--ordered", "two"]);
+    mine.line_with("by force").expect("it says so");
+    mine.line_with("two").expect("it has it");
+    home.until(&["group", "log"], "by force");
+    mine.interrupt();
+    mine.end();
+}
+
 /// `order=total`: what is published fifo is acknowledged when `pub` returns, by itself or through a running session.
 #[test]
 fn rule_b2_fifo_over_multicast_is_acknowledged_by_all() {

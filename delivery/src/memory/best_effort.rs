@@ -238,6 +238,7 @@ impl Delivery for BestEffort {
             // Everything comes, nothing is kept, and nothing waits.
             Input::Install { .. }
             | Input::Leave
+            | Input::ForcePrimary
             | Input::Excluded
             | Input::Retire(_)
             | Input::Unread(_)

@@ -441,6 +441,7 @@ impl Delivery for Ordered {
             | Input::Resume
             | Input::Opened(..)
             | Input::Leave
+            | Input::ForcePrimary
             | Input::Excluded
             | Input::Subscribe(_)
             | Input::Unsubscribe(_) => {}

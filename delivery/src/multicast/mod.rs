@@ -206,6 +206,7 @@ impl Delivery for Multicast {
             | Input::Subscribe(_)
             | Input::Unsubscribe(_)
             | Input::Leave
+            | Input::ForcePrimary
             | Input::Excluded => {}
             // There are no channels.
             Input::Connected(_) | Input::Disconnected(_) | Input::Message { .. } => {}

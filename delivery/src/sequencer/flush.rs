@@ -121,7 +121,9 @@ impl Sequencer {
             return Err(Dropped::Malformed);
         };
         let end = first.checked_add(stamps.len() as u64).ok_or(Dropped::Malformed)?;
-        if end > decision.cut + 1 || flush.reports.get(id).is_none_or(|it| it.held + 1 < end) {
+        if end > decision.cut.saturating_add(1)
+            || flush.reports.get(id).is_none_or(|it| it.held.saturating_add(1) < end)
+        {
             return Err(Dropped::Policy);
         }
         if end <= order.last() + 1 {
@@ -180,6 +182,9 @@ impl Sequencer {
         let Some(flush) = &mut self.flush else { return };
         flush.is_done = true;
         self.report.forget_failed(&flush.reports);
+        if decision.is_forced {
+            self.report.attempts.clear();
+        }
         if decision.is_primary {
             // It may be installed elsewhere, though not here.
             self.report.attempt(decision.next(&flush.reports, flush.view));
@@ -263,7 +268,7 @@ impl Sequencer {
         self.flush.take_if(|it| it.view.counter <= view.epoch.counter);
         self.flushed = None;
         let slots: Vec<Slot> = view.members.slots().map(|(slot, _)| slot).collect();
-        let mut gap = false;
+        let (mut gap, mut forced) = (false, false);
         let (order, again, is_decided) = match flush.and_then(|it| Some((it.decision?, it.reports, it.nobody_comes))) {
             Some((decision, reports, nobody_comes)) if decision.is_primary => {
                 self.deliver_rest(now, &decision);
@@ -271,6 +276,7 @@ impl Sequencer {
                 let was_apart = self.report.installed != decision.last;
                 gap = self.report.installed.is_some() && (was_apart || self.delivered < decision.cut);
                 self.delivered = decision.cut;
+                forced = decision.is_forced;
                 let next = decision.next(&reports, view.epoch);
                 self.report.install(next, decision.cut, decision.chain);
                 self.last = None;
@@ -291,14 +297,14 @@ impl Sequencer {
         } else {
             pause + RENEW_ABANDONED + RENEW_SPREAD * view.me.0
         };
-        self.renewals = if is_decided { 0 } else { self.renewals + 1 };
+        self.renewals = if is_decided { 0 } else { self.renewals.saturating_add(1) };
         self.renew_at = (!is_decided).then(|| now + turn);
         let sequencer = order.as_ref().and_then(Order::sequencer).and_then(|slot| view.member(slot).cloned());
-        let status = OrderStatus { sequencer, is_settled: is_decided, gap };
+        let status = OrderStatus { sequencer, is_settled: is_decided, forced, gap };
         if status != self.order_status {
             self.tell_in_turn(Output::Order(status.clone()));
         }
-        self.order_status = OrderStatus { gap: false, ..status };
+        self.order_status = OrderStatus { forced: false, gap: false, ..status };
         (order, again)
     }
 

@@ -905,6 +905,10 @@ impl Delivery for Sequencer {
                 self.take_stamps(now.monotonic);
             }
             Input::Leave => self.leave(now.monotonic),
+            Input::ForcePrimary => {
+                self.report.forces = true;
+                self.ready.push_back(Output::Renew);
+            }
             Input::Excluded => self.exclude(),
             Input::Pause
             | Input::Resume

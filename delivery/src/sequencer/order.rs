@@ -104,7 +104,7 @@ impl Order {
         Order {
             me,
             members,
-            first: last + 1,
+            first: last.saturating_add(1),
             stamps: VecDeque::new(),
             stamped: BTreeMap::new(),
             wanted: BTreeMap::new(),
@@ -457,8 +457,8 @@ impl Order {
 
     /// Stamps after this one, as many as one frame takes, and their records as they were sealed.
     pub(super) fn after(&self, held: u64, to: u64) -> Option<(u64, Vec<Stamp>, Batch)> {
-        let first = held.max(self.first - 1) + 1;
-        let count = (to + 1).saturating_sub(first).min(FILLED_MAX) as usize;
+        let first = held.max(self.first - 1).saturating_add(1);
+        let count = to.saturating_add(1).saturating_sub(first).min(FILLED_MAX) as usize;
         let stamps: Vec<Stamp> = self.stamps.iter().skip((first - self.first) as usize).take(count).copied().collect();
         let mut records = Batch::default();
         for stamp in &stamps {

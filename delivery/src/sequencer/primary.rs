@@ -45,6 +45,8 @@ pub(super) struct Report {
     pub(super) chain: [u8; 32],
     /// Who left by its word in that order, and votes no more.
     pub(super) left: BTreeSet<Id>,
+    /// Its operator says that those who are missing are gone for good.
+    pub(super) forces: bool,
 }
 
 /// What follows from all reports.
@@ -52,6 +54,8 @@ pub(super) struct Report {
 pub(super) struct Decision {
     /// Whether those who reported may order.
     pub(super) is_primary: bool,
+    /// Whether that is by somebody's word alone.
+    pub(super) is_forced: bool,
     /// The last primary view of any of them.
     pub(super) last: Option<Primary>,
     /// How much of its order there is: each sequence number up to here is held by somebody who reported.
@@ -75,7 +79,8 @@ impl Report {
         }
         let mut bytes = vec![ids.len() as u8];
         bytes.extend(ids.iter().flatten());
-        bytes.extend_from_slice(&[u8::from(self.installed.is_some()), self.attempts.len() as u8]);
+        let flags = u8::from(self.installed.is_some()) | u8::from(self.forces) << 1;
+        bytes.extend_from_slice(&[flags, self.attempts.len() as u8]);
         for Primary { ordinal, epoch, members } in views() {
             bytes.extend_from_slice(&ordinal.to_be_bytes());
             bytes.extend_from_slice(&epoch.to_bytes());
@@ -94,8 +99,8 @@ impl Report {
             return Err(Malformed);
         }
         let ids: Vec<Id> = (0..count).map(|_| r.array()).collect::<Result<_, _>>()?;
-        let (installed, attempts) = (r.u8()?, usize::from(r.u8()?));
-        if !ids.is_sorted_by(|a, b| a < b) || installed > 1 {
+        let (flags, attempts) = (r.u8()?, usize::from(r.u8()?));
+        if !ids.is_sorted_by(|a, b| a < b) || flags > 3 {
             return Err(Malformed);
         }
         let members = |r: &mut Reader<'_>| {
@@ -109,9 +114,10 @@ impl Report {
             let (ordinal, counter, hash) = (r.u64()?, r.u32()?, r.u64()?);
             Ok(Primary { ordinal, epoch: EpochId { counter, hash }, members: members(r)? })
         };
-        let installed = if installed == 1 { Some(view()?) } else { None };
+        let installed = if flags & 1 == 1 { Some(view()?) } else { None };
         let attempts = (0..attempts).map(|_| view()).collect::<Result<_, _>>()?;
-        Ok(Report { installed, attempts, held: r.u64()?, chain: r.array()?, left: members(r)? })
+        let (held, chain, left) = (r.u64()?, r.array()?, members(r)?);
+        Ok(Report { installed, attempts, held, chain, left, forces: flags & 2 != 0 })
     }
 
     /// Before there was any primary view: all who know each other. A part of them that is no majority begins none; who left by
@@ -157,9 +163,12 @@ impl Report {
 
     /// A view is primary, and its order goes on from here.
     pub(super) fn install(&mut self, primary: Primary, held: u64, chain: [u8; 32]) {
-        *self = Report { installed: Some(primary), attempts: Vec::new(), held, chain, left: BTreeSet::new() };
+        *self = Report { installed: Some(primary), held, chain, ..Report::default() };
     }
 }
+
+/// An insider may claim any number: there is always one after it.
+const CUT_MAX: u64 = 1 << 62;
 
 /// What all who stay decide, each from the same reports; `is_whole`: nobody of the view before is missing.
 pub(super) fn decide(reports: &BTreeMap<Id, Report>, is_whole: bool) -> Decision {
@@ -176,10 +185,12 @@ pub(super) fn decide(reports: &BTreeMap<Id, Report>, is_whole: bool) -> Decision
     let goes_on = last.as_ref().map_or(begins, |it| has_majority(reports, &(&it.members - &left)));
     let next = successor(last.as_ref(), reports, EpochId::default());
     let has_capacity = || reports.values().all(|it| it.has_capacity_for(&next));
-    let is_primary = goes_on && pending.all(|it| has_majority(reports, &it.members)) && has_capacity();
+    let may = goes_on && pending.all(|it| has_majority(reports, &it.members)) && has_capacity();
+    let is_forced = !may && reports.values().any(|it| it.forces);
+    let is_primary = may || is_forced;
     let most = of_last().max_by_key(|it| (it.held, it.chain));
-    let (cut, chain) = most.map_or((0, [0; 32]), |it| (it.held, it.chain));
-    Decision { is_primary, last, cut, chain }
+    let (cut, chain) = most.map_or((0, [0; 32]), |it| (it.held.min(CUT_MAX), it.chain));
+    Decision { is_primary, is_forced, last, cut, chain }
 }
 
 /// Whether those who report are more than half of these, or the half with the lowest id.
@@ -209,7 +220,12 @@ impl Decision {
 }
 
 fn successor(last: Option<&Primary>, reports: &BTreeMap<Id, Report>, epoch: EpochId) -> Primary {
-    Primary { ordinal: last.map_or(0, |it| it.ordinal) + 1, epoch, members: reports.keys().copied().collect() }
+    // An insider may claim any number.
+    Primary {
+        ordinal: last.map_or(0, |it| it.ordinal).saturating_add(1),
+        epoch,
+        members: reports.keys().copied().collect(),
+    }
 }
 
 #[cfg(test)]
@@ -224,7 +240,7 @@ mod tests {
     }
 
     fn report(installed: Option<Primary>, attempts: &[Primary], held: u64) -> Report {
-        Report { installed, attempts: attempts.to_vec(), held, chain: [held as u8; 32], left: BTreeSet::new() }
+        Report { installed, attempts: attempts.to_vec(), held, chain: [held as u8; 32], ..Report::default() }
     }
 
     fn decided(reports: &[(u8, &Report)], is_whole: bool) -> (bool, u64) {
@@ -263,6 +279,30 @@ mod tests {
         // What somebody knows who was in an earlier view only says nothing.
         let old = Report { installed: Some(view(3, &[1, 2, 3])), ..knows(&[1, 2]) };
         assert!(!decided(&[(3, &knows(&[])), (9, &old)], false).0);
+    }
+
+    #[test]
+    fn rule_g7_no_number_that_an_insider_reports_overflows() {
+        let lie = report(Some(view(u64::MAX, &[1, 2, 3])), &[view(u64::MAX, &[1, 2])], u64::MAX);
+        let reports = [(1, &lie), (2, &lie)].map(|(id, it)| ([id; 8], it.clone())).into();
+        let decision = decide(&reports, true);
+        let next = decision.next(&reports, EpochId::default());
+        assert_eq!((decision.is_primary, decision.cut, next.ordinal), (true, CUT_MAX, u64::MAX));
+    }
+
+    #[test]
+    fn rule_b1_an_operator_makes_the_rest_primary_by_force() {
+        let last = view(4, &[1, 2, 3, 4, 5]);
+        let it = report(Some(last.clone()), &[view(5, &[1, 2, 3])], 7);
+        let forced = Report { forces: true, ..it.clone() };
+        assert!(!decided(&[(4, &it), (5, &it)], false).0);
+        assert_eq!(decided(&[(4, &it), (5, &forced)], false), (true, 7));
+        let reports = |of: &[(u8, &Report)]| of.iter().map(|(id, it)| ([*id; 8], (*it).clone())).collect();
+        assert!(decide(&reports(&[(4, &it), (5, &forced)]), false).is_forced);
+        // Where a majority is there, nothing was forced.
+        let whole = Report { forces: true, ..report(Some(last), &[], 7) };
+        let all = [1, 2, 3, 4, 5].map(|id| (id, &whole));
+        assert!(!decide(&reports(&all), true).is_forced);
     }
 
     #[test]

@@ -163,6 +163,7 @@ impl Handler for Canned {
                 assert_eq!(guarantee, Strength::Best);
                 Ok(Answer::Published { number: Some(17), others: Some(2), here: true })
             }
+            Request::Primary => Ok(Answer::Ordered { sequencer: "robot1".into() }),
             Request::Rotate => Ok(Answer::Changed(Change {
                 from: 3,
                 to: 4,

@@ -97,6 +97,17 @@ impl Client {
         self.change(&Request::Rotate)
     }
 
+    /// Makes those members that are here the primary component, by force; the name of who orders.
+    ///
+    /// # Errors
+    /// As [`Client::show`].
+    pub fn force_primary(&mut self) -> Result<String> {
+        match self.ask(&Request::Primary, &[])? {
+            Answer::Ordered { sequencer } => Ok(sequencer),
+            other => Err(self.surprised(&other)),
+        }
+    }
+
     /// Evicts a member by its name or certificate.
     ///
     /// # Errors

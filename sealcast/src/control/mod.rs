@@ -60,6 +60,8 @@ pub enum Request {
     },
     /// Agree on a new key.
     Rotate,
+    /// Make those who are here primary, by force.
+    Primary,
     /// Evict a member.
     Evict {
         /// A name, or a certificate's SHA-256 in hexadecimal digits.
@@ -97,6 +99,11 @@ pub enum Answer {
     },
     /// To `rotate` and `evict`.
     Changed(Change),
+    /// To `primary`.
+    Ordered {
+        /// Who orders.
+        sequencer: String,
+    },
     /// To `subscribe`, `leave` and `learn`.
     Done,
 }

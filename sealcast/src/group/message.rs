@@ -138,6 +138,8 @@ pub enum ViewEvent {
         /// Whether it stays so until others come back, since this member is not in the primary component; otherwise another view
         /// follows at once.
         is_settled: bool,
+        /// Whether an operator made this part of the group primary (`group primary --force`): others may have another order.
+        forced: bool,
         /// Ordered messages were delivered to others and never come here: this member was apart from them.
         gap: bool,
     },

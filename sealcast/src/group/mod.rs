@@ -286,6 +286,19 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         }
     }
 
+    /// Makes those who are here the primary component, though most of the last one are missing (B1): for an operator who knows
+    /// that they are gone for good.
+    ///
+    /// # Errors
+    /// Unsupported, where no primary component orders.
+    pub fn force_primary(&mut self, now: Now) -> std::result::Result<(), CommandError> {
+        if !self.delivery.properties().needs_flush {
+            return Err(CommandError::Unsupported);
+        }
+        self.delivery.handle(now, Input::ForcePrimary);
+        Ok(())
+    }
+
     /// Asks the key scheme what it knows of the group: the answer comes as [`Output::Described`], if it knows anything.
     pub fn describe(&mut self, now: Now) {
         self.tell_keys(now, keys::Input::Describe);

@@ -134,6 +134,7 @@ impl Delivery for Wire {
             | Input::Subscribe(_)
             | Input::Unsubscribe(_)
             | Input::Leave
+            | Input::ForcePrimary
             | Input::Excluded => {}
             Input::Connected(_) | Input::Disconnected(_) | Input::Message { .. } => {}
         }

@@ -39,6 +39,7 @@ impl Handler for Controlled {
                 Ok(Answer::Published { number: published.number, others, here })
             }
             Request::Rotate => Ok(Answer::Changed(change(&session.rotate().wait()?, None))),
+            Request::Primary => Ok(Answer::Ordered { sequencer: session.force_primary().wait()?.name.to_string() }),
             Request::Evict { who, reason } => {
                 let who = certificate(&who).map_or(Who::Name(who), Who::Cert);
                 let serial = session.serial_of(&who);
@@ -97,11 +98,14 @@ fn lines(entry: &super::info::LogEntry) -> Vec<LogLine> {
             }
             lines
         }
-        LogEvent::View(ViewEvent::Order { sequencer, is_settled, gap }) => {
+        LogEvent::View(ViewEvent::Order { sequencer, is_settled, forced, gap }) => {
             let missed =
                 gap.then(|| line(None, "gap", "ordered messages were delivered elsewhere and not here".to_owned()));
             let told = match sequencer {
-                Some(member) => Some(line(None, "order", format!("{} is the sequencer", member.name))),
+                Some(member) => {
+                    let forced = if *forced { "; this part was made primary by force" } else { "" };
+                    Some(line(None, "order", format!("{} is the sequencer{forced}", member.name)))
+                }
                 None if *is_settled => Some(line(None, "order", "not in the primary component".to_owned())),
                 None => None,
             };

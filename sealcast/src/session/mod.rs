@@ -162,7 +162,7 @@ impl Session {
             });
         }
         if let Some((sequencer, is_settled)) = seen.order.clone() {
-            queue.push(ViewEvent::Order { sequencer, is_settled, gap: false });
+            queue.push(ViewEvent::Order { sequencer, is_settled, forced: false, gap: false });
         }
         if let Some(why) = &seen.excluded {
             queue.push(ViewEvent::Excluded(why.clone()));
@@ -218,6 +218,26 @@ impl Session {
     /// ```
     pub fn rotate(&self) -> Call<'static, Result<Report>> {
         self.change(Command::Rotate)
+    }
+
+    /// Makes those members of the group that are here its primary component, though most of the last one are missing: for an
+    /// operator who knows that those are gone for good. If they are not, two parts may go on with two orders. Done when
+    /// messages are ordered here; returns who orders them.
+    ///
+    /// ```no_run
+    /// let session = sealcast::open("udpm://239.255.76.67:7667?order=total").identity("desk").wait()?;
+    /// println!("{} orders from now on", session.force_primary().wait()?.name);
+    /// # Ok::<(), sealcast::Error>(())
+    /// ```
+    pub fn force_primary(&self) -> Call<'static, Result<sealcast_wire::Member>> {
+        let shared = &self.inner.shared;
+        let ordered = lock(&shared.seen).order.clone().and_then(|(sequencer, _)| sequencer);
+        let refused = if ordered.is_some() { None } else { shared.force_primary().err() };
+        self.doing(CHANGE_TIMEOUT, not_done, move |shared| {
+            let seen = lock(&shared.seen);
+            let out = refused.clone().or_else(|| seen.excluded.as_ref().map(Error::excluded));
+            out.map(Err).or_else(|| seen.order.clone().and_then(|(sequencer, _)| sequencer).map(Ok))
+        })
     }
 
     /// Evicts a member, named by its certificate or, if one only has it, by its name; the reason goes

@@ -344,6 +344,17 @@ impl Shared {
         })
     }
 
+    pub(super) fn force_primary(&self) -> Result<()> {
+        self.process.check()?;
+        let now = self.clock.now();
+        self.driver_lock.with(self, |driver| {
+            let driver = driver.as_mut().ok_or_else(Error::closed)?;
+            driver.core.force_primary(now)?;
+            driver.pump(self, now);
+            Ok(())
+        })
+    }
+
     /// Begins a change of the group.
     pub(super) fn change(&self, command: Command) -> Result<Change> {
         self.process.check()?;

@@ -194,6 +194,14 @@ impl<K: Keys, D: Delivery, R: Clone> Core<K, D, R> {
         self.group.command(now, command)
     }
 
+    /// As [`Group::force_primary`].
+    ///
+    /// # Errors
+    /// The same.
+    pub fn force_primary(&mut self, now: Now) -> Result<(), CommandError> {
+        self.group.force_primary(now)
+    }
+
     /// Asks for a new key or an eviction; [`Core::report`] tells how it went.
     ///
     /// # Errors
