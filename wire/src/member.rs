@@ -88,6 +88,9 @@ pub struct View {
     pub came: Vec<Member>,
     /// Who was in the view before and is not in this one.
     pub went: Vec<Member>,
+    /// What the members of the view before said alike of its end ([`Flush`]), as this view's key binds it; zeros where they said
+    /// nothing, and for who was in another one.
+    pub cut: [u8; 32],
 }
 
 /// What led to a view. Decides how the previous epoch's traffic is treated (A5).
@@ -134,7 +137,12 @@ impl View {
         let before = before.unwrap_or(&nobody);
         let cloned = |of: Vec<&Member>| of.into_iter().cloned().collect();
         let (came, went) = (cloned(members.without(before)), cloned(before.without(&members)));
-        View { epoch, members, me, change, came, went }
+        View { epoch, members, me, change, came, went, cut: [0; 32] }
+    }
+
+    /// The same, with what binds it to the end of the view before.
+    pub fn after(self, cut: [u8; 32]) -> View {
+        View { cut, ..self }
     }
 
     /// The slot of a member, by certificate.

@@ -30,7 +30,8 @@ impl Contributory {
         self.timers.stop(Timer::Propose);
         self.retry = false;
         let (seats, proposer) = (content.seats.clone(), *proposal.proposer());
-        let of_base = content.base.is_some_and(|base| self.vouches_for(base));
+        // Who goes on alone has nobody to prove it to, and ends its own view.
+        let of_base = members == 1 || content.base.is_some_and(|base| self.vouches_for(base));
         let mut attempt = Attempt::new(proposal, me, now.monotonic);
         attempt.of_base = of_base;
         #[cfg(any(test, feature = "misbehaving"))]
@@ -298,7 +299,7 @@ impl Contributory {
     fn view_of(&self, now: Now, agreed: &Agreed) -> View {
         let members = agreed.people.iter().map(|p| p.member()).collect();
         let change = self.change_to(now, &agreed.people);
-        View::new(self.installed_members(), agreed.epoch, members, agreed.me, change)
+        View::new(self.installed_members(), agreed.epoch, members, agreed.me, change).after(agreed.cut)
     }
 
     fn installed_members(&self) -> Option<&Roster> {

@@ -127,6 +127,8 @@ pub(super) struct Agreed {
     pub(super) publics: Vec<(Domain, hpke::PublicKey)>,
     /// The group ring's key: seeds a join.
     pub(super) ring_key: Option<Arc<Key>>,
+    /// How the view before ended, if that was ours.
+    pub(super) cut: [u8; 32],
 }
 
 /// What follows from a proposal once all cards are here.
@@ -626,7 +628,8 @@ impl Attempt {
                 Err(misbehaved) => return Some(self.fail(i, &misbehaved.culprits())),
             }
         }
-        let agreed = formation.agree(&self.proposal, self.me, (&self.held, &cut), &keys, env);
+        let mut agreed = formation.agree(&self.proposal, self.me, (&self.held, &cut), &keys, env);
+        agreed.cut = if self.of_base { cut } else { [0; 32] };
         let me = formation.slot_of_seat[self.me];
         let message = formation.active().any(|slot| slot == me).then(|| {
             let confirmation = |(i, key): &(usize, Key)| {
@@ -1095,6 +1098,7 @@ impl Formation {
             own,
             publics: Vec::new(),
             ring_key: None,
+            cut: [0; 32],
         }
     }
 }
