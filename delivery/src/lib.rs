@@ -529,7 +529,7 @@ pub enum SendError {
     #[error("this way does not give {0:?}")]
     NotGiven(Guarantee),
     /// Only the primary component orders (B1).
-    #[error("not in the primary component")]
+    #[error("most of the last members of the group are missing: nothing is ordered")]
     NotPrimary,
     /// This transport seals datagrams and carries no messages that are sealed as a whole, or with more on them than a topic.
     #[error("this transport seals per datagram")]

@@ -28,6 +28,8 @@ pub(crate) struct Backlog {
     batches: u64,
     /// Of all that is kept.
     bytes: usize,
+    /// Of those, the ones of stamps and of what is said at the end of a view.
+    stamps_bytes: usize,
     /// How many may be unacknowledged; the network takes no more.
     window: usize,
     /// At this window it was too much once: above it grows slowly.
@@ -133,6 +135,7 @@ impl Backlog {
             messages: VecDeque::new(),
             batches: 0,
             bytes: 0,
+            stamps_bytes: 0,
             window: limits::RELIABLE_WINDOW_BYTES.min(most),
             threshold: most,
             most,
@@ -148,9 +151,14 @@ impl Backlog {
         match () {
             () if epoch != self.epoch => Err(SendError::Retired),
             // One that is longer than the window goes alone.
-            () if self.bytes > 0 && self.bytes + bytes > self.window => Err(SendError::Full),
+            () if self.published() > 0 && self.published() + bytes > self.window => Err(SendError::Full),
             () => Ok(()),
         }
+    }
+
+    /// Bytes that publishers wait for: what the order says of itself takes nothing of theirs.
+    fn published(&self) -> usize {
+        self.bytes - self.stamps_bytes
     }
 
     /// A record of this stream is begun; whether one of another stream was begun before.
@@ -189,6 +197,9 @@ impl Backlog {
         let header = batch.iter().next().and_then(|datagram| Header::parse(datagram).ok());
         let first = header.and_then(|it| Header::reliable_number(it.flags, it.counter)).expect("it was sealed so");
         self.bytes += batch.bytes.len();
+        if stream == Stream::STAMPS {
+            self.stamps_bytes += batch.bytes.len();
+        }
         self.repaired.1 += batch.lengths.len();
         self.repairs.add(batch.lengths.len() / 2);
         self.batches += 1;
@@ -286,6 +297,9 @@ impl Backlog {
             free(entry.batch);
         }
         self.bytes -= freed;
+        if stream == Stream::STAMPS {
+            self.stamps_bytes -= freed;
+        }
         self.grow(freed);
         self.since = (!more.is_empty() || !self.is_empty()).then_some(now);
         self.told()
@@ -363,7 +377,8 @@ impl Backlog {
             }
         }
         let streams = mem::take(&mut self.streams);
-        (self.epoch, self.current, self.bytes, self.repaired, self.since) = (epoch, None, 0, (0, 0), None);
+        (self.epoch, self.current, self.bytes, self.stamps_bytes) = (epoch, None, 0, 0);
+        (self.repaired, self.since) = ((0, 0), None);
         let of = |(_, sent): (Stream, Sent)| {
             // Where messages end in the record in which the next one begins, those are passed over.
             let from = if sent.acknowledged == sent.last { sent.last + 1 } else { sent.ended };

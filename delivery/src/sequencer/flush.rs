@@ -16,7 +16,7 @@ use sealcast_wire::{Change, Dropped, EpochId, Incarnation, Monotonic, Slot, View
 
 use super::control::{Control, Of};
 use super::order::{Order, Stamped};
-use super::primary::{Decision, Id, Report, decide, id_of};
+use super::primary::{Decision, Id, Primary, Report, decide, id_of};
 use super::{Ahead, Current, Leaving, Sequencer, ordering};
 use crate::multicast::frame::{Frame, Frames, Stamp, Stream, write_stamps};
 use crate::{OrderStatus, Output};
@@ -25,7 +25,6 @@ use crate::{OrderStatus, Output};
 #[derive(Debug)]
 pub(super) struct Flush {
     view: EpochId,
-    members: BTreeSet<Incarnation>,
     /// Those of the view in use who stay.
     stay: BTreeMap<Slot, Id>,
     /// Whether nobody goes, and whether nobody comes.
@@ -34,8 +33,12 @@ pub(super) struct Flush {
     reports: BTreeMap<Id, Report>,
     decision: Option<Decision>,
     is_done: bool,
+    /// What we said of it, which the coming key binds, and the primary view that it makes.
+    said: Option<([u8; 32], Primary)>,
     began: Monotonic,
     say_at: Option<Monotonic>,
+    /// How often it was said.
+    times: u32,
 }
 
 impl Sequencer {
@@ -59,6 +62,7 @@ impl Sequencer {
         let (is_whole, nobody_comes) = (stay.len() == current.members.len(), stay.len() == members.len());
         let Some(id) = stay.get(&current.me).copied() else { return };
         self.prepared = Some(view.clone());
+        self.lacked += u32::from(self.flush.as_ref().is_some_and(|it| !it.is_done && it.decision.is_some()));
         if let Some(done) = self.flush.take_if(|it| it.is_done) {
             self.flushed = Some(done);
         }
@@ -66,18 +70,19 @@ impl Sequencer {
         let sayable = self.report.bytes().filter(|_| self.leaving.said.is_none()).map(|_| (id, self.report.clone()));
         let reports = BTreeMap::from_iter(sayable);
         let (began, say_at) = (now, Some(now));
-        let (decision, is_done) = (None, false);
+        let (decision, is_done, said) = (None, false, None);
         self.flush = Some(Flush {
             view: epoch,
-            members,
             stay,
             is_whole,
             nobody_comes,
             reports,
             decision,
             is_done,
+            said,
             began,
             say_at,
+            times: 0,
         });
         self.renew_at = Some(now + RENEW_ABANDONED + RENEW_SPREAD * me.0);
         self.flush_on(now);
@@ -176,20 +181,27 @@ impl Sequencer {
         // What is forgotten of a former view is not waited for.
         let ordering = ordering(&mut self.current, &mut self.last).and_then(|it| it.order.as_mut());
         let lacks = |order: &mut Order| !order.ends_at(decision.cut, decision.chain);
-        if decision.is_primary && is_ours && ordering.is_some_and(lacks) {
+        // Who does not get it in the end goes on with a gap: one that lacks something for good holds up nobody's keys.
+        let waits = self.lacked < LACKS_MAX || now < flush.began + FILL_WITHIN;
+        if decision.is_primary && is_ours && ordering.is_some_and(lacks) && waits {
             return;
         }
         let Some(flush) = &mut self.flush else { return };
         flush.is_done = true;
         self.report.forget_failed(&flush.reports);
-        if decision.is_forced {
-            self.report.attempts.clear();
+        let next = decision.next(&flush.reports, flush.view);
+        let hash = decision.hash(&flush.reports);
+        flush.said = Some((hash, next.clone()));
+        // A newcomer learns that there is an order: without most of its members it begins no other one.
+        let known = decision.last.as_ref().filter(|_| !decision.is_primary && self.report.installed.is_none());
+        if let Some(known) = known.filter(|it| self.report.has_capacity_for(it)) {
+            self.report.attempt(known.clone());
         }
-        if decision.is_primary {
+        if decision.is_primary && self.report.has_capacity_for(&next) {
             // It may be installed elsewhere, though not here.
-            self.report.attempt(decision.next(&flush.reports, flush.view));
+            self.report.attempt(next);
         }
-        self.ready.push_back(Output::Flushed(flush.view, decision.hash(&flush.reports)));
+        self.ready.push_back(Output::Flushed(flush.view, hash));
     }
 
     /// All who stay hold what is up to the cut, since the view after it is installed: it is delivered.
@@ -221,7 +233,9 @@ impl Sequencer {
             return;
         }
         // Until all is said; then to those who ask.
-        flush.say_at = (!flush.is_done).then(|| now + SAY_AGAIN);
+        let pause = SAY_AGAIN * (1 << flush.times.min(SAY_DOUBLINGS));
+        flush.times += 1;
+        flush.say_at = (!flush.is_done && now < flush.began + DEADLINE).then(|| now + pause);
         let view = flush.view;
         let mut says = Vec::new();
         // As it was when the view was fenced, so that all decide from the same.
@@ -262,22 +276,24 @@ impl Sequencer {
     /// A view is installed: the order that goes on in it, if one does, and whether what was not delivered may be sent again.
     pub(super) fn end_flush(&mut self, now: Monotonic, view: &View) -> (Option<Order>, bool) {
         let members: BTreeSet<Incarnation> = view.members.iter().map(|it| it.id.incarnation).collect();
-        let is_of = |it: &Flush| it.is_done && it.view.counter == view.epoch.counter && it.members == members;
+        // The end that all of our view said alike, and no other: the key of this view binds it.
+        let is_of = |it: &Flush| it.said.as_ref().is_some_and(|(hash, _)| *hash == view.cut);
         let flush = self.flush.take_if(|it| is_of(it)).or_else(|| self.flushed.take_if(|it| is_of(it)));
+        self.lacked = 0;
         // One for a later view goes on: it is said once more, of this view.
         self.flush.take_if(|it| it.view.counter <= view.epoch.counter);
         self.flushed = None;
         let slots: Vec<Slot> = view.members.slots().map(|(slot, _)| slot).collect();
         let (mut gap, mut forced) = (false, false);
-        let (order, again, is_decided) = match flush.and_then(|it| Some((it.decision?, it.reports, it.nobody_comes))) {
-            Some((decision, reports, nobody_comes)) if decision.is_primary => {
+        let (order, again, is_decided) = match flush.and_then(|it| Some((it.decision?, it.said?, it.nobody_comes))) {
+            Some((decision, (_, next), nobody_comes)) if decision.is_primary => {
                 self.deliver_rest(now, &decision);
                 // Who was in none before comes anew; for others, what they did not deliver is past.
-                let was_apart = self.report.installed != decision.last;
-                gap = self.report.installed.is_some() && (was_apart || self.delivered < decision.cut);
+                let is_ours = self.report.installed == decision.last || self.report.chain == decision.chain;
+                gap = self.report.installed.is_some() && (!is_ours || self.delivered < decision.cut);
                 self.delivered = decision.cut;
                 forced = decision.is_forced;
-                let next = decision.next(&reports, view.epoch);
+                let next = Primary { epoch: view.epoch, ..next };
                 self.report.install(next, decision.cut, decision.chain);
                 self.last = None;
                 let order = nobody_comes.then(|| Order::new(view.me, slots, (decision.cut, decision.chain)));
@@ -301,9 +317,7 @@ impl Sequencer {
         self.renew_at = (!is_decided).then(|| now + turn);
         let sequencer = order.as_ref().and_then(Order::sequencer).and_then(|slot| view.member(slot).cloned());
         let status = OrderStatus { sequencer, is_settled: is_decided, forced, gap };
-        if status != self.order_status {
-            self.tell_in_turn(Output::Order(status.clone()));
-        }
+        self.order_news = (status != self.order_status).then(|| status.clone());
         self.order_status = OrderStatus { forced: false, gap: false, ..status };
         (order, again)
     }
@@ -319,6 +333,7 @@ impl Sequencer {
         self.flush.take_if(|it| !it.is_done || it.view.counter > ahead.epoch.counter);
         self.install(now, &ahead, Some(&protect), &access);
         self.multicast.lock().seal_ahead(&protect, &access);
+        self.tell_order();
         if let Some(next) = next {
             self.prepare(now, &next);
         }
@@ -354,7 +369,7 @@ impl Sequencer {
     pub(super) fn renew(&mut self, now: Monotonic) {
         if self.renew_at.is_some_and(|at| at <= now) {
             self.renewals += 1;
-            self.renew_at = Some(now + RENEW_ABANDONED * (1 << self.renewals.min(RENEW_DOUBLINGS)));
+            self.renew_at = Some(now + RENEW_ABANDONED * (1 << self.renewals.min(ABANDONED_DOUBLINGS)));
             self.ready.push_back(Output::Renew);
         }
     }
@@ -367,10 +382,16 @@ impl Current {
     }
 }
 
+/// So many attempts at a next view may fail since a member lacks some of the order.
+const LACKS_MAX: u32 = 4;
+/// How long it waits in one after them; by then the others have reported, and [`DEADLINE`] is not over.
+const FILL_WITHIN: Duration = Duration::from_millis(60);
 /// How long a member that leaves waits until that is in the order.
 const LEAVE: Duration = Duration::from_millis(200);
 /// How long after a report it is said again.
 const SAY_AGAIN: Duration = Duration::from_millis(4);
+/// So often that doubles.
+const SAY_DOUBLINGS: u32 = 2;
 /// How long a flush may take: less than the key scheme waits for it (`timing::FLUSH` of `contributory`, 100 ms).
 const DEADLINE: Duration = Duration::from_millis(90);
 /// Frames of stamps, each with its records, that are handed on at once.
@@ -381,5 +402,7 @@ const RENEW: Duration = Duration::from_millis(2);
 const RENEW_DOUBLINGS: u32 = 11;
 /// When a change is taken to have come to nothing, and the lowest slot to be silent.
 const RENEW_ABANDONED: Duration = Duration::from_millis(500);
+/// So often that doubles, to 8 s.
+const ABANDONED_DOUBLINGS: u32 = 4;
 /// From one slot to the next.
 const RENEW_SPREAD: Duration = Duration::from_millis(100);

@@ -285,7 +285,7 @@ impl Incoming {
         let streams = &mut self.epoch(now, epoch).streams;
         let stream = streams.entry(of).or_insert_with(|| Incomplete::new(who));
         // Somebody may have said more.
-        stream.known = number.clamp(stream.came, stream.next + limits::RELIABLE_AHEAD_MAX);
+        stream.known = number.min(stream.next + limits::RELIABLE_AHEAD_MAX).max(stream.came);
         stream.plan_nak(now, me, of, false);
     }
 
@@ -534,6 +534,14 @@ impl Incoming {
         let before = progress.bytes();
         let mut next = position;
         for frame in Frames::of(frames) {
+            // Where a message ends there is its position, though this one may lack its beginning.
+            let ends = match &frame {
+                Ok(Frame::Whole { .. }) => true,
+                Ok(Frame::Piece { total, offset, bytes, .. }) => {
+                    u64::from(*offset) + bytes.len() as u64 == u64::from(*total)
+                }
+                _ => false,
+            };
             let taken = match frame {
                 Ok(Frame::Whole { head, body }) => {
                     progress.whole(&head, body, old, (source, signed, next), sink).map(|()| Some(head.number))
@@ -556,14 +564,12 @@ impl Incoming {
                     Err(Dropped::Malformed)
                 }
             };
-            match (taken, &mut next) {
-                (Ok(Some(number)), Some(next)) => {
-                    self.ordered.push((number, *next));
-                    *next += 1;
-                }
+            match (taken, next) {
+                (Ok(Some(number)), Some(at)) => self.ordered.push((number, at)),
                 (Ok(_), _) => {}
                 (Err(why), _) => self.drops.count(why),
             }
+            next = next.map(|at| at + u64::from(ends));
         }
         self.begun = self.begun - before + progress.bytes();
         true

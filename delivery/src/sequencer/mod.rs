@@ -77,8 +77,11 @@ pub struct Sequencer {
     ahead: VecDeque<Ahead>,
     /// Whether this view orders, and whether that is decided; what was told of it last.
     order_status: OrderStatus,
+    order_news: Option<OrderStatus>,
     /// So much of the last primary view's order was delivered here.
     delivered: u64,
+    /// How many attempts at the next view came to nothing here since we lack some of the order.
+    lacked: u32,
     /// Our last word, if we leave.
     leaving: Leaving,
     /// When we ask for another change, which may order, and how often we did.
@@ -201,8 +204,10 @@ impl Sequencer {
             flushed: None,
             ahead: VecDeque::new(),
             order_status: OrderStatus::default(),
+            order_news: None,
             delivered: 0,
             leaving: Leaving::default(),
+            lacked: 0,
             renew_at: None,
             renewals: 0,
             now: Monotonic(0),
@@ -310,7 +315,8 @@ impl Sequencer {
         }
         self.take(now, source, flags, frame, protect)?;
         if let Some(order) = self.view(header.epoch).and_then(|it| it.order.as_mut()) {
-            let frames = if flags & FLAG_SIGNED != 0 { without_proof(frame) } else { None };
+            let may_leave = flags & FLAG_SIGNED != 0 && header.domain == Domain::GROUP;
+            let frames = if may_leave { without_proof(frame) } else { None };
             let leaves = frames.is_some_and(|it| Frames::of(it).any(is_leave));
             order.keep(header.slot, number, (flags & FLAG_SAFE != 0, leaves), sealed);
         }
@@ -427,6 +433,12 @@ impl Sequencer {
             goes |= slot == *me && leaving.said == Some(number);
         }
         let ours = order.forget().get(me).copied();
+        if order.take_waiting() {
+            for slot in order.members().to_vec() {
+                let next = incoming.next(*epoch, Of { slot, stream: Stream::ORDERED }).unwrap_or(1);
+                order.stamp(slot, next - 1);
+            }
+        }
         if let Some(number) = ours {
             told.extend(multicast.lock().acknowledge(now, Stream::ORDERED, number));
         }
@@ -520,7 +532,7 @@ impl Sequencer {
             Control::Nak { of, ranges } => {
                 self.incoming.heard_nak(now, epoch, of, &ranges);
                 if let Some(order) = current.order.as_mut().filter(|_| of.stream == Stream::ORDERED) {
-                    let repairs = order.repair(of.slot, &ranges);
+                    let repairs = order.repair(now, of.slot, &ranges);
                     if !repairs.is_empty() {
                         self.multicast.lock().again(repairs);
                         self.multicast.transmit_soon();
@@ -775,6 +787,13 @@ impl Sequencer {
         self.multicast.transmit_soon();
     }
 
+    /// Tells who orders, if that changed.
+    fn tell_order(&mut self) {
+        if let Some(news) = self.order_news.take() {
+            self.tell_in_turn(Output::Order(news));
+        }
+    }
+
     /// What comes after the messages that came before it.
     fn tell_in_turn(&mut self, output: Output) {
         let (_, inbox) = self.multicast.receiving();
@@ -900,6 +919,7 @@ impl Delivery for Sequencer {
                 self.multicast.handle(now, input);
                 self.install(now.monotonic, view, protect, access);
                 self.tell_in_turn(Output::Entered(view.epoch));
+                self.tell_order();
                 // Our last word was for the view before.
                 self.go();
                 self.take_stamps(now.monotonic);

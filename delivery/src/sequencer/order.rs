@@ -62,6 +62,10 @@ struct Sequencing {
     said: u64,
     /// By member: so much of the order it holds.
     held: BTreeMap<Slot, u64>,
+    /// Whether records wait for stamps, since too much is stamped.
+    waits: bool,
+    /// When another member's records were sent again last.
+    repaired: Option<Monotonic>,
     /// Whether somebody missed how much a majority holds.
     is_missed: bool,
     /// By sender: the first of its records that somebody asks for, and how often.
@@ -130,6 +134,11 @@ impl Order {
         self.members.first().copied()
     }
 
+    /// Ascending.
+    pub(super) fn members(&self) -> &[Slot] {
+        &self.members
+    }
+
     fn is_sequencer(&self) -> bool {
         self.sequencer() == Some(self.me)
     }
@@ -173,7 +182,8 @@ impl Order {
         match self.wanted.get(&(slot, number)) {
             Some(hash) if *hash != hash_of(datagram) => Err(Dropped::Auth),
             None if is_over() || self.kept.contains_key(&(slot, number)) => Err(Dropped::Replay),
-            _ if self.bytes + datagram.len() + KEPT_OVERHEAD > limits::ORDERED_KEPT_BYTES_MAX => Err(Dropped::Queue),
+            // What is stamped is never refused: all wait for it.
+            None if self.bytes + datagram.len() + KEPT_OVERHEAD > limits::ORDERED_KEPT_BYTES_MAX => Err(Dropped::Queue),
             _ => Ok(()),
         }
     }
@@ -221,13 +231,21 @@ impl Order {
         let from = self.stamped.get(&slot).copied().unwrap_or(0) + 1;
         for number in from..=to {
             let Some(kept) = self.kept.get(&(slot, number)) else { break };
-            if self.last() >= self.delivered + limits::RELIABLE_AHEAD_MAX {
+            let is_full = self.stamps.len() >= limits::STAMPS_AHEAD_MAX / 2;
+            if is_full || self.last() >= self.delivered + limits::RELIABLE_AHEAD_MAX {
+                self.sequencing.waits = true;
                 break;
             }
             self.stamps.push_back(Stamp { slot, number, safe: kept.safe, hash: kept.hash });
             self.stamped.insert(slot, number);
         }
         self.hold();
+    }
+
+    /// The sequencer: whether records waited for stamps; they are to be stamped now.
+    pub(super) fn take_waiting(&mut self) -> bool {
+        let has_capacity = self.stamps.len() < limits::STAMPS_AHEAD_MAX / 4;
+        has_capacity && std::mem::take(&mut self.sequencing.waits)
     }
 
     /// The sequencer: stamps that were not said yet, as many as one frame takes.
@@ -299,6 +317,8 @@ impl Order {
         while let Some(stamp) = self.stamps.get((self.held + 1 - self.first) as usize)
             && let Some(kept) = self.kept.get(&(stamp.slot, stamp.number))
             && self.fence.is_none_or(|fence| self.held < fence)
+            // Who has said that it leaves counts for nothing that comes after that, as it votes for nothing.
+            && !self.left.contains(&self.me)
         {
             self.held += 1;
             self.tries = 0;
@@ -363,7 +383,8 @@ impl Order {
     /// The sequencer says how much a majority holds, and all.
     pub(super) fn reaches(&mut self, majority: u64, all: u64) {
         let (before, all_before) = self.stable;
-        self.stable = (majority.max(before), all.max(all_before));
+        // What is not here not all hold, whoever says so.
+        self.stable = (majority.min(self.last()).max(before), all.min(self.held).max(all_before));
         if self.stable.1 >= self.held {
             (self.again_at, self.tries) = (None, 0);
         }
@@ -397,15 +418,17 @@ impl Order {
     }
 
     /// The sequencer: somebody asks for records of another member; those, if that one does not answer.
-    pub(super) fn repair(&mut self, slot: Slot, ranges: &[(u64, u64)]) -> Batch {
+    pub(super) fn repair(&mut self, now: Monotonic, slot: Slot, ranges: &[(u64, u64)]) -> Batch {
         let mut repairs = Batch::default();
         let Some((first, _)) = ranges.first().copied().filter(|_| self.is_sequencer()) else { return repairs };
         let (asked, times) = self.sequencing.asked.entry(slot).or_default();
         *times = if *asked == first { *times + 1 } else { 1 };
         *asked = first;
-        if *times < ASKED_IN_VAIN {
+        let lately = self.sequencing.repaired.is_some_and(|at| now < at + HELPED_AGAIN);
+        if *times < ASKED_IN_VAIN || lately {
             return repairs;
         }
+        self.sequencing.repaired = Some(now);
         *times = 0;
         for (from, to) in ranges {
             let range = self.kept.range((slot, *from)..=(slot, *to));
@@ -489,5 +512,7 @@ const KEPT_OVERHEAD: usize = 160;
 const HELD_AGAIN: Duration = Duration::from_millis(10);
 /// The same after several tries.
 const HELD_AGAIN_MAX: Duration = Duration::from_millis(320);
+/// For so long after it did, it does not: whoever asks without end gets little.
+const HELPED_AGAIN: Duration = Duration::from_millis(10);
 /// So often in vain somebody asks for a sender's records until the sequencer answers.
 const ASKED_IN_VAIN: u32 = 3;

@@ -142,7 +142,7 @@ impl Report {
     }
 
     /// Whether one more such view can be reported.
-    fn has_capacity_for(&self, attempt: &Primary) -> bool {
+    pub(super) fn has_capacity_for(&self, attempt: &Primary) -> bool {
         let mut more = self.clone();
         more.attempt(attempt.clone());
         more.bytes().is_some()
@@ -163,12 +163,13 @@ impl Report {
 
     /// A view is primary, and its order goes on from here.
     pub(super) fn install(&mut self, primary: Primary, held: u64, chain: [u8; 32]) {
-        *self = Report { installed: Some(primary), held, chain, ..Report::default() };
+        let later = self.attempts.drain(..).filter(|it| it.ordinal > primary.ordinal).collect();
+        *self = Report { installed: Some(primary), attempts: later, held, chain, ..Report::default() };
     }
 }
 
 /// An insider may claim any number: there is always one after it.
-const CUT_MAX: u64 = 1 << 62;
+const CUT_MAX: u64 = 1 << 50;
 
 /// What all who stay decide, each from the same reports; `is_whole`: nobody of the view before is missing.
 pub(super) fn decide(reports: &BTreeMap<Id, Report>, is_whole: bool) -> Decision {
@@ -209,7 +210,8 @@ impl Decision {
     pub(super) fn hash(&self, reports: &BTreeMap<Id, Report>) -> [u8; 32] {
         let (ordinal, epoch) = self.last.as_ref().map_or((0, EpochId::default()), |it| (it.ordinal, it.epoch));
         let t = Transcript::new("sealcast/v1/cut").add(&[u8::from(self.is_primary)]).add(&ordinal.to_be_bytes());
-        let t = t.add(&epoch.to_bytes()).add(&self.cut.to_be_bytes()).add(&self.chain);
+        let next = self.next(reports, EpochId::default()).ordinal;
+        let t = t.add(&epoch.to_bytes()).add(&self.cut.to_be_bytes()).add(&self.chain).add(&next.to_be_bytes());
         t.add(&reports.keys().flatten().copied().collect::<Vec<u8>>()).finish()
     }
 
@@ -220,12 +222,11 @@ impl Decision {
 }
 
 fn successor(last: Option<&Primary>, reports: &BTreeMap<Id, Report>, epoch: EpochId) -> Primary {
-    // An insider may claim any number.
-    Primary {
-        ordinal: last.map_or(0, |it| it.ordinal).saturating_add(1),
-        epoch,
-        members: reports.keys().copied().collect(),
-    }
+    // Greater than that of any view that may be installed elsewhere, so that of two the later one shows. An insider may claim
+    // any number.
+    let attempts = reports.values().flat_map(|it| &it.attempts).map(|it| it.ordinal);
+    let before = attempts.chain(last.map(|it| it.ordinal)).max().unwrap_or(0);
+    Primary { ordinal: before.saturating_add(1), epoch, members: reports.keys().copied().collect() }
 }
 
 #[cfg(test)]
@@ -313,6 +314,13 @@ mod tests {
         // 1 and 2 may order without the others by now.
         assert!(!decided(&[(3, &attempted), (4, &other), (5, &other)], false).0);
         assert!(decided(&[(2, &attempted), (3, &attempted), (4, &other)], false).0);
+        // Who made up its mind for a view counts it, though one before it is installed late.
+        let mut late = report(Some(view(1, &[1, 2, 3, 4, 5])), &[view(2, &[1, 2, 3, 4, 5]), view(3, &[1, 2, 3])], 5);
+        late.install(view(2, &[1, 2, 3, 4, 5]), 5, [5; 32]);
+        let second = report(Some(view(2, &[1, 2, 3, 4, 5])), &[], 5);
+        assert!(!decided(&[(3, &late), (4, &second), (5, &second)], false).0);
+        let reports = [([3; 8], attempted.clone()), ([2; 8], attempted.clone())].into();
+        assert_eq!(decide(&reports, false).next(&reports, EpochId::default()).ordinal, 3, "after the one attempted");
         // It came to nothing: a later one is installed.
         let later = report(Some(view(3, &[3, 4, 5])), &[], 6);
         assert_eq!(decided(&[(3, &attempted), (4, &later), (5, &later)], false), (true, 6));

@@ -155,6 +155,11 @@ impl Net {
 
     fn install_at(&mut self, epoch: u32, who: &[usize], node: usize) {
         let (protect, view) = Net::view(epoch, who, node);
+        // The key binds what all of the base said alike.
+        let said = |node: usize| self.flushed[node].filter(|(of, _)| of.counter == epoch).map(|(_, cut)| cut);
+        let base = who.iter().copied().find(|it| self.current[*it] > 0 && said(*it).is_some());
+        let cut = said(node).filter(|cut| base.and_then(said) == Some(*cut));
+        let view = view.after(cut.unwrap_or_default());
         self.keys[node].insert(epoch, protect.clone());
         self.current[node] = epoch;
         let (now, access) = (self.at(), self.access.clone());

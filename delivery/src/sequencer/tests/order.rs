@@ -470,6 +470,58 @@ fn rule_b1_who_leaves_says_so_in_the_order_and_the_rest_goes_on() {
     }
 }
 
+/// Once somebody has said that it leaves, what is ordered after that is delivered where most hold it who did not.
+#[test]
+fn rule_b2_who_leaves_does_not_count_for_what_comes_after_its_word() {
+    for leaver in [0, 1] {
+        let mut net = Net::new(3, 0, 212);
+        net.order(1, &[0, 1, 2]);
+        let now = net.at();
+        net.nodes[leaver].handle(now, Input::Leave);
+        net.drain(leaver);
+        net.run(net.now + 100_000);
+        assert_eq!(net.left, [leaver]);
+        let (sender, deaf) = (1 - leaver, 2);
+        net.deaf.insert(deaf);
+        net.publish_as(Guarantee::Ordered, sender, "c1/a", &numbered(sender as u8, 0)).expect("there is room");
+        net.run(net.now + SECOND);
+        assert!(net.ordered[sender].is_empty() && net.order[sender].is_empty(), "only one who stays holds it");
+        net.deaf.clear();
+        net.run(net.now + SECOND);
+        assert_eq!((net.ordered[sender].len(), net.order[deaf].len()), (1, 1));
+    }
+}
+
+/// What a view's key does not bind decides nothing, though all had agreed on it in an attempt before.
+#[test]
+fn rule_b3_an_end_of_a_view_that_the_next_key_does_not_bind_is_none() {
+    let mut net = Net::new(3, 0, 213);
+    net.order(1, &[0, 1, 2]);
+    net.prepare(3, &[0, 1, 2], 100_000);
+    assert!(net.flushed.iter().all(Option::is_some), "that attempt fails");
+    net.flushed = vec![None; 3];
+    net.install(3, &[0, 1, 2]);
+    assert_eq!(net.publish_as(Guarantee::Ordered, 0, "c1/a", b"\0\0").unwrap_err(), SendError::NotReady);
+    net.change(4, &[0, 1, 2]);
+    assert!(net.publish_as(Guarantee::Ordered, 0, "c1/a", b"\0\0").is_ok());
+}
+
+/// A newcomer that met one who knows of an order begins no other one with somebody else who comes.
+#[test]
+fn rule_b1_who_heard_of_an_order_begins_no_other_one() {
+    let mut net = Net::new(6, 0, 214);
+    net.order(1, &[0, 1, 2, 3]);
+    net.parted = Some(BTreeSet::from([3, 4, 5]));
+    net.change(3, &[3]);
+    net.order(4, &[3, 4]);
+    net.change(6, &[4]);
+    net.order(7, &[4, 5]);
+    for node in [4, 5] {
+        let sent = net.publish_as(Guarantee::Ordered, node, "c1/a", &numbered(node as u8, 0));
+        assert_eq!(sent.unwrap_err(), SendError::NotPrimary);
+    }
+}
+
 /// Who has said that it leaves reports to nobody: where only some know of it, no two parts may go on.
 #[test]
 fn rule_b1_who_has_said_that_it_leaves_votes_no_more() {
