@@ -10,7 +10,8 @@ use super::{Body, Checker, Event, Roles, Verdict, member_of};
 /// See the module.
 #[derive(Default)]
 pub struct Exclusions {
-    /// Where the order of a view is delivered once it is known, though others were shown meanwhile that are not primary.
+    /// Where the order of a view, and what comes after it, is delivered once it is known, though others were shown meanwhile
+    /// that are not primary.
     in_turn: BTreeSet<Arc<str>>,
     nodes: BTreeMap<usize, Membership>,
     rosters: BTreeMap<EpochId, BTreeSet<usize>>,

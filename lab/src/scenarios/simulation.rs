@@ -140,7 +140,12 @@ impl<'a, C: Carrier> Simulation<'a, C> {
         };
         checkers.push(Box::new(OneOrder::of(fixture.channels().iter().filter_map(ordered))));
         if fixture.meets() {
-            let in_turn = fixture.channels().iter().filter_map(ordered).filter(|_| fixture.orders_in_views());
+            // What waits for the order, or behind it, comes before the view is shown in which its sender is back.
+            let reliable = |(topic, guarantee): &(&'static str, Guarantee)| {
+                let in_turn = *guarantee >= Guarantee::Fifo && fixture.orders_in_views();
+                in_turn.then(|| Arc::from(*topic))
+            };
+            let in_turn = fixture.channels().iter().filter_map(reliable);
             checkers.push(Box::new(Exclusions::of(in_turn)));
         }
         let is_fifo =
