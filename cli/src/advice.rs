@@ -111,8 +111,13 @@ pub(crate) fn advice(code: Code) -> &'static str {
             "They are behind what this client has seen: restored from an old copy, or another cluster under the same keys."
         }
         Code::InDoubt => {
-            "This member was away, and the others went on without it: some may have got the message. Ask them, or publish it again \
-         once \"sealcast group show\" lists them."
+            "The group changed while it published: others may have got the message, or not. Ask them, or publish it again once \
+         \"sealcast group show\" lists them."
+        }
+        Code::NotPrimary => {
+            "Only a part of the group with most of the last members orders, so that there are never two orders. Who was cut off goes on \
+         once most are back. Who crashed counts as gone, also after a new start: then type 'sealcast group primary --force' on one \
+         machine that is left."
         }
         _ => "This program knows nothing more of it.",
     }

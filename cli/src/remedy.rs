@@ -47,6 +47,9 @@ pub(crate) fn typed(remedy: &Remedy) -> String {
         Remedy::FindShares => {
             "sealcast brokers status shows who holds a share; a broker that lost its own needs its folder keys/ back"
         }
+        Remedy::ForcePrimary => {
+            "wait until most are back; if they crashed or are gone for good: sealcast group primary --force, on one that is left"
+        }
         Remedy::CheckClock => {
             "is the clock of this machine right (date -u)? sealcast brokers status shows whether the brokers go on"
         }

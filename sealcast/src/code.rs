@@ -100,6 +100,7 @@ codes! {
     NoQuorum = 802, Quorum, "too few brokers answer";
     RolledBack = 803, Quorum, "the brokers have lost what they said before";
     InDoubt = 804, Quorum, "it is not known whether the group has the message";
+    NotPrimary = 805, Quorum, "most of the group is missing, and nothing is ordered";
 }
 
 impl Code {

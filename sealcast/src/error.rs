@@ -177,16 +177,14 @@ impl From<SendError> for Error {
             SendError::TooLong => Code::TooLarge,
             SendError::BadTopic => Code::BadValue,
             SendError::NotGiven(_) | SendError::PerDatagram => Code::BadPair,
-            SendError::NotPrimary
-            | SendError::Retired
-            | SendError::NotReady
-            | SendError::Old
-            | SendError::Unsealed(_) => Code::NotReady,
+            SendError::NotPrimary => Code::NotPrimary,
+            SendError::Retired | SendError::NotReady | SendError::Old | SendError::Unsealed(_) => Code::NotReady,
             SendError::Exhausted(_) => Code::Denied,
         };
         let told = Error::new(code, error.to_string()).caused_by(error);
         match error {
             SendError::Old => told.with_remedy(Remedy::CheckClock),
+            SendError::NotPrimary => told.with_remedy(Remedy::ForcePrimary),
             SendError::NotGiven(_) => told.with_hint("multicast is best effort; a quorum: URL gives fifo and ordered"),
             _ => told,
         }

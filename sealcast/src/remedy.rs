@@ -63,6 +63,8 @@ pub enum Remedy {
     AwaitKey,
     /// The brokers that hold shares; the folder of one that lost its own.
     FindShares,
+    /// The return of most of the last members, or an operator's word that they are gone for good.
+    ForcePrimary,
     /// A look at the clock here, and at whether the brokers go on.
     CheckClock,
     /// A certificate of an issuer that the cluster names.

@@ -565,7 +565,7 @@ fn rule_b1_a_minority_orders_by_force_alone() {
     others.iter().for_each(|it| it.signal(rustix::process::Signal::KILL));
     home.until(&["group", "show"], "nothing is ordered here");
     let refused = home.run(&["pub", "ward3/log", "--ordered", "one"]);
-    assert!(refused.exit != 0 && refused.stderr.contains("E0804"), "{}", refused.stderr);
+    assert!(refused.exit != 0 && refused.stderr.contains("E0805"), "{}", refused.stderr);
     let asked = home.run(&["group", "primary"]);
     assert!(asked.exit == 2 && asked.stderr.contains("--force"), "{}", asked.stderr);
     home.good(&["group", "primary", "--force"]);

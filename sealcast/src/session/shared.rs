@@ -448,8 +448,10 @@ pub(super) fn no_place(outcome: Outcome) -> Result<Option<u64>> {
         Outcome::Ordered(number) => Ok(Some(number)),
         Outcome::Accepted => Ok(None),
         Outcome::Denied(reason) => Err(refused(reason)),
-        Outcome::InDoubt => Err(Error::new(Code::InDoubt, "the group went on without this member while it published")
-            .with_remedy(Remedy::PublishAgain)),
+        Outcome::InDoubt => {
+            Err(Error::new(Code::InDoubt, "the group changed while this member published: others may have the message")
+                .with_remedy(Remedy::PublishAgain))
+        }
         Outcome::Failed | Outcome::Superseded(_) => {
             Err(Error::new(Code::NotReady, "the message got no place in the order")
                 .with_remedy(Remedy::ShowOrderAndPublishAgain))
