@@ -805,3 +805,21 @@ proptest! {
 }
 
 mod order;
+
+/// A record far ahead of one that turns out to be another than its stamp says, and a TAIL after it.
+#[test]
+fn rule_g7_a_tail_after_a_refused_record_takes_nobody_down() {
+    let mut net = Net::new(1, 0, 1);
+    let Sequencer { multicast, incoming, .. } = &mut net.nodes[0];
+    let (_, sink) = multicast.receiving();
+    let (now, me, slot, epoch) = (Monotonic(1), Slot(0), Slot(1), EpochId { counter: 1, hash: 1 });
+    let (of, incarnation) = (Of { slot, stream: Stream::ORDERED }, incarnation(slot));
+    for number in [1, 2 + limits::RELIABLE_AHEAD_MAX] {
+        let source = Source::Inside { epoch, slot, incarnation, counter: number, domain: Domain::GROUP };
+        let record = Record { source, epoch, incarnation, of, number, signed: false, frames: &[] };
+        incoming.take(now, me, &record, |_| true, sink).expect("it is not too far ahead");
+    }
+    incoming.refuse(now, me, epoch, of, 1);
+    incoming.know(now, me, epoch, incarnation, of, 1);
+    assert_eq!(incoming.next(epoch, of), Some(1), "that one is missing again");
+}
