@@ -201,7 +201,7 @@ fn what_multicast_does_not_give_is_refused() {
     let reliable = open(&url(ORDER), &ca.member("bob", &["both:#"]));
     together(&[&reliable], 1);
     let alone = reliable.publish("t", b"x").ordered().wait().unwrap_err();
-    assert_eq!(alone.code(), Code::NotReady, "whoever is alone is no primary component: {alone}");
+    assert_eq!(alone.code(), Code::NotPrimary, "whoever is alone is no primary component: {alone}");
     assert_eq!(best_effort.publish("t", b"x").safe().wait().unwrap_err().code(), Code::BadPair);
     for (wrong, says) in [
         ("&order=some", "total or best-effort"),
