@@ -43,14 +43,14 @@ pub struct Sender {
     sent: Sent,
     /// What not all readers have, where there is a reliable channel.
     backlog: Option<Backlog>,
-    /// What seals for the backlog's epoch, if whoever publishes may not know yet that it has begun.
+    /// What seals for the backlog's epoch, if publishers may not know yet that it has begun.
     ahead: Option<Ahead>,
     spoken: Option<Monotonic>,
     retired: VecDeque<EpochId>,
     lost: u64,
 }
 
-/// An epoch that has begun without the knowledge of whoever publishes.
+/// An epoch that has begun without the knowledge of publishers.
 struct Ahead {
     protect: Arc<dyn Protect>,
     access: Arc<dyn Access>,

@@ -107,8 +107,10 @@ impl Sequencer {
             return Ok(());
         }
         // What it reported stands, but for what it got since.
-        if flush.decision.is_none() || known.is_some_and(|it| it.installed == read.installed && it.held <= read.held) {
-            flush.reports.insert(id, read);
+        match flush.reports.get_mut(&id).filter(|_| flush.decision.is_some()) {
+            Some(known) if known.installed == read.installed => known.held = known.held.max(read.held),
+            Some(_) => {}
+            None => _ = flush.reports.insert(id, read),
         }
         flush.say_at.get_or_insert(now + SAY_AGAIN);
         self.flush_on(now);
@@ -340,7 +342,7 @@ impl Sequencer {
         Ok(())
     }
 
-    /// We are about to leave. Whoever stays counts us no more, once that is in the order; from now on we report to nobody.
+    /// We are about to leave. Those who stay count us no more, once that is in the order; from now on we report to nobody.
     pub(super) fn leave(&mut self, now: Monotonic) {
         if self.leaving.until.is_some() {
             return;

@@ -356,7 +356,7 @@ impl Sequencer {
         incoming.take(now, me, &record, |_| false, inbox)
     }
 
-    /// A record came: the sequencer stamps its sender's next ones, and whoever held too little tells that it holds more.
+    /// A record came: the sequencer stamps its sender's next ones, and a member that held too little tells that it holds more.
     fn go_on(&mut self, now: Monotonic, epoch: EpochId, slot: Slot) {
         let of = Of { slot, stream: Stream::ORDERED };
         let next = self.incoming.next(epoch, of).unwrap_or(1);

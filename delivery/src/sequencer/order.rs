@@ -383,7 +383,7 @@ impl Order {
     /// The sequencer says how much a majority holds, and all.
     pub(super) fn reaches(&mut self, majority: u64, all: u64) {
         let (before, all_before) = self.stable;
-        // What is not here not all hold, whoever says so.
+        // What is not here not all hold, though somebody says so.
         self.stable = (majority.min(self.last()).max(before), all.min(self.held).max(all_before));
         if self.stable.1 >= self.held {
             (self.again_at, self.tries) = (None, 0);
@@ -512,7 +512,7 @@ const KEPT_OVERHEAD: usize = 160;
 const HELD_AGAIN: Duration = Duration::from_millis(10);
 /// The same after several tries.
 const HELD_AGAIN_MAX: Duration = Duration::from_millis(320);
-/// For so long after it did, it does not: whoever asks without end gets little.
+/// For so long after it did, it does not: a member that asks without end gets little.
 const HELPED_AGAIN: Duration = Duration::from_millis(10);
 /// So often in vain somebody asks for a sender's records until the sequencer answers.
 const ASKED_IN_VAIN: u32 = 3;

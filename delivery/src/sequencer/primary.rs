@@ -178,7 +178,7 @@ pub(super) fn decide(reports: &BTreeMap<Id, Report>, is_whole: bool) -> Decision
     let last = installed.max_by_key(|it| (it.ordinal, it.members.len(), *it)).cloned();
     let is_later = |it: &&Primary| last.as_ref().is_none_or(|last| it.ordinal > last.ordinal);
     let mut pending = reports.values().flat_map(|it| &it.attempts).filter(is_later);
-    // Where there was none yet, all who know each other begin it. Whoever is alone may be about to find a group.
+    // Where there was none yet, all who know each other begin it. A member that is alone may be about to find a group.
     let begins = is_whole && reports.len() > 1;
     // Of its members those vote who did not leave by their own word: that was their last one.
     let of_last = || reports.values().filter(|it| it.installed == last && last.is_some());
@@ -272,7 +272,7 @@ mod tests {
             let it = report(Some(view(4, &[1, 2, 3])), &[], 7);
             Report { left: left.iter().map(|id| [*id; 8]).collect(), ..it }
         };
-        // Two of three are gone, of whom one said so; whoever knows of it tells the others.
+        // Two of three are gone, of whom one said so; a member that knows of it tells the others.
         assert!(!decided(&[(2, &knows(&[]))], false).0);
         assert!(!decided(&[(3, &knows(&[1]))], false).0, "not the half with the lowest id");
         assert!(decided(&[(2, &knows(&[1]))], false).0);

@@ -115,7 +115,7 @@ fn rule_b2_a_majority_holds_what_is_delivered_and_all_hold_what_is_safe() {
     }
 }
 
-/// Nothing overtakes a safe message, whoever holds what.
+/// Nothing overtakes a safe message, however few hold what.
 #[test]
 fn what_comes_after_a_safe_message_waits_for_it() {
     let mut net = Net::new(3, 0, 9);
@@ -132,7 +132,7 @@ fn what_comes_after_a_safe_message_waits_for_it() {
     net.assert_one_order(3);
 }
 
-/// Whoever lacks a topic's key holds its records: they count for the majority, and it hands them on for a sender that is gone.
+/// A member that lacks a topic's key holds its records: they count for the majority, and it hands them on for a sender that is gone.
 #[test]
 fn rule_b8_members_without_the_key_hold_what_they_cannot_read() {
     for loss in [0, 150] {
@@ -418,7 +418,7 @@ fn rule_b1_a_minority_does_not_order_and_comes_back() {
 
 /// A member that flushed for a view that the others installed without it takes no part in any other order.
 #[test]
-fn rule_b1_whoever_may_have_been_left_behind_orders_with_no_minority() {
+fn rule_b1_a_member_that_may_have_been_left_behind_orders_with_no_minority() {
     let mut net = Net::new(5, 0, 201);
     net.order(1, &[0, 1, 2, 3, 4]);
     net.prepare(3, &[0, 1, 2], 100_000);
