@@ -23,6 +23,10 @@ pub const ATTRIBUTE_BYTES_MAX: usize = 64;
 pub const REASON_BYTES_MAX: usize = 200;
 /// Patterns of one compartment of a policy.
 pub const COMPARTMENT_PATTERNS_MAX: usize = 16;
+/// Bytes of a principal's registration with a key distribution centre: one that asks to be let in fits one packet with it.
+pub const REGISTRATION_BYTES_MAX: usize = 1024;
+/// Rights in a registration.
+pub const REGISTRATION_RIGHTS_MAX: usize = 64;
 /// Bytes of a certificate, DER.
 pub const CERTIFICATE_BYTES_MAX: usize = 4096;
 /// Bytes of a revocation list, DER: some 30,000 entries.

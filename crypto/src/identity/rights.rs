@@ -1,7 +1,7 @@
 //! Rights: what a certificate lets its holder do in a group, as URIs in its subject alternative names (A1).
 //!
 //! ```text
-//! urn:sealcast:<group>:<pub|sub|both|evict>:<topic pattern>
+//! urn:sealcast:<group>:<pub|sub|both|evict|lead>:<topic pattern>
 //! ```
 //! Group and pattern are percent-encoded where a URI cannot hold their characters: `#` is `%23`. Other
 //! acts, of later versions, grant nothing here; a broken URI of ours makes the certificate malformed.
@@ -44,6 +44,8 @@ pub enum Act {
     Both,
     /// `evict`: sign statements of eviction against holders of rights that the pattern covers (A4).
     Evict,
+    /// `lead`: lead a group whose keys come from a centre, or stand by for it, whatever the pattern (C2).
+    Lead,
 }
 
 /// All rights of a certificate.
@@ -110,6 +112,11 @@ impl Rights {
             theirs.push(&all);
         }
         theirs.iter().all(|t| self.evicts(group).any(|e| e.covers(t)))
+    }
+
+    /// Whether the holder may lead the group (C2).
+    pub fn may_lead(&self, group: &str) -> bool {
+        self.with(group, &[Act::Lead]).next().is_some()
     }
 
     /// Whether there is any right to take part in the group.
@@ -236,12 +243,13 @@ impl Act {
             Act::Subscribe => "sub",
             Act::Both => "both",
             Act::Evict => "evict",
+            Act::Lead => "lead",
         }
     }
 
     /// From the URI's word.
     pub fn from_name(name: &str) -> Option<Act> {
-        [Act::Publish, Act::Subscribe, Act::Both, Act::Evict].into_iter().find(|a| a.name() == name)
+        [Act::Publish, Act::Subscribe, Act::Both, Act::Evict, Act::Lead].into_iter().find(|a| a.name() == name)
     }
 }
 

@@ -1,0 +1,234 @@
+//! A registration: what a key distribution centre knows of a principal, in a certificate's place (C3).
+//!
+//! ```text
+//! "SCREG1" ‖ realm (32) ‖ serial (8) ‖ name (16-bit length) ‖ Ed25519 key (32) ‖ not before (8) ‖ not after (8)
+//! ‖ count (2) of rights, ascending: group (16-bit length) ‖ act (1) ‖ pattern (16-bit length)
+//! ```
+//! Nobody signs it. Its SHA-256 is the principal's name in every key of [`crate::leighton_micali`], so that a pair that
+//! comes to one key knows that the centre registered both as each showed itself.
+
+use std::sync::Arc;
+
+use sealcast_wire::{CertHash, Malformed, Reader, Utc, Writer, limits};
+
+use super::certificate::is_name;
+use super::rights::{Act, Right, Rights};
+use crate::hash::sha256;
+use crate::kdf::hkdf;
+use crate::leighton_micali::LongTerm;
+use crate::secret::Secret;
+use crate::signature::{Algorithm, OriginKey, PublicKey};
+
+/// What a centre registered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Registration {
+    /// Names the centre: hash of a secret of its master keys.
+    pub realm: [u8; 32],
+    /// Of this centre's registrations.
+    pub serial: u64,
+    /// For people to read; never for decisions.
+    pub name: Arc<str>,
+    /// Verifies what the principal signs.
+    pub key: PublicKey,
+    /// Seconds since 1970 from which it holds.
+    pub not_before: i64,
+    /// Seconds since 1970 until which it holds.
+    pub not_after: i64,
+    /// What the principal may do.
+    pub rights: Rights,
+}
+
+/// Why a registration does not hold now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RegistrationError {
+    /// Its time has not come.
+    #[error("the registration holds only from {0} on (seconds since 1970)")]
+    NotYetValid(i64),
+    /// Its time is over.
+    #[error("the registration ended at {0} (seconds since 1970)")]
+    Expired(i64),
+}
+
+impl Registration {
+    /// The bytes, the same for all who write it.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut w = Writer::new();
+        w.raw(MAGIC).raw(&self.realm).u64(self.serial).bytes16(self.name.as_bytes()).raw(self.key.point());
+        w.u64(self.not_before as u64).u64(self.not_after as u64).u16(self.rights.len() as u16);
+        for right in self.rights.iter() {
+            w.bytes16(right.group.as_bytes()).u8(act_number(right.act)).bytes16(right.pattern.to_string().as_bytes());
+        }
+        w.finish()
+    }
+
+    /// Reads what [`Registration::to_bytes`] wrote, and nothing else.
+    ///
+    /// # Errors
+    /// [`Malformed`], also where the same content could be written otherwise.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Registration, Malformed> {
+        if bytes.len() > limits::REGISTRATION_BYTES_MAX {
+            return Err(Malformed);
+        }
+        let mut r = Reader::new(bytes);
+        if r.take(MAGIC.len())? != MAGIC {
+            return Err(Malformed);
+        }
+        let (realm, serial) = (r.array()?, r.u64()?);
+        let name = text(r.bytes16(limits::NAME_BYTES_MAX)?)?;
+        let key = PublicKey::new(Algorithm::Ed25519, r.take(32)?).map_err(|_| Malformed)?;
+        let (not_before, not_after) = (r.u64()? as i64, r.u64()? as i64);
+        let count = r.count16(5, limits::REGISTRATION_RIGHTS_MAX)?;
+        let mut rights = Rights::none();
+        for _ in 0..count {
+            let group = text(r.bytes16(limits::GROUP_BYTES_MAX)?)?;
+            let act = act_of(r.u8()?)?;
+            let pattern = text(r.bytes16(limits::TOPIC_BYTES_MAX)?)?;
+            rights.grant(Right::new(group, act, pattern).map_err(|_| Malformed)?);
+        }
+        r.end()?;
+        let made = Registration { realm, serial, name: name.into(), key, not_before, not_after, rights };
+        if is_name(&made.name) && made.to_bytes() == bytes { Ok(made) } else { Err(Malformed) }
+    }
+
+    /// SHA-256 of its bytes: the principal's lasting name.
+    pub fn hash(&self) -> CertHash {
+        CertHash(sha256(&self.to_bytes()))
+    }
+
+    /// Whether it holds at a time; without a clock, whether it had not ended at `floor` (G5).
+    ///
+    /// # Errors
+    /// [`RegistrationError`].
+    pub fn check(&self, utc: Option<Utc>, floor: Utc) -> Result<(), RegistrationError> {
+        let now = utc.unwrap_or(floor);
+        if now.0 > self.not_after {
+            return Err(RegistrationError::Expired(self.not_after));
+        }
+        if utc.is_some() && now.0 < self.not_before {
+            return Err(RegistrationError::NotYetValid(self.not_before));
+        }
+        Ok(())
+    }
+}
+
+/// A principal with its secrets: what the centre's `register` writes, and `join` takes.
+#[derive(Clone)]
+pub struct Principal {
+    /// What others are shown.
+    pub registration: Registration,
+    /// Shared with the centre.
+    pub long_term: LongTerm,
+    /// Of the key in the registration.
+    pub signing: Secret<32>,
+    /// The bootstrap secrets of the groups in which it has rights, by name.
+    pub bootstrap: Vec<(String, Secret<32>)>,
+}
+
+impl Principal {
+    /// Signs as this principal.
+    pub fn origin_key(&self) -> OriginKey {
+        OriginKey::from_seed(&self.signing)
+    }
+
+    /// The bootstrap secret of a group.
+    pub fn bootstrap_of(&self, group: &str) -> Option<&Secret<32>> {
+        self.bootstrap.iter().find(|(name, _)| name == group).map(|(_, secret)| secret)
+    }
+}
+
+/// The bootstrap secret of a group under a centre, whose secret this is.
+pub fn bootstrap_secret(centre: &Secret<32>, group: &str) -> Secret<32> {
+    hkdf(centre.expose(), b"", &[b"sealcast/v1/centre/bootstrap", group.as_bytes()])
+}
+
+/// Names a centre by its secret.
+pub fn realm(centre: &Secret<32>) -> [u8; 32] {
+    *hkdf::<32>(centre.expose(), b"", &[b"sealcast/v1/centre/realm"]).expose()
+}
+
+fn text(bytes: &[u8]) -> Result<&str, Malformed> {
+    std::str::from_utf8(bytes).map_err(|_| Malformed)
+}
+
+fn act_number(act: Act) -> u8 {
+    match act {
+        Act::Publish => 1,
+        Act::Subscribe => 2,
+        Act::Both => 3,
+        Act::Evict => 4,
+        Act::Lead => 5,
+    }
+}
+
+fn act_of(number: u8) -> Result<Act, Malformed> {
+    let known = [Act::Publish, Act::Subscribe, Act::Both, Act::Evict, Act::Lead];
+    known.into_iter().find(|act| act_number(*act) == number).ok_or(Malformed)
+}
+
+const MAGIC: &[u8] = b"SCREG1";
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn registration() -> Registration {
+        let rights = [(Act::Lead, "#"), (Act::Both, "pose/#"), (Act::Publish, "log/+")];
+        Registration {
+            realm: [1; 32],
+            serial: 7,
+            name: "robot7".into(),
+            key: OriginKey::from_seed(&Secret::from_bytes([3; 32])).public().clone(),
+            not_before: 1_790_000_000,
+            not_after: 1_800_000_000,
+            rights: rights.iter().map(|(act, p)| Right::new("ward3", *act, p).unwrap()).collect(),
+        }
+    }
+
+    #[test]
+    fn a_registration_is_read_as_it_was_written_and_not_otherwise() {
+        let (made, bytes) = (registration(), registration().to_bytes());
+        assert_eq!(Registration::from_bytes(&bytes), Ok(made));
+        for cut in 0..bytes.len() {
+            assert_eq!(Registration::from_bytes(&bytes[..cut]), Err(Malformed));
+        }
+        assert_eq!(Registration::from_bytes(&[&bytes[..], &[0]].concat()), Err(Malformed));
+    }
+
+    #[test]
+    fn rule_g2_rights_out_of_order_or_twice_are_refused() {
+        let made = registration();
+        let one = Registration { rights: made.rights.iter().take(1).cloned().collect(), ..made.clone() }.to_bytes();
+        let head = one.len() - (2 + 5 + 1 + 2 + made.rights.iter().next().unwrap().pattern.to_string().len());
+        let mut twice = [&one[..], &one[head..]].concat();
+        twice[head - 1] = 2;
+        assert_eq!(Registration::from_bytes(&twice), Err(Malformed));
+    }
+
+    #[test]
+    fn rule_g5_it_holds_from_its_first_to_its_last_second() {
+        let made = registration();
+        let at = |s: i64| made.check(Some(Utc(s)), Utc(0));
+        assert_eq!(at(1_789_999_999), Err(RegistrationError::NotYetValid(1_790_000_000)));
+        assert_eq!((at(1_790_000_000), at(1_800_000_000)), (Ok(()), Ok(())));
+        assert_eq!(at(1_800_000_001), Err(RegistrationError::Expired(1_800_000_000)));
+        assert_eq!(made.check(None, Utc(1_700_000_000)), Ok(()), "without a clock it may have begun");
+        assert_eq!(made.check(None, Utc(1_900_000_000)), Err(RegistrationError::Expired(1_800_000_000)));
+    }
+
+    #[test]
+    fn each_right_of_it_counts() {
+        let rights = registration().rights;
+        assert!(rights.may_lead("ward3") && !rights.may_lead("ward4"));
+        assert!(rights.may_subscribe("ward3", "pose/1") && !rights.may_subscribe("ward3", "log/1"));
+    }
+
+    proptest! {
+        #[test]
+        fn rule_g2_no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+            let _ = Registration::from_bytes(&bytes);
+            let _ = Registration::from_bytes(&[MAGIC, &bytes].concat());
+        }
+    }
+}
