@@ -22,15 +22,19 @@ use sealcast_crypto::identity::statement::Compartment as Listed;
 use sealcast_wire::limits::COMPARTMENTS_MAX;
 use sealcast_wire::{Access, Domain, Slot};
 
-use super::attempt::bits;
 use crate::status::CompartmentStatus;
 
+/// The numbers of the bits that are set.
+pub(crate) fn bits(set: Slots) -> impl Iterator<Item = usize> {
+    (0..64).filter(move |i| set >> i & 1 == 1)
+}
+
 /// Slots as bits.
-pub(super) type Slots = u64;
+pub(crate) type Slots = u64;
 
 /// Who reads and writes what in one roster.
 #[derive(Clone)]
-pub(super) struct Table {
+pub(crate) struct Table {
     group: Arc<str>,
     rights: Vec<Arc<Rights>>,
     compartments: Vec<Compartment>,
@@ -49,7 +53,7 @@ struct Compartment {
 
 impl Table {
     /// The table of a roster, whose rights come by slot.
-    pub(super) fn new(group: Arc<str>, rights: Vec<Arc<Rights>>, policy: Option<&[Listed]>) -> Table {
+    pub(crate) fn new(group: Arc<str>, rights: Vec<Arc<Rights>>, policy: Option<&[Listed]>) -> Table {
         let lines = policy.map_or_else(|| derive(&group, &rights), <[Listed]>::to_vec);
         let everybody: Slots = if rights.len() == 64 { Slots::MAX } else { (1 << rights.len()) - 1 };
         let mut rings = vec![everybody];
@@ -70,12 +74,12 @@ impl Table {
     }
 
     /// The members of each ring; ring 0 is everybody.
-    pub(super) fn rings(&self) -> &[Slots] {
+    pub(crate) fn rings(&self) -> &[Slots] {
         &self.rings
     }
 
     /// The ring that makes a domain's key; `None` if nobody reads it.
-    pub(super) fn ring_of(&self, domain: Domain) -> Option<usize> {
+    pub(crate) fn ring_of(&self, domain: Domain) -> Option<usize> {
         match domain.0 {
             0 => Some(0),
             d => self.compartments.get(usize::from(d) - 1)?.ring,
@@ -83,12 +87,12 @@ impl Table {
     }
 
     /// All domains, the group's own first.
-    pub(super) fn domains(&self) -> impl Iterator<Item = Domain> + use<> {
+    pub(crate) fn domains(&self) -> impl Iterator<Item = Domain> + use<> {
         (0..=self.compartments.len() as u16).map(Domain)
     }
 
     /// Who writes a domain without reading it.
-    pub(super) fn writers_only(&self, domain: Domain) -> Slots {
+    pub(crate) fn writers_only(&self, domain: Domain) -> Slots {
         match domain.0 {
             0 => 0,
             d => self.compartments.get(usize::from(d) - 1).map_or(0, |c| c.writers_only),
@@ -96,12 +100,12 @@ impl Table {
     }
 
     /// Domains that have readers and writers who do not read: their readers publish a key (A1).
-    pub(super) fn with_public_key(&self) -> Vec<Domain> {
+    pub(crate) fn with_public_key(&self) -> Vec<Domain> {
         self.domains().filter(|d| self.writers_only(*d) != 0 && self.ring_of(*d).is_some()).collect()
     }
 
     /// Binds names, patterns and readers into the transcript.
-    pub(super) fn hash(&self) -> [u8; 32] {
+    pub(crate) fn hash(&self) -> [u8; 32] {
         let mut t = Transcript::new("sealcast/v1/compartments");
         for c in &self.compartments {
             t.absorb(c.line.name.as_bytes());
@@ -113,7 +117,7 @@ impl Table {
     }
 
     /// The compartments for people to read.
-    pub(super) fn status(&self) -> Vec<CompartmentStatus> {
+    pub(crate) fn status(&self) -> Vec<CompartmentStatus> {
         let signed = |c: &Compartment| {
             let may_all = |i: usize| c.line.patterns.iter().all(|p| self.rights[i].writes_all(&self.group, p));
             !bits(c.readers).all(may_all)

@@ -23,24 +23,24 @@ use sealcast_wire::{Domain, Dropped, EpochId, Exhausted, Header, Incarnation, Pr
 use super::replay::Window;
 
 /// What an epoch is made of.
-pub(super) struct Parts {
-    pub(super) group: Arc<str>,
-    pub(super) suite: Suite,
-    pub(super) epoch: EpochId,
-    pub(super) me: Slot,
+pub(crate) struct Parts {
+    pub(crate) group: Arc<str>,
+    pub(crate) suite: Suite,
+    pub(crate) epoch: EpochId,
+    pub(crate) me: Slot,
     /// By slot.
-    pub(super) members: Vec<(Incarnation, PublicKey)>,
+    pub(crate) members: Vec<(Incarnation, PublicKey)>,
     /// By domain; `None` where we do not read.
-    pub(super) secrets: Vec<Option<Secret<32>>>,
+    pub(crate) secrets: Vec<Option<Secret<32>>>,
     /// By domain: the slots that hold its secret, as bits.
-    pub(super) readers: Vec<u64>,
+    pub(crate) readers: Vec<u64>,
     /// By domain: our own sending key where we write without reading (A1).
-    pub(super) own: Vec<Option<Secret<32>>>,
-    pub(super) signer: Arc<OriginKey>,
+    pub(crate) own: Vec<Option<Secret<32>>>,
+    pub(crate) signer: Arc<OriginKey>,
 }
 
 /// Seals and opens one epoch's datagrams.
-pub(super) struct EpochKeys {
+pub(crate) struct EpochKeys {
     parts: Parts,
     /// By domain.
     sending: Vec<Option<Sending>>,
@@ -63,7 +63,7 @@ struct Receiving {
 }
 
 impl EpochKeys {
-    pub(super) fn new(parts: Parts) -> EpochKeys {
+    pub(crate) fn new(parts: Parts) -> EpochKeys {
         let slots = || parts.members.iter().map(|_| OnceLock::new()).collect();
         let receiving = parts.secrets.iter().map(|_| slots()).collect();
         let sending = (0..parts.secrets.len()).map(|d| {
@@ -81,14 +81,14 @@ impl EpochKeys {
 
     /// Takes in the sending key that a member without read right gave to the readers (A1); the first
     /// one counts.
-    pub(super) fn learn(&self, slot: Slot, domain: Domain, key: &Secret<32>) {
+    pub(crate) fn learn(&self, slot: Slot, domain: Domain, key: &Secret<32>) {
         if let Some(place) = self.receiving.get(usize::from(domain.0)).and_then(|d| d.get(slot.index())) {
             place.get_or_init(|| Receiving::new(self.parts.suite, key));
         }
     }
 
     /// Whether that key is here.
-    pub(super) fn knows(&self, slot: Slot, domain: Domain) -> bool {
+    pub(crate) fn knows(&self, slot: Slot, domain: Domain) -> bool {
         let place = self.receiving.get(usize::from(domain.0)).and_then(|d| d.get(slot.index()));
         place.is_some_and(|p| p.get().is_some())
     }

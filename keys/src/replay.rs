@@ -4,7 +4,7 @@ use sealcast_wire::limits::REPLAY_WINDOW_PACKETS;
 
 /// Remembers which of the last [`REPLAY_WINDOW_PACKETS`] counters were seen.
 #[derive(Debug)]
-pub(super) struct Window {
+pub(crate) struct Window {
     /// One more than the highest counter seen; 0: none.
     next: u64,
     /// Bit `c % 64` of word `c / 64 % WORDS` is counter `c`'s.
@@ -12,12 +12,12 @@ pub(super) struct Window {
 }
 
 impl Window {
-    pub(super) const fn new() -> Window {
+    pub(crate) const fn new() -> Window {
         Window { next: 0, words: [0; WORDS] }
     }
 
     /// Whether the counter is new: neither seen, nor too old to tell.
-    pub(super) fn is_new(&self, counter: u64) -> bool {
+    pub(crate) fn is_new(&self, counter: u64) -> bool {
         if counter >= self.next {
             return true;
         }
@@ -25,7 +25,7 @@ impl Window {
     }
 
     /// Marks the counter, whose packet is authentic, as seen; `false` if it was not new.
-    pub(super) fn accept(&mut self, counter: u64) -> bool {
+    pub(crate) fn accept(&mut self, counter: u64) -> bool {
         if !self.is_new(counter) {
             return false;
         }

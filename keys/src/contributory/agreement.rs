@@ -6,13 +6,14 @@ use std::sync::Arc;
 use rand_core::Rng;
 use sealcast_wire::{Change, Dropped, EpochId, Flush, Monotonic, Now, Roster, Slot, View, limits};
 
-use super::attempt::{Agreed, Attempt, AttemptState, Formation, Refused, Step, bits};
+use super::attempt::{Agreed, Attempt, AttemptState, Formation, Refused, Step};
 use super::message::{Base, InstanceId, Kind, Message, ShortId, Status, first8, next_counter};
 use super::people::Person;
 use super::proposal::Proposal;
 use super::timing::{self, Timer, Timers, jitter};
 use super::version::Versions;
 use super::{Contributory, Installed, Lacks, Phase, Strike, Wanting, Written};
+use crate::compartments::bits;
 use crate::{CommandError, Exclusion, HandleError, Misbehaviour, Notice, Output};
 
 impl Contributory {

@@ -26,13 +26,13 @@ use sealcast_crypto::secret::Secret;
 use sealcast_crypto::signature::{OriginKey, SigningKey};
 use sealcast_wire::{Domain, EpochId, MemberId, Monotonic, Slot};
 
-use super::compartments::{Slots, Table};
-use super::epoch::{EpochKeys, Parts};
 use super::memo::Verifier;
 use super::message::{Base, Kc, Kind, Message, R1, R2, ShortId, Status, signed};
 use super::people::Person;
 use super::proposal::Proposal;
 use crate::Misbehaviour;
+use crate::compartments::{Slots, Table, bits};
+use crate::epoch::{EpochKeys, Parts};
 
 /// A running attempt, as one of its members sees it.
 pub(super) struct Attempt {
@@ -1108,11 +1108,6 @@ impl Formation {
 /// another roster, can verify it too.
 pub(super) fn digest_r1(group: &str, author: &MemberId, body: &[u8]) -> [u8; 32] {
     signed(LABELS[0], group, &[&author.cert.0], body)
-}
-
-/// The numbers of the bits that are set.
-pub(super) fn bits(set: u64) -> impl Iterator<Item = usize> {
-    (0..64).filter(move |i| set >> i & 1 == 1)
 }
 
 /// Version 2 is one of tests: its keys are others.

@@ -14,13 +14,13 @@ use sealcast_crypto::hash::Transcript;
 use sealcast_wire::limits::MEMBERS_MAX;
 use sealcast_wire::{CertHash, Change, Dropped, EpochId, Monotonic, Now, Reader, limits};
 
-use super::compartments::Table;
 use super::message::{Base, Beacon, InstanceId, Join, Kind, Message, Propose, ShortId, next_counter, signed};
 use super::people::Person;
 use super::proposal::Proposal;
 use super::timing::{self, Timer, jitter, rank_wait};
 use super::version::Versions;
 use super::{Contributory, Lacks, Merging, Phase, Strike, Wanting};
+use crate::compartments::Table;
 use crate::{Exclusion, HandleError, Misbehaviour, Notice, Output};
 
 /// What the next epoch should be.

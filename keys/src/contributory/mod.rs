@@ -32,16 +32,13 @@
 //! | `twins`, `allowance` | two cards with one short id; how often one certificate's holder may change the group |
 //! | `caution` | what a member in no group waits for before it believes that it found one |
 //! | `exchange` | objects asked for and given |
-//! | `compartments`, `epoch`, `replay` | who reads what; the epoch's keys in use |
 //! | `inspect` | what `group show` prints |
 
 mod agreement;
 mod allowance;
 mod attempt;
 mod caution;
-mod compartments;
 mod discovery;
-mod epoch;
 mod exchange;
 mod inspect;
 mod memo;
@@ -51,7 +48,6 @@ pub mod misbehaving;
 mod old;
 mod people;
 mod proposal;
-mod replay;
 mod statements;
 #[cfg(test)]
 mod tests;
