@@ -14,8 +14,12 @@ use sealcast_wire::{
 pub use sealcast_wire::{Fetch, FetchId, Fetched, Fetches, Sealed};
 pub use status::{CompartmentStatus, MemberStatus, Shortage, Status};
 
+pub mod center;
+mod compartments;
 pub mod contributory;
+mod epoch;
 pub mod plain;
+mod replay;
 pub mod status;
 #[cfg(feature = "threshold")]
 pub mod threshold;
