@@ -23,6 +23,7 @@ mod replay;
 pub mod status;
 #[cfg(feature = "threshold")]
 pub mod threshold;
+mod timers;
 
 /// One scheme's machine. Call a verb, then drain [`Keys::poll`] until it answers `None`.
 ///

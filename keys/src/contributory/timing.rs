@@ -1,11 +1,8 @@
 //! How long things wait. Every wait ends, every retry backs off with jitter (G7).
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
-use rand_chacha::ChaCha20Rng;
-use rand_core::Rng;
-use sealcast_wire::Monotonic;
+pub(super) use crate::timers::jitter;
 
 /// What a member waits for. The order breaks ties of equal times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -39,60 +36,7 @@ pub(super) enum Timer {
 }
 
 /// At most one time per timer.
-#[derive(Debug, Default)]
-pub(super) struct Timers {
-    due: BTreeMap<Timer, Monotonic>,
-    /// The earliest of them: asked for with every datagram, changed seldom.
-    next: Option<Monotonic>,
-}
-
-impl Timers {
-    /// Sets the timer, whatever it was.
-    pub(super) fn set(&mut self, timer: Timer, at: Monotonic) {
-        self.due.insert(timer, at);
-        self.changed();
-    }
-
-    /// Sets the timer unless it is due earlier already.
-    pub(super) fn sooner(&mut self, timer: Timer, at: Monotonic) {
-        let due = self.due.entry(timer).or_insert(at);
-        *due = at.min(*due);
-        self.changed();
-    }
-
-    pub(super) fn stop(&mut self, timer: Timer) {
-        self.due.remove(&timer);
-        self.changed();
-    }
-
-    pub(super) fn is_set(&self, timer: Timer) -> bool {
-        self.due.contains_key(&timer)
-    }
-
-    /// When the next one is due.
-    pub(super) fn next(&self) -> Option<Monotonic> {
-        self.next
-    }
-
-    /// Takes the earliest one that is due.
-    pub(super) fn take_due(&mut self, now: Monotonic) -> Option<Timer> {
-        let (timer, _) = self.due.iter().filter(|(_, at)| **at <= now).min_by_key(|(timer, at)| (**at, **timer))?;
-        let timer = *timer;
-        self.due.remove(&timer);
-        self.changed();
-        Some(timer)
-    }
-
-    fn changed(&mut self) {
-        self.next = self.due.values().min().copied();
-    }
-}
-
-/// A duration drawn evenly from `0..max`.
-pub(super) fn jitter(rng: &mut ChaCha20Rng, max: Duration) -> Duration {
-    let micros = u64::try_from(max.as_micros()).unwrap_or(u64::MAX).max(1);
-    Duration::from_micros(rng.next_u64() % micros)
-}
+pub(super) type Timers = crate::timers::Timers<Timer>;
 
 /// How much longer somebody in no group waits for its elders to propose, by how long it had been there
 /// when the last JOIN came.
