@@ -209,19 +209,28 @@ impl Protect for EpochKeys {
     }
 }
 
-/// G4: the key of one sender, in one run, in one domain of one epoch.
 fn subkey(parts: &Parts, domain: Domain, slot: Slot, secret: &Secret<32>) -> Secret<32> {
     let incarnation = parts.members[slot.index()].0;
+    sending_key((&parts.group, parts.suite, parts.epoch), domain, (slot, incarnation), secret)
+}
+
+/// G4: the key of one sender, in one run, in one domain of one epoch.
+pub(crate) fn sending_key(
+    (group, suite, epoch): (&str, Suite, EpochId),
+    domain: Domain,
+    (slot, incarnation): (Slot, Incarnation),
+    secret: &Secret<32>,
+) -> Secret<32> {
     hkdf(
         secret.expose(),
-        &parts.epoch.to_bytes(),
+        &epoch.to_bytes(),
         &[
             b"sealcast/v1/sub",
-            parts.group.as_bytes(),
+            group.as_bytes(),
             &domain.0.to_be_bytes(),
             &slot.to_bytes(),
             &incarnation.0,
-            &[parts.suite as u8],
+            &[suite as u8],
         ],
     )
 }

@@ -27,6 +27,8 @@ pub const COMPARTMENT_PATTERNS_MAX: usize = 16;
 pub const REGISTRATION_BYTES_MAX: usize = 1024;
 /// Rights in a registration.
 pub const REGISTRATION_RIGHTS_MAX: usize = 64;
+/// Questions of one member to a key distribution centre that are not answered yet.
+pub const KDC_QUESTIONS_MAX: usize = 128;
 /// Bytes of a certificate, DER.
 pub const CERTIFICATE_BYTES_MAX: usize = 4096;
 /// Bytes of a revocation list, DER: some 30,000 entries.

@@ -5,6 +5,7 @@
 //! 1 PAIR    to (32), padded to 185 bytes                2 GRANTED  number (8) ‖ salt (16) ‖ masked (32) ‖ proof (32)
 //! 3 NEWS    since (8), padded to 512 bytes              4 REVOKED  number (8) ‖ count (2) of: number (8) ‖ principal (32)
 //! 5 REVOKE  principal (32) ‖ reason (16-bit length)     6 DONE     number (8)
+//! 8 CHECK   principal (32), padded to 185 bytes         6 DONE     number (8): it is registered, and not revoked
 //!                                                       7 REFUSED  kind asked (1) ‖ number (8) ‖ why (1)
 //! ```
 //! The tag is the first thing that is checked: HMAC-SHA256 under the asker's authentication key, with another label for
@@ -32,6 +33,8 @@ pub enum Ask {
     News(u64),
     /// Revoke this principal.
     Revoke(CertHash, String),
+    /// Whether this principal is registered, and not revoked.
+    Check(CertHash),
 }
 
 /// An answer.
@@ -41,7 +44,7 @@ pub enum Answer {
     Granted(u64, Granted),
     /// The newest revocation's number, and those after the one that was named, as many as fit: number and whose.
     Revoked(u64, Vec<(u64, CertHash)>),
-    /// It is revoked, by the revocation of this number.
+    /// It is revoked, by the revocation of this number; or it is good, and this is the newest revocation's.
     Done(u64),
     /// The kind of question, the newest revocation's number, and why not.
     Refused(u8, u64, Refusal),
@@ -109,6 +112,7 @@ impl Ask {
             Ask::Pair(_) => PAIR,
             Ask::News(_) => NEWS,
             Ask::Revoke(..) => REVOKE,
+            Ask::Check(_) => CHECK,
         }
     }
 
@@ -116,8 +120,8 @@ impl Ask {
     pub fn write(&self, asker: &CertHash, nonce: &Nonce, keys: &LongTerm) -> Vec<u8> {
         let mut w = head(self.kind(), asker, nonce);
         let bytes = match self {
-            Ask::Pair(to) => {
-                w.raw(&to.0);
+            Ask::Pair(whom) | Ask::Check(whom) => {
+                w.raw(&whom.0);
                 PAIR_BYTES
             }
             Ask::News(since) => {
@@ -140,6 +144,7 @@ impl Ask {
         let (kind, asker, nonce, mut r) = open(bytes)?;
         let what = match kind {
             PAIR if bytes.len() == PAIR_BYTES => Ask::Pair(CertHash(r.array()?)),
+            CHECK if bytes.len() == PAIR_BYTES => Ask::Check(CertHash(r.array()?)),
             NEWS if bytes.len() == ASK_BYTES_MAX => Ask::News(r.u64()?),
             REVOKE if bytes.len() == ASK_BYTES_MAX => {
                 let whom = CertHash(r.array()?);
@@ -256,6 +261,7 @@ const REVOKED: u8 = 4;
 const REVOKE: u8 = 5;
 const DONE: u8 = 6;
 const REFUSED: u8 = 7;
+const CHECK: u8 = 8;
 const TAG_BYTES: usize = 32;
 const HEAD_BYTES: usize = 8 + 1 + 32 + 16;
 /// As long as the answer.

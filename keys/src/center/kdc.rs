@@ -94,6 +94,13 @@ impl<R: Registry> Kdc<R> {
                     (true, false) => to.check(now.utc, self.floor).map_err(|_| Refusal::Expired),
                 }
             }
+            Ask::Check(whom) => {
+                let (whom, revoked) = self.registry.find(whom).ok_or(Refusal::Unknown)?;
+                if revoked {
+                    return Err(Refusal::Revoked);
+                }
+                whom.check(now.utc, self.floor).map_err(|_| Refusal::Expired)
+            }
             Ask::Revoke(whom, _) => {
                 let (whom, _) = self.registry.find(whom).ok_or(Refusal::Unknown)?;
                 // It is revoked everywhere: the right must cover it everywhere.
@@ -118,6 +125,7 @@ impl<R: Registry> Kdc<R> {
             Ask::News(since) => {
                 Ok(Answer::Revoked(self.registry.number(), self.registry.revoked_since(*since, NEWS_MAX)))
             }
+            Ask::Check(_) => Ok(Answer::Done(self.registry.number())),
             Ask::Revoke(whom, reason) => {
                 self.registry.revoke(whom, &asker.name, reason).map(Answer::Done).ok_or(Refusal::Store)
             }

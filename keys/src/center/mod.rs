@@ -1,14 +1,691 @@
 //! A key distribution centre makes pair keys, and a leader hands out the group's: LSGC's scheme, rebuilt.
 //!
 //! Source: McDaniel, Honeyman and Prakash, "Lightweight Secure Group Communication" (LSGC, 1998), as corrected in
-//! [`sealcast_crypto::leighton_micali`].
+//! [`sealcast_crypto::leighton_micali`]. Assumed of the network: it loses, repeats, reorders and forges at will. Who may
+//! `lead` is trusted with the group's keys and roster; other members are not trusted with anything.
+//!
+//! ```text
+//! newcomer                         leader                        centre          members
+//!    │ JOIN ─────────────────────────▶ │ PAIR, unless it has it ────▶ │
+//!    │ ◀───────────── OFFER, a salt ── │ ◀──────── GRANTED, masked ── │
+//!    │ CHECK: is it revoked? ───────────────────────────────────────▶ │
+//!    │ ACCEPT ───────────────────────▶ │ now it is an applicant
+//!    │ ◀─────────────────── PROPOSE: who is in, a tag for each ───────────────────────▶ │
+//!    │ ACK ──────────────────────────▶ │ ◀──────────────── ACK, with the end of the view ─│
+//!    │ ◀─────────────────── COMMIT: secrets, an entry for each ───────────────────────▶ │
+//! ```
+//! Every change, joins too, brings new secrets that were drawn afresh. Whoever is named first leads; others with the right
+//! stand by in the order of their slots, and hold pair keys with all members, so that they lead on without the centre (C2).
+//!
+//! | weakness of LSGC (research: LSGC 1.7) | here |
+//! |---|---|
+//! | view nonce of 8 bits (4), entries and list unauthenticated (5) | epochs bind all of PROPOSE, and entries the epoch |
+//! | leave and failure unauthenticated (7) | a leave is under the pair key; who is silent is the leader's to judge |
+//! | token is a published plaintext of one view (8, 11) | a tag under a key of the leader's that dies at a revocation (C1) |
+//! | one key for many senders (23) | a key for each sender, run and compartment |
+//! | the leader dies (14) | a stand-by leads on; two leaders that meet merge their groups |
 //!
 //! | file | what |
 //! |---|---|
-//! | `ask` | what members ask the centre, and what it answers |
+//! | `message`, `pair` | the bytes; what a leader and a member share |
+//! | `lead`, `follow` | a leader's side; a member's side |
+//! | `epoch` | the epoch's secrets, made and taken in |
+//! | `ask`, `asker` | what members ask the centre, and what it answers; our questions |
 //! | `kdc` | the centre |
 
 pub mod ask;
+mod asker;
+mod epoch;
+mod follow;
 pub mod kdc;
+mod lead;
+mod message;
+mod pair;
 #[cfg(test)]
 mod tests;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rand_chacha::ChaCha20Rng;
+use rand_core::{Rng, SeedableRng};
+use sealcast_crypto::aead::Suite;
+use sealcast_crypto::bootstrap::{BootstrapError, BootstrapKey};
+use sealcast_crypto::identity::{Principal, Registration, Serial};
+use sealcast_crypto::signature::OriginKey;
+use sealcast_wire::{
+    Address, CertHash, Dropped, Drops, EpochId, Guarantee, Incarnation, Lane, MemberId, Monotonic, Now, Roster, Source,
+    To, Utc, limits,
+};
+
+use self::ask::{Ask, Refusal};
+use self::asker::{Asker, News};
+use self::follow::{Courts, Follows, PairKeys};
+use self::lead::Leads;
+use self::message::{Asked, Gone, Message, Wish};
+use crate::compartments::Table;
+use crate::status::{MemberStatus, Status};
+use crate::timers::{Timers, jitter};
+use crate::{
+    Command, CommandError, Exclusion, HandleError, Input, Keys, Notice, Output, Properties, Seal, SealError, Sealed,
+    Token,
+};
+
+/// What it needs: anything that carries a message.
+pub const PROPERTIES: Properties = Properties { flushes: true, ..Properties::ANY };
+
+/// What a member needs to know before it starts.
+#[derive(Clone)]
+pub struct Config {
+    /// The group's name, as registrations have it.
+    pub group: String,
+    /// Our registration and keys.
+    pub principal: Arc<Principal>,
+    /// Where the centre and its stand-bys are asked, the first one first.
+    pub centers: Vec<Address>,
+    /// How datagrams are sealed; the same for all members.
+    pub suite: Suite,
+    /// Age at which an epoch's key is replaced.
+    pub rekey_after: Duration,
+    /// A member silent for this long is suspected; in a change, which waits for it, for a fifth of that, 0.1 to 3 s.
+    pub detect: Duration,
+    /// A date that has surely passed: the build's (G5).
+    pub floor: Utc,
+}
+
+impl Config {
+    /// The usual one: AES-256-GCM, a new key every hour.
+    pub fn new(group: &str, principal: Arc<Principal>, centers: Vec<Address>) -> Config {
+        Config {
+            group: group.to_owned(),
+            principal,
+            centers,
+            suite: Suite::default(),
+            rekey_after: Duration::from_secs(3600),
+            detect: limits::DETECT,
+            floor: Utc(i64::MIN),
+        }
+    }
+}
+
+/// Why there can be no such member.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigError {
+    /// The registration grants nothing in the group.
+    #[error("the registration of {0} grants nothing in the group '{1}'")]
+    NoRight(String, String),
+}
+
+/// The machine of `keys=center`: one member of one group, in one run.
+pub struct Center {
+    config: Config,
+    group: Arc<str>,
+    me: MemberId,
+    registration: Arc<Registration>,
+    signer: Arc<OriginKey>,
+    bootstrap_key: BootstrapKey,
+    rng: ChaCha20Rng,
+    phase: Phase,
+    people: BTreeMap<CertHash, Known>,
+    installed: Option<Installed>,
+    /// A proposal of our leader's, or of who becomes it.
+    follows: Option<Follows>,
+    /// The last one that we gave up.
+    failed: Option<[u8; 32]>,
+    /// Whose offer we took.
+    courts: Option<Courts>,
+    /// The leader of another part of the group that we want to come to.
+    towards: Option<(CertHash, Monotonic)>,
+    /// Leaders that the centre said are good, and when.
+    good: BTreeMap<CertHash, Monotonic>,
+    /// Keys that leaders share with us.
+    pairs: PairKeys,
+    /// Members of the view that have to go.
+    going: BTreeMap<CertHash, Gone>,
+    /// Of whom the centre said that they are revoked.
+    revoked: BTreeSet<CertHash>,
+    /// The newest revocation that we know of.
+    number: u64,
+    leads: Leads,
+    asker: Asker,
+    /// What the view in use is flushed for, and how it ends; none while it is flushed.
+    flushing: EpochId,
+    cut: Option<[u8; 32]>,
+    /// Whether `Prepare` is out and neither installed nor abandoned.
+    prepared: bool,
+    /// When a sign of another leader, or of who will be one, was last seen.
+    last_sign: Option<Monotonic>,
+    join_wait: Duration,
+    joins: u32,
+    leave_tries: u32,
+    timers: Timers<Timer>,
+    outputs: VecDeque<Output>,
+    token: u64,
+    drops: Drops,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Running,
+    Leaving,
+    Out,
+}
+
+/// A registration that we heard of.
+struct Known {
+    registration: Arc<Registration>,
+    seen: Monotonic,
+}
+
+/// The epoch in use.
+struct Installed {
+    epoch: EpochId,
+    /// By slot; the first one leads.
+    seats: Vec<MemberId>,
+    members: Roster,
+    table: Arc<Table>,
+    at: Monotonic,
+    /// Since which epoch each is in, by slot.
+    since: Vec<u32>,
+}
+
+/// What a member waits for. The order breaks ties of equal times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Timer {
+    /// Ask again to be let in.
+    Join,
+    /// Nobody leads: form a group.
+    Form,
+    /// Propose what there is to change.
+    Propose,
+    /// Say a proposal again to who has not acknowledged it, or give up on them.
+    Resend,
+    /// Acknowledge again.
+    Ack,
+    /// What is delivered in the view is not settled in time.
+    Flush,
+    /// Ask the centre again.
+    Ask,
+    /// Ask the centre who is revoked, and look whose registration has ended.
+    News,
+    /// Say that the group is here.
+    Beacon,
+    /// The key is old.
+    Rekey,
+    /// Say again that we leave.
+    Leave,
+}
+
+impl Center {
+    /// A member that asks to be let in at its first [`Keys::handle_timeout`], or forms a group if it may lead.
+    ///
+    /// `seed` is this run's only randomness: never use one twice.
+    ///
+    /// # Errors
+    /// [`ConfigError`].
+    pub fn new(config: Config, seed: [u8; 32], now: Now) -> Result<Center, ConfigError> {
+        let mut rng = ChaCha20Rng::from_seed(seed);
+        let mut incarnation = Incarnation::default();
+        rng.fill_bytes(&mut incarnation.0);
+        let registration = Arc::new(config.principal.registration.clone());
+        let group: Arc<str> = config.group.as_str().into();
+        let bootstrap = config.principal.bootstrap_of(&group).filter(|_| registration.rights.is_member(&group));
+        let bootstrap =
+            bootstrap.ok_or_else(|| ConfigError::NoRight(registration.name.to_string(), config.group.clone()))?;
+        let me = MemberId { cert: registration.hash(), incarnation };
+        let mut member = Center {
+            bootstrap_key: BootstrapKey::new(bootstrap),
+            signer: Arc::new(config.principal.origin_key()),
+            asker: Asker::new(me.cert, config.centers.clone()),
+            leads: Leads::new(&mut rng),
+            group,
+            me,
+            registration,
+            config,
+            rng,
+            phase: Phase::Running,
+            people: BTreeMap::new(),
+            installed: None,
+            follows: None,
+            failed: None,
+            courts: None,
+            towards: None,
+            good: BTreeMap::new(),
+            pairs: PairKeys::default(),
+            going: BTreeMap::new(),
+            revoked: BTreeSet::new(),
+            number: 0,
+            flushing: EpochId::default(),
+            cut: Some([0; 32]),
+            prepared: false,
+            last_sign: None,
+            join_wait: JOIN_RETRY,
+            joins: 0,
+            leave_tries: 0,
+            timers: Timers::default(),
+            outputs: VecDeque::new(),
+            token: 0,
+            drops: Drops::default(),
+        };
+        member.learn(now.monotonic, &member.registration.clone());
+        member.timers.set(Timer::Join, now.monotonic);
+        member.timers.set(Timer::News, now.monotonic);
+        if member.may_lead(&me.cert) {
+            let wait = FORM + jitter(&mut member.rng, FORM / 2);
+            member.timers.set(Timer::Form, now.monotonic + wait);
+        }
+        Ok(member)
+    }
+
+    /// How many messages were dropped, by reason.
+    pub fn drops(&self) -> &Drops {
+        &self.drops
+    }
+
+    /// Sends a message to the group, under the bootstrap key.
+    fn send(&mut self, message: &Message) {
+        let mut nonce = [0; 12];
+        self.rng.fill_bytes(&mut nonce);
+        let bytes = self.bootstrap_key.seal(nonce, &message.encode());
+        self.transmit(To::Group, bytes);
+    }
+
+    fn transmit(&mut self, to: To, bytes: Vec<u8>) {
+        self.token += 1;
+        let token = Token(self.token);
+        let needs = Guarantee::BestEffort;
+        self.outputs.push_back(Output::Send { token, lane: Lane::Open, needs, to, after: None, bytes });
+    }
+
+    fn notice(&mut self, notice: Notice) {
+        let about = notice.about().and_then(|cert| Some(self.people.get(cert)?.registration.name.to_string()));
+        self.outputs.push_back(Output::Notice { notice, about });
+    }
+
+    /// Remembers a registration; those of the view and of applicants stay, whoever else comes.
+    fn learn(&mut self, now: Monotonic, registration: &Arc<Registration>) {
+        let cert = registration.hash();
+        let known = self.people.entry(cert).or_insert_with(|| Known { registration: registration.clone(), seen: now });
+        known.seen = now;
+        while self.people.len() > limits::KNOWN_PEOPLE_MAX {
+            let needed = |cert: &CertHash| {
+                *cert == self.me.cert
+                    || self.is_in_view(cert)
+                    || self.leads.applicants.contains_key(cert)
+                    || self.follows.as_ref().is_some_and(|it| it.content.seats.iter().any(|s| s.who.cert == *cert))
+            };
+            let oldest = self.people.iter().filter(|(cert, _)| !needed(cert)).min_by_key(|(_, it)| it.seen);
+            let Some(oldest) = oldest.map(|(cert, _)| *cert) else { return };
+            self.people.remove(&oldest);
+        }
+    }
+
+    /// The registration, if it holds now, is of our centre, and lets its holder take part.
+    fn judge(&self, now: Now, registration: &Registration) -> Result<(), Dropped> {
+        let fits = registration.realm == self.registration.realm && registration.rights.is_member(&self.group);
+        let holds = registration.check(now.utc, self.config.floor).is_ok();
+        if fits && holds && !self.revoked.contains(&registration.hash()) { Ok(()) } else { Err(Dropped::Policy) }
+    }
+
+    fn may_lead(&self, cert: &CertHash) -> bool {
+        self.people.get(cert).is_some_and(|it| it.registration.rights.may_lead(&self.group))
+    }
+
+    fn is_in_view(&self, cert: &CertHash) -> bool {
+        self.installed.as_ref().is_some_and(|it| it.members.find(cert).is_some())
+    }
+
+    fn view_size(&self) -> usize {
+        self.installed.as_ref().map_or(0, |it| it.seats.len())
+    }
+
+    fn epoch(&self) -> EpochId {
+        self.installed.as_ref().map_or(EpochId::default(), |it| it.epoch)
+    }
+
+    /// Who leads our view.
+    fn leader(&self) -> Option<MemberId> {
+        self.installed.as_ref().map(|it| it.seats[0])
+    }
+
+    /// Who in our view may lead and need not go, in the order in which they stand by; the leader first.
+    fn line(&self) -> impl Iterator<Item = &MemberId> {
+        let seats = self.installed.iter().flat_map(|it| &it.seats);
+        seats.filter(|it| !self.going.contains_key(&it.cert) && self.may_lead(&it.cert))
+    }
+
+    /// Whether we lead, or have to lead on.
+    fn is_leading(&self) -> bool {
+        self.phase == Phase::Running && self.line().next() == Some(&self.me)
+    }
+
+    /// Whether nobody is left in our view who may lead it.
+    fn is_orphaned(&self) -> bool {
+        self.installed.is_some() && self.line().next().is_none()
+    }
+
+    /// We are out for good: nothing is sent or taken any more.
+    fn exclude(&mut self, why: Exclusion) {
+        if self.phase != Phase::Out {
+            self.phase = Phase::Out;
+            (self.follows, self.courts) = (None, None);
+            self.leads.clear();
+            self.asker.retain(|_| false);
+            self.timers = Timers::default();
+            self.outputs.push_back(Output::Excluded { why });
+        }
+    }
+
+    fn receive(&mut self, now: Now, bytes: &[u8]) -> Result<(), HandleError> {
+        if bytes.starts_with(&ask::MAGIC) {
+            let news = self.asker.answered(now.monotonic, &self.config.principal.long_term, bytes)?;
+            self.on_news(now, news);
+            return Ok(());
+        }
+        let bytes = self.bootstrap_key.open(bytes).map_err(|why| match why {
+            BootstrapError::Foreign => Dropped::Foreign,
+            BootstrapError::Auth => Dropped::Auth,
+        })?;
+        match Message::decode(&bytes)? {
+            Message::Join(m) => Ok(self.on_join(now, &m)?),
+            Message::Offer(m) => Ok(self.on_offer(now, m)?),
+            Message::Accept(m) => Ok(self.on_accept(now, &m)?),
+            Message::Propose(m) => Ok(self.on_propose(now, m)?),
+            Message::Ack(m) => Ok(self.on_ack(now, m)?),
+            Message::Commit(m) => self.on_commit(now, &m),
+            Message::Beacon(m) => Ok(self.on_beacon(now, &m)?),
+            Message::Wish(m) => Ok(self.on_wish(now, &m)?),
+            Message::Dismiss(m) => Ok(self.on_dismiss(&m)?),
+            Message::Want(list) => Ok(self.on_want(now, &list)?),
+            Message::Give(list) => {
+                for it in list.iter().filter(|it| self.is_wanted(&it.hash())).cloned().collect::<Vec<_>>() {
+                    self.learn(now.monotonic, &it);
+                }
+                self.go_on(now);
+                Ok(())
+            }
+        }
+    }
+
+    /// What the centre said.
+    fn on_news(&mut self, now: Now, news: News) {
+        match news {
+            News::Pair { with, salt, sigma } => self.on_pair(now, with, salt, sigma),
+            News::Revoked { number, list } => {
+                let last = list.last().map_or(number, |(last, _)| *last);
+                for (_, cert) in list {
+                    self.revoke(now, cert);
+                }
+                self.number = self.number.max(last);
+                if last < number {
+                    self.ask(now, Ask::News(last));
+                }
+            }
+            News::Done { ask: Ask::Check(cert), .. } => {
+                self.good.retain(|_, at| now.monotonic.since(*at) < GOOD_FOR);
+                if self.good.len() < limits::REMEMBERED_PEOPLE_MAX {
+                    self.good.insert(cert, now.monotonic);
+                }
+                self.take_offer(now);
+            }
+            News::Done { ask: Ask::Revoke(cert, reason), number } => {
+                let by = self.registration.name.to_string();
+                self.notice(Notice::Eviction { cert, number, reason, by });
+                self.wish(Asked::News);
+                self.revoke(now, cert);
+            }
+            News::Done { .. } => {}
+            News::Refused { ask: Ask::Pair(cert) | Ask::Check(cert), why } => {
+                if why == Refusal::Revoked {
+                    self.revoke(now, cert);
+                }
+                self.courts.take_if(|it| it.leader.cert == cert);
+                self.leads.refused(now.monotonic, cert);
+            }
+            News::Refused { ask: Ask::News(_), .. } => {}
+            // The command was judged by our own registration: the centre knows better.
+            News::Refused { ask: Ask::Revoke(..), .. } => self.notice(Notice::StaleCrl),
+        }
+    }
+
+    /// The centre says that somebody is revoked.
+    fn revoke(&mut self, now: Now, cert: CertHash) {
+        if self.revoked.len() < limits::EVICTIONS_MAX || self.is_in_view(&cert) {
+            self.revoked.insert(cert);
+        }
+        self.leads.forget(&cert, &mut self.rng);
+        self.good.remove(&cert);
+        self.courts.take_if(|it| it.leader.cert == cert);
+        if cert == self.me.cert {
+            return self.exclude(Exclusion::Revoked);
+        }
+        if self.is_in_view(&cert) {
+            self.goes(now, cert, Gone::Revoked);
+        }
+    }
+
+    /// A member of our view has to go.
+    fn goes(&mut self, now: Now, cert: CertHash, why: Gone) {
+        let before = self.going.get(&cert).copied();
+        if cert == self.me.cert || !self.is_in_view(&cert) || before.is_some_and(|it| it >= why) {
+            return;
+        }
+        self.going.insert(cert, why);
+        // Who is silent is the leader's to judge: publishers would wait for a change that does not come.
+        if why != Gone::Silent || self.is_leading() {
+            self.prepare_removal();
+        }
+        self.plan(now, Duration::ZERO);
+        if self.is_orphaned() {
+            self.timers.sooner(Timer::Join, now.monotonic);
+        }
+    }
+
+    fn ask(&mut self, now: Now, ask: Ask) -> bool {
+        let asked = self.asker.ask(now.monotonic, ask, &mut self.rng);
+        self.ask_due(now);
+        asked
+    }
+
+    fn ask_due(&mut self, now: Now) {
+        let due = self.asker.due(now.monotonic, &self.config.principal.long_term, &mut self.rng);
+        due.into_iter().for_each(|(to, bytes)| self.transmit(To::Peer(to), bytes));
+        match self.asker.timeout() {
+            Some(at) => self.timers.set(Timer::Ask, at),
+            None => self.timers.stop(Timer::Ask),
+        }
+    }
+
+    /// Once a second: leaders and stand-bys ask who is revoked, and whose registration has ended goes.
+    fn look_around(&mut self, now: Now) {
+        self.timers.set(Timer::News, now.monotonic + NEWS_EVERY);
+        if self.registration.check(now.utc, self.config.floor).is_err() {
+            return self.exclude(Exclusion::Revoked);
+        }
+        let over: Vec<CertHash> = self.installed.iter().flat_map(|it| &it.seats).map(|it| it.cert).collect();
+        for cert in over {
+            let known = self.people.get(&cert).map(|it| it.registration.clone());
+            if known.is_some_and(|it| it.check(now.utc, self.config.floor).is_err()) {
+                self.goes(now, cert, Gone::Revoked);
+            }
+        }
+        let stands_by = self.line().take(1 + STAND_BYS).any(|it| *it == self.me);
+        if stands_by {
+            self.asker.retain(|it| !matches!(it, Ask::News(_)));
+            self.ask(now, Ask::News(self.number));
+            self.fetch_keys(now);
+        }
+    }
+
+    fn command(&mut self, now: Now, command: Command) -> Result<(), CommandError> {
+        if self.phase != Phase::Running {
+            return Err(CommandError::NotReady);
+        }
+        match command {
+            Command::Rotate if self.installed.is_none() => Err(CommandError::NotReady),
+            Command::Rotate => {
+                self.leads.rotate |= self.is_leading();
+                self.wish(Asked::Rotate);
+                self.plan(now, Duration::ZERO);
+                Ok(())
+            }
+            Command::Evict { cert, reason } => {
+                let whom = self.people.get(&cert).ok_or(CommandError::NoSuchMember)?;
+                if !self.registration.rights.may_evict(&self.group, &whom.registration.rights) {
+                    return Err(CommandError::Denied("evict"));
+                }
+                if reason.len() > limits::REASON_BYTES_MAX {
+                    return Err(CommandError::Invalid);
+                }
+                if self.ask(now, Ask::Revoke(cert, reason)) { Ok(()) } else { Err(CommandError::NotReady) }
+            }
+            Command::Leave => {
+                self.phase = Phase::Leaving;
+                self.leave(now);
+                Ok(())
+            }
+            // Rights and revocations are the centre's alone.
+            Command::Learn(_) | Command::Admit { .. } => Err(CommandError::Unsupported),
+        }
+    }
+
+    /// Says that we leave, a few times, unless we are alone.
+    fn leave(&mut self, now: Now) {
+        self.leave_tries += 1;
+        if self.leave_tries > LEAVE_TRIES || self.view_size() < 2 {
+            return self.exclude(Exclusion::Left);
+        }
+        self.wish(Asked::Leave);
+        self.timers.set(Timer::Leave, now.monotonic + LEAVE_AGAIN);
+    }
+
+    /// Asks our leader for something; who leads asks the one next in line.
+    fn wish(&mut self, what: Asked) {
+        let Some(leader) = self.leader() else { return };
+        let to = if leader == self.me { self.line().find(|it| **it != self.me).copied() } else { Some(leader) };
+        let Some(to) = to else { return };
+        let mut wish = Wish { from: self.me, to, epoch: self.epoch(), what, tag: [0; 16] };
+        let Some(key) = self.shared_with(&to) else { return };
+        wish.tag = key.wish(&wish);
+        self.send(&Message::Wish(wish));
+    }
+
+    fn status(&self, now: Now) -> Status {
+        let installed = self.installed.as_ref();
+        let age = installed.map_or(Duration::ZERO, |it| now.monotonic.since(it.at));
+        let member = |(id, since): (&MemberId, &u32)| {
+            let registration = &self.people.get(&id.cert)?.registration;
+            Some(MemberStatus {
+                id: *id,
+                name: registration.name.to_string(),
+                serial: Serial::new(&registration.serial.to_be_bytes()).ok()?,
+                key: registration.key.clone(),
+                sealing: None,
+                rights: registration.rights.clone(),
+                attributes: Vec::new(),
+                not_after: registration.not_after,
+                since: *since,
+            })
+        };
+        let members = installed.map_or(Vec::new(), |it| it.seats.iter().zip(&it.since).filter_map(member).collect());
+        let compartments = installed.map_or(Vec::new(), |it| it.table.status());
+        let rotates_in = Some(self.config.rekey_after.saturating_sub(age));
+        Status { members, compartments, rotates_in, ..Status::default() }
+    }
+}
+
+impl Keys for Center {
+    fn properties(&self) -> Properties {
+        PROPERTIES
+    }
+
+    fn handle(&mut self, now: Now, input: Input<'_>) -> Result<(), HandleError> {
+        match input {
+            Input::Message { source, bytes, .. } => {
+                if self.phase == Phase::Out || matches!(source, Source::Inside { .. }) {
+                    return Err(Dropped::Stale.into());
+                }
+                let result = self.receive(now, bytes);
+                if let Err(HandleError::Dropped(why)) = result {
+                    self.drops.count(why);
+                }
+                result
+            }
+            Input::Command(command) => Ok(self.command(now, command)?),
+            Input::Suspected(slot) => {
+                let who = self.installed.as_ref().and_then(|it| it.seats.get(slot.index()).copied());
+                if let Some(who) = who.filter(|_| self.phase == Phase::Running) {
+                    self.goes(now, who.cert, Gone::Silent);
+                }
+                Ok(())
+            }
+            Input::Flushed(epoch, cut) => {
+                if epoch == self.flushing {
+                    self.flushed(now, cut);
+                }
+                Ok(())
+            }
+            Input::Describe => {
+                let status = self.status(now);
+                self.outputs.push_back(Output::Described(Box::new(status)));
+                Ok(())
+            }
+            // Messages are said again until they are answered, datagrams are sealed, and nothing is fetched.
+            Input::Up | Input::Outcome(..) | Input::InForce(_) | Input::Delivered(_) | Input::Fetched(..) => Ok(()),
+        }
+    }
+
+    fn seal(&mut self, _message: &Seal<'_>) -> Result<Sealed, SealError> {
+        Err(SealError::PerDatagram)
+    }
+
+    /// It opens no whole messages.
+    fn has_capacity(&self, _bytes: usize) -> bool {
+        true
+    }
+
+    fn timeout(&self) -> Option<Monotonic> {
+        self.timers.next()
+    }
+
+    fn handle_timeout(&mut self, now: Now) {
+        while let Some(timer) = self.timers.take_due(now.monotonic) {
+            match timer {
+                Timer::Join => self.join_again(now),
+                Timer::Form => self.form(now),
+                Timer::Propose => self.propose(now),
+                Timer::Resend => self.resend(now),
+                Timer::Ack => self.ack_again(now),
+                Timer::Flush => self.flushed(now, [0; 32]),
+                Timer::Ask => self.ask_due(now),
+                Timer::News => self.look_around(now),
+                Timer::Beacon => self.beacon(now),
+                Timer::Rekey => {
+                    self.leads.rotate |= self.is_leading();
+                    self.plan(now, Duration::ZERO);
+                }
+                Timer::Leave => self.leave(now),
+            }
+        }
+    }
+
+    fn poll(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+}
+
+/// Members next in line that hold pair keys with all others (C2).
+const STAND_BYS: usize = 2;
+/// Who may lead, and hears nobody who does, forms a group after so long, or half as long again.
+const FORM: Duration = Duration::from_millis(120);
+/// The first wait between two JOINs, and the longest.
+const JOIN_RETRY: Duration = Duration::from_millis(50);
+const JOIN_RETRY_MAX: Duration = Duration::from_secs(1);
+/// The centre is asked who is revoked so often: no leader goes on with a revoked member for much longer (C1).
+const NEWS_EVERY: Duration = Duration::from_secs(1);
+/// For so long the centre's word that a leader is good counts.
+const GOOD_FOR: Duration = Duration::from_secs(10);
+/// A leave is said so often, with so long between.
+const LEAVE_TRIES: u32 = 8;
+const LEAVE_AGAIN: Duration = Duration::from_millis(60);

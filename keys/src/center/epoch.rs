@@ -1,0 +1,278 @@
+//! An epoch's secrets: drawn by the leader, taken in by members, and the view that they are installed as.
+//!
+//! ```text
+//! COMMIT:  transcript = H(proposal, cut, commitments)        epoch id = counter ‖ its first 8 bytes (A13)
+//!          commitment of ring r = HKDF(secret r, proposal, "com", r)
+//!          entry of a seat = AEAD(pair key and transcript; secrets of its rings ‖ sending keys where it only writes)
+//! secret of a ring ── HKDF(epoch, "domain", d) ──▶ secret of a domain
+//! ```
+
+use std::sync::Arc;
+
+use sealcast_crypto::identity::Rights;
+use sealcast_crypto::kdf::hkdf;
+use sealcast_crypto::secret::Secret;
+use sealcast_wire::{Access, Change, Domain, Dropped, EpochId, Member, Now, Protect, Roster, Slot, View};
+
+use super::message::{Commit, Gone, Message, Propose};
+use super::pair::PairKey;
+use super::{Center, Installed, Phase, Timer};
+use crate::Output;
+use crate::compartments::Table;
+use crate::epoch::{EpochKeys, Parts, sending_key};
+
+/// What the epoch of a proposal is to one seat.
+pub(super) struct Taken {
+    epoch: EpochId,
+    cut: [u8; 32],
+    /// By ring; `None` where the seat is not in it.
+    rings: Vec<Option<Secret<32>>>,
+    /// Sending keys of domains that the seat writes and does not read.
+    own: Vec<(Domain, Secret<32>)>,
+}
+
+/// An epoch as its leader made it.
+pub(super) struct Made {
+    /// Without entries.
+    pub(super) commit: Commit,
+    /// By seat.
+    pub(super) entries: Vec<Vec<u8>>,
+    pub(super) mine: Taken,
+}
+
+/// Draws an epoch's secrets, and seals each seat's under its key; the leader's seat has none.
+pub(super) fn make(
+    center: &mut Center,
+    content: &Propose,
+    table: &Table,
+    cut: [u8; 32],
+    keys: &[Option<PairKey>],
+) -> Made {
+    let proposal = content.id();
+    let rings: Vec<Secret<32>> = table.rings().iter().map(|_| Secret::random(&mut center.rng)).collect();
+    let commitments = (0..).zip(&rings).map(|(ring, secret)| commitment(&proposal, ring, secret)).collect();
+    let commit = Commit { proposal, cut, commitments, entries: Vec::new() };
+    let transcript = commit.transcript();
+    let epoch = id(content, &transcript);
+    let taken = |seat: usize| {
+        let in_ring = |(readers, secret): (&u64, &Secret<32>)| (readers >> seat & 1 == 1).then(|| secret.clone());
+        let run = content.seats[seat].who.incarnation;
+        let own = only_writes(table, seat).map(|(domain, ring)| {
+            let secret = domain_secret(epoch, domain, &rings[ring]);
+            let of = (&*center.group, center.config.suite, epoch);
+            (domain, sending_key(of, domain, (Slot(seat as u32), run), &secret))
+        });
+        Taken { epoch, cut, rings: table.rings().iter().zip(&rings).map(in_ring).collect(), own: own.collect() }
+    };
+    let entry = |(seat, key): (usize, &Option<PairKey>)| {
+        let Some(key) = key else { return Vec::new() };
+        let taken = taken(seat);
+        let mut plaintext = zeroize::Zeroizing::new(Vec::new());
+        let secrets = taken.rings.iter().flatten().chain(taken.own.iter().map(|(_, key)| key));
+        secrets.for_each(|secret| plaintext.extend_from_slice(secret.expose()));
+        key.seal_entry(&transcript, &plaintext)
+    };
+    let entries = keys.iter().enumerate().map(entry).collect();
+    Made { entries, mine: taken(0), commit }
+}
+
+/// Opens a seat's entry.
+///
+/// # Errors
+/// [`Dropped::Auth`] if the key is not the one that sealed it, [`Dropped::Conflict`] if it is, and what it says is not what the
+/// commitments say.
+pub(super) fn take(
+    content: &Propose,
+    table: &Table,
+    commit: &Commit,
+    seat: usize,
+    (sealed, key): (&[u8], &PairKey),
+) -> Result<Taken, Dropped> {
+    let transcript = commit.transcript();
+    let mut sealed = zeroize::Zeroizing::new(sealed.to_vec());
+    let plaintext = key.open_entry(&transcript, &mut sealed).map_err(|_| Dropped::Auth)?;
+    let mut secrets = plaintext.chunks_exact(32).map(|it| Secret::try_from(it).expect("32 bytes"));
+    let mut rings = Vec::new();
+    if commit.commitments.len() != table.rings().len() {
+        return Err(Dropped::Conflict);
+    }
+    for ((ring, readers), said) in (0..).zip(table.rings()).zip(&commit.commitments) {
+        if readers >> seat & 1 == 0 {
+            rings.push(None);
+            continue;
+        }
+        let secret = secrets.next().ok_or(Dropped::Conflict)?;
+        if commitment(&commit.proposal, ring, &secret) != *said {
+            return Err(Dropped::Conflict);
+        }
+        rings.push(Some(secret));
+    }
+    let own = only_writes(table, seat).map(|(domain, _)| Some((domain, secrets.next()?)));
+    let own = own.collect::<Option<_>>().ok_or(Dropped::Conflict)?;
+    Ok(Taken { epoch: id(content, &transcript), cut: commit.cut, rings, own })
+}
+
+impl Center {
+    /// The compartments of a proposal's seats, if all their registrations are here.
+    pub(super) fn table_of(&self, content: &Propose) -> Option<Table> {
+        let rights =
+            |seat: &super::message::Seat| Some(Arc::new(self.people.get(&seat.who.cert)?.registration.rights.clone()));
+        let rights: Vec<Arc<Rights>> = content.seats.iter().map(rights).collect::<Option<_>>()?;
+        Some(Table::new(self.group.clone(), rights, None))
+    }
+
+    /// The epoch is in use.
+    pub(super) fn enter(&mut self, now: Now, content: &Propose, table: Table, taken: Taken) {
+        let me = Slot(content.seat_of(&self.me).expect("whoever enters has a seat") as u32);
+        let Taken { epoch, cut, rings, own } = taken;
+        let table = Arc::new(table);
+        let secret_of = |domain: Domain| {
+            let ring = rings[table.ring_of(domain)?].as_ref()?;
+            Some(domain_secret(epoch, domain, ring))
+        };
+        let own_of = |domain: Domain| own.iter().find(|(it, _)| *it == domain).map(|(_, key)| key.clone());
+        let known = |cert| &self.people.get(cert).expect("all registrations are here").registration;
+        let keys: Arc<dyn Protect> = Arc::new(EpochKeys::new(Parts {
+            group: self.group.clone(),
+            suite: self.config.suite,
+            epoch,
+            me,
+            members: content.seats.iter().map(|s| (s.who.incarnation, known(&s.who.cert).key.clone())).collect(),
+            secrets: table.domains().map(secret_of).collect(),
+            // Whoever only writes was given the key that readers derive for it.
+            readers: table.domains().map(|_| u64::MAX).collect(),
+            own: table.domains().map(own_of).collect(),
+            signer: self.signer.clone(),
+        }));
+        let change = self.change_to(content);
+        let members = self.roster_of(content);
+        let of_base = self.installed.as_ref().map_or(content.seats.len() == 1, |it| it.epoch == content.base);
+        let view = View::new(self.installed_members(), epoch, members.clone(), me, change);
+        let view = view.after(if of_base { cut } else { [0; 32] });
+        let since = |seat: &super::message::Seat| {
+            let before = self.installed.as_ref();
+            let known = before.and_then(|it| Some(it.since[it.seats.iter().position(|s| *s == seat.who)?]));
+            known.unwrap_or(epoch.counter)
+        };
+        let since = content.seats.iter().map(since).collect();
+        let access: Arc<dyn Access> = table.clone();
+        let (protect, view) = (keys, view);
+        self.outputs.push_back(Output::Keyed {
+            epoch,
+            protect: protect.clone(),
+            view: view.clone(),
+            access: access.clone(),
+            passed: false,
+        });
+        self.outputs.push_back(Output::Epoch { view, protect: Some(protect), access });
+        let seats = content.seats.iter().map(|it| it.who).collect();
+        self.installed = Some(Installed { epoch, seats, members, table, at: now.monotonic, since });
+        self.entered(now, content);
+    }
+
+    /// What was waited for came.
+    fn entered(&mut self, now: Now, content: &Propose) {
+        (self.cut, self.prepared) = (Some([0; 32]), false);
+        (self.follows, self.courts, self.towards) = (None, None, None);
+        (self.join_wait, self.joins) = (super::JOIN_RETRY, 0);
+        for timer in [Timer::Flush, Timer::Ack, Timer::Form, Timer::Join] {
+            self.timers.stop(timer);
+        }
+        let in_view = |cert: &_| content.seats.iter().any(|it| it.who.cert == *cert);
+        self.going.retain(|cert, why| in_view(cert) && *why == Gone::Revoked);
+        self.leads.entered(content, self.me);
+        self.timers.set(Timer::Rekey, now.monotonic + self.config.rekey_after);
+        if self.leader() == Some(self.me) {
+            self.beacon(now);
+        } else {
+            self.timers.stop(Timer::Beacon);
+        }
+        self.fetch_keys(now);
+        self.plan(now, super::lead::GATHER);
+        if self.phase == Phase::Leaving {
+            self.wish(super::Asked::Leave);
+        }
+    }
+
+    pub(super) fn installed_members(&self) -> Option<&Roster> {
+        self.installed.as_ref().map(|it| &it.members)
+    }
+
+    pub(super) fn roster_of(&self, content: &Propose) -> Roster {
+        let name = |cert| self.people.get(cert).map(|it| it.registration.name.clone()).unwrap_or_default();
+        content.seats.iter().map(|it| Member { id: it.who, name: name(&it.who.cert) }).collect()
+    }
+
+    pub(super) fn change_to(&self, content: &Propose) -> Change {
+        let Some(installed) = &self.installed else { return Change::Formed };
+        let stays = |id: &sealcast_wire::MemberId| content.seats.iter().any(|it| it.who.cert == id.cert);
+        let why = |id: &sealcast_wire::MemberId| {
+            let said = content.gone.iter().find(|(cert, _)| *cert == id.cert).map(|(_, why)| *why);
+            match said.or(self.going.get(&id.cert).copied()) {
+                Some(Gone::Left) => Change::Left,
+                Some(Gone::Revoked) => Change::Evicted,
+                Some(Gone::Silent | Gone::Replaced) | None => Change::Suspected,
+            }
+        };
+        if let Some(worst) = installed.seats.iter().filter(|it| !stays(it)).map(why).max() {
+            return worst;
+        }
+        let new = content.seats.iter().filter(|it| !installed.seats.contains(&it.who)).count();
+        match new {
+            0 => Change::Rekeyed,
+            n if n > installed.seats.len() || content.base != installed.epoch => Change::Merged,
+            _ => Change::Joined,
+        }
+    }
+
+    /// Tells what is coming, and has the view in use flushed for it.
+    pub(super) fn prepare(&mut self, now: Now, content: &Propose) {
+        let epoch = id(content, &content.id());
+        (self.cut, self.flushing) = (None, epoch);
+        self.timers.set(Timer::Flush, now.monotonic + FLUSH);
+        self.prepared = true;
+        let me = Slot(content.seat_of(&self.me).unwrap_or(0) as u32);
+        let (members, change) = (self.roster_of(content), self.change_to(content));
+        let view = View::new(self.installed_members(), epoch, members, me, change);
+        self.outputs.push_back(Output::Prepare { view, flush: sealcast_wire::Flush::Now });
+    }
+
+    /// Sends an epoch's entries, in datagrams of which each stands alone.
+    pub(super) fn send_commit(&mut self, commit: &Commit, entries: &[(u16, Vec<u8>)]) {
+        let mut parts: Vec<Commit> = Vec::new();
+        let mut bytes = usize::MAX;
+        for (seat, sealed) in entries {
+            if bytes.saturating_add(sealed.len() + 4) > COMMIT_BYTES {
+                bytes = commit.commitments.len() * 32;
+                parts.push(commit.clone());
+            }
+            bytes += sealed.len() + 4;
+            parts.last_mut().expect("one was pushed").entries.push((*seat, sealed.clone()));
+        }
+        parts.into_iter().for_each(|part| self.send(&Message::Commit(part)));
+    }
+}
+
+/// Domains that a seat writes and does not read, and the rings that make their keys.
+fn only_writes(table: &Table, seat: usize) -> impl Iterator<Item = (Domain, usize)> {
+    let writes = move |domain: &Domain| table.writers_only(*domain) >> seat & 1 == 1;
+    table.domains().filter(writes).filter_map(|domain| Some((domain, table.ring_of(domain)?)))
+}
+
+fn commitment(proposal: &[u8; 32], ring: u16, secret: &Secret<32>) -> [u8; 32] {
+    *hkdf::<32>(secret.expose(), proposal, &[b"sealcast/v1/center/com", &ring.to_be_bytes()]).expose()
+}
+
+fn domain_secret(epoch: EpochId, domain: Domain, ring: &Secret<32>) -> Secret<32> {
+    hkdf(ring.expose(), &epoch.to_bytes(), &[b"sealcast/v1/center/domain", &domain.0.to_be_bytes()])
+}
+
+fn id(content: &Propose, transcript: &[u8; 32]) -> EpochId {
+    let hash = u64::from_be_bytes(*transcript.first_chunk().expect("it has 32 bytes"));
+    EpochId { counter: content.counter, hash }
+}
+
+/// Bytes of entries and commitments in one datagram.
+const COMMIT_BYTES: usize = 1100;
+/// How long a view may take to end.
+const FLUSH: std::time::Duration = std::time::Duration::from_millis(100);

@@ -1,0 +1,389 @@
+//! A member's side: asking to be let in, following proposals, taking epochs in.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use sealcast_crypto::identity::Registration;
+use sealcast_wire::{CertHash, Dropped, EpochId, MemberId, Monotonic, Now, limits};
+
+use super::ask::Ask;
+use super::epoch::take;
+use super::message::{Accept, Ack, Beacon, Commit, Dismiss, Gone, Join, Message, Offer, Propose};
+use super::pair::PairKey;
+use super::{Center, JOIN_RETRY, JOIN_RETRY_MAX, Phase, Timer};
+use crate::timers::jitter;
+use crate::{Exclusion, HandleError, Misbehaviour, Output};
+
+/// An offer that we take, or take once the centre says that the leader is good.
+pub(super) struct Courts {
+    pub(super) leader: MemberId,
+    offer: Offer,
+    key: PairKey,
+    accepted: bool,
+    at: Monotonic,
+}
+
+/// A proposal that we follow, to the end or until it fails.
+pub(super) struct Follows {
+    pub(super) id: [u8; 32],
+    pub(super) content: Propose,
+    key: PairKey,
+    state: FollowState,
+    since: Monotonic,
+    tries: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FollowState {
+    /// Registrations are missing.
+    Gathering,
+    /// Our view ends.
+    Ending,
+    /// We said that we are ready.
+    Acknowledged,
+}
+
+/// Keys that leaders share with us, by leader: some, since σ is cheap to make again.
+#[derive(Default)]
+pub(super) struct PairKeys(BTreeMap<CertHash, (MemberId, [u8; 16], PairKey)>);
+
+impl PairKeys {
+    fn get(&self, leader: &MemberId) -> Option<&PairKey> {
+        self.0.get(&leader.cert).filter(|(who, ..)| who == leader).map(|(.., key)| key)
+    }
+
+    fn put(&mut self, leader: MemberId, salt: [u8; 16], key: PairKey) {
+        if self.0.len() >= PAIR_KEYS_MAX && !self.0.contains_key(&leader.cert) {
+            self.0.pop_first();
+        }
+        self.0.insert(leader.cert, (leader, salt, key));
+    }
+}
+
+impl Center {
+    /// The key that a leader shares with us through this salt.
+    fn pair_with(&self, leader: &MemberId, salt: &[u8; 16]) -> PairKey {
+        if let Some((who, known, key)) = self.pairs.0.get(&leader.cert)
+            && (who, known) == (leader, salt)
+        {
+            return key.clone();
+        }
+        let sigma = self.config.principal.long_term.receives(&leader.cert.0, &self.me.cert.0, salt);
+        PairKey::new(&self.group, &sigma, leader, &self.me)
+    }
+
+    /// The key that we share with somebody, whoever of us leads or led.
+    pub(super) fn shared_with(&self, other: &MemberId) -> Option<PairKey> {
+        self.pairs.get(other).cloned().or_else(|| self.leads.key_with(&self.group, &self.me, other))
+    }
+
+    /// Asks to be let in, as long as we are in no group, or want to come to another part of it.
+    pub(super) fn join_again(&mut self, now: Now) {
+        self.towards.take_if(|(_, until)| *until <= now.monotonic);
+        let wants = self.installed.is_none() || self.towards.is_some() || self.is_orphaned();
+        if self.phase != Phase::Running || !wants || self.follows.is_some() {
+            return;
+        }
+        let registration = self.registration.clone();
+        let (run, epoch, size) = (self.me.incarnation, self.epoch(), self.view_size() as u16);
+        self.send(&Message::Join(Join { registration, run, epoch, size }));
+        let wait = self.join_wait + jitter(&mut self.rng, self.join_wait / 2);
+        self.timers.set(Timer::Join, now.monotonic + wait);
+        self.join_wait = (self.join_wait * 2).min(JOIN_RETRY_MAX);
+    }
+
+    /// A leader would let us in.
+    pub(super) fn on_offer(&mut self, now: Now, m: Offer) -> Result<(), Dropped> {
+        let leader = MemberId { cert: m.registration.hash(), incarnation: m.run };
+        if m.to != self.me || self.phase != Phase::Running {
+            return Err(Dropped::Stale);
+        }
+        self.judge(now, &m.registration)?;
+        if !m.registration.rights.may_lead(&self.group) {
+            return Err(Dropped::Policy);
+        }
+        let wants = self.view_size() < 2
+            || self.is_orphaned()
+            || self.towards.is_some_and(|(cert, until)| cert == leader.cert && until > now.monotonic);
+        let old = |it: &Courts| it.leader == leader || now.monotonic.since(it.at) >= COURT;
+        if !wants || self.follows.is_some() || !self.courts.as_ref().is_none_or(old) {
+            return Err(Dropped::Stale);
+        }
+        let key = self.pair_with(&leader, &m.salt);
+        key.check_offer(&m).map_err(|_| Dropped::Auth)?;
+        // From here on it is a leader whom the centre registered, and gave a key for us at some time.
+        self.learn(now.monotonic, &m.registration);
+        self.pairs.put(leader, m.salt, key.clone());
+        self.courts = Some(Courts { leader, offer: m, key, accepted: false, at: now.monotonic });
+        self.take_offer(now);
+        Ok(())
+    }
+
+    /// Takes the offer if its leader is known to be good: whoever was revoked while we were off still has a key for us.
+    pub(super) fn take_offer(&mut self, now: Now) {
+        let Some(courts) = &self.courts else { return };
+        let cert = courts.leader.cert;
+        let is_good = self.good.get(&cert).is_some_and(|at| now.monotonic.since(*at) < super::GOOD_FOR);
+        if !is_good && !self.is_in_view(&cert) {
+            self.ask(now, Ask::Check(cert));
+            return;
+        }
+        let (to, token) = (courts.leader, courts.offer.token);
+        let mut accept = Accept { from: self.me, to, token, epoch: self.epoch(), tag: [0; 16] };
+        accept.tag = courts.key.accept(&accept);
+        if let Some(courts) = &mut self.courts {
+            (courts.accepted, courts.at) = (true, now.monotonic);
+        }
+        self.send(&Message::Accept(accept));
+    }
+
+    /// A leader says who shall be in the next epoch.
+    pub(super) fn on_propose(&mut self, now: Now, m: Propose) -> Result<(), Dropped> {
+        let leader = m.leader;
+        let Some(seat) = m.seat_of(&self.me) else { return Err(Dropped::Foreign) };
+        let id = m.id();
+        let over = m.counter <= self.epoch().counter || self.failed == Some(id);
+        if leader.cert == self.me.cert || self.phase == Phase::Out || over {
+            return Err(Dropped::Stale);
+        }
+        if let Some(follows) = self.follows.as_ref().filter(|it| it.id == id) {
+            let acknowledged = follows.state == FollowState::Acknowledged;
+            if acknowledged {
+                self.acknowledge(now);
+            } else {
+                self.go_on(now);
+            }
+            return Ok(());
+        }
+        let Some(known) = self.people.get(&leader.cert).map(|it| it.registration.clone()) else {
+            self.send(&Message::Want(vec![leader.cert]));
+            return Err(Dropped::NoKey);
+        };
+        self.judge(now, &known)?;
+        if !known.rights.may_lead(&self.group) {
+            return Err(Dropped::Policy);
+        }
+        let key = self.pair_with(&leader, &m.seats[seat].salt);
+        key.check_propose(&id, &m.seats[seat].tag).map_err(|_| Dropped::Auth)?;
+        if !self.may_follow(&m) {
+            return Err(Dropped::Policy);
+        }
+        // An older attempt of the same leader, which came late.
+        let older = |it: &&Follows| {
+            it.content.leader == leader && (it.content.counter, it.content.attempt) > (m.counter, m.attempt)
+        };
+        if self.follows.as_ref().filter(older).is_some() {
+            return Err(Dropped::Stale);
+        }
+        self.pairs.put(leader, m.seats[seat].salt, key.clone());
+        self.last_sign = Some(now.monotonic);
+        self.leads.give_up();
+        self.timers.stop(Timer::Resend);
+        self.timers.stop(Timer::Propose);
+        let (state, since) = (FollowState::Gathering, now.monotonic);
+        self.follows = Some(Follows { id, content: m, key, state, since, tries: 0 });
+        self.timers.set(Timer::Ack, now.monotonic + ACK_AGAIN);
+        self.go_on(now);
+        Ok(())
+    }
+
+    /// Whether its leader is ours, or becomes it, or let us in.
+    fn may_follow(&self, m: &Propose) -> bool {
+        let courted = self.courts.as_ref().is_some_and(|it| it.accepted && it.leader == m.leader);
+        let Some(installed) = &self.installed else { return courted };
+        let said = |cert: &CertHash| {
+            m.gone.iter().any(|(gone, why)| gone == cert && matches!(why, Gone::Left | Gone::Revoked))
+        };
+        let deposed = |it: &MemberId| it.cert != m.leader.cert && (self.going.contains_key(&it.cert) || said(&it.cert));
+        let next = installed.seats.iter().find(|it| self.may_lead(&it.cert) && !deposed(it));
+        courted || installed.seats[0] == m.leader || (next == Some(&m.leader) && m.base == installed.epoch)
+    }
+
+    /// Goes on with the proposal that we follow, as far as that is possible now.
+    pub(super) fn go_on(&mut self, now: Now) {
+        let Some(follows) = self.follows.as_ref().filter(|it| it.state == FollowState::Gathering) else { return };
+        let content = follows.content.clone();
+        let missing: Vec<CertHash> =
+            content.seats.iter().map(|it| it.who.cert).filter(|cert| !self.people.contains_key(cert)).collect();
+        if !missing.is_empty() {
+            return self.send(&Message::Want(missing));
+        }
+        if let Some(follows) = &mut self.follows {
+            follows.state = FollowState::Ending;
+        }
+        match self.installed.is_some() {
+            true => self.prepare(now, &content),
+            false => {
+                self.cut = Some([0; 32]);
+                self.acknowledge(now);
+            }
+        }
+    }
+
+    /// Whether we lack this registration.
+    pub(super) fn is_wanted(&self, cert: &CertHash) -> bool {
+        let named = |it: &&Follows| it.content.seats.iter().any(|seat| seat.who.cert == *cert);
+        self.follows.as_ref().filter(named).is_some() && !self.people.contains_key(cert)
+    }
+
+    /// What is delivered in the view in use is settled, or is not known in time: then zeros stand for it.
+    pub(super) fn flushed(&mut self, now: Now, cut: [u8; 32]) {
+        self.timers.stop(Timer::Flush);
+        if self.cut.is_none() {
+            self.cut = Some(cut);
+            if self.follows.as_ref().is_some_and(|it| it.state == FollowState::Ending) {
+                self.acknowledge(now);
+            }
+            self.try_commit(now);
+        }
+    }
+
+    fn acknowledge(&mut self, now: Now) {
+        let (Some(cut), base) = (self.cut, self.epoch()) else { return };
+        let Some(follows) = &mut self.follows else { return };
+        follows.state = FollowState::Acknowledged;
+        let (proposal, to) = (follows.id, follows.content.leader);
+        let mut ack = Ack { from: self.me, to, proposal, base, cut, tag: [0; 16] };
+        ack.tag = follows.key.ack(&ack);
+        let wait = (ACK_AGAIN * 2_u32.saturating_pow(follows.tries.min(4))) + jitter(&mut self.rng, ACK_AGAIN / 2);
+        self.timers.set(Timer::Ack, now.monotonic + wait);
+        self.send(&Message::Ack(ack));
+    }
+
+    /// Says again that we are ready, which a leader that has ended the change answers; or what we lack.
+    pub(super) fn ack_again(&mut self, now: Now) {
+        let Some(follows) = &mut self.follows else { return };
+        follows.tries += 1;
+        if now.monotonic.since(follows.since) >= FOLLOW {
+            return self.give_up(now);
+        }
+        match follows.state {
+            FollowState::Acknowledged => self.acknowledge(now),
+            FollowState::Gathering => {
+                self.timers.set(Timer::Ack, now.monotonic + ACK_AGAIN);
+                self.go_on(now);
+            }
+            FollowState::Ending => self.timers.set(Timer::Ack, now.monotonic + ACK_AGAIN),
+        }
+    }
+
+    /// The proposal that we follow came to nothing. It is not followed again: its leader may count on how we said that our
+    /// view ended.
+    fn give_up(&mut self, now: Now) {
+        self.failed = self.follows.take().map(|it| it.id);
+        self.abandon();
+        self.timers.sooner(Timer::Join, now.monotonic);
+        self.plan(now, Duration::ZERO);
+    }
+
+    /// What was prepared will not happen, unless somebody has to go all the same.
+    pub(super) fn abandon(&mut self) {
+        let evicts = self.going.values().any(|why| *why == Gone::Revoked);
+        if self.prepared && !evicts {
+            self.prepared = false;
+            self.outputs.push_back(Output::Abandoned);
+        }
+    }
+
+    /// The secrets of the epoch that we are ready for.
+    pub(super) fn on_commit(&mut self, now: Now, m: &Commit) -> Result<(), HandleError> {
+        let ready = |it: &&Follows| it.id == m.proposal && it.state == FollowState::Acknowledged;
+        let follows = self.follows.as_ref().filter(ready).ok_or(Dropped::Stale)?;
+        let seat = follows.content.seat_of(&self.me).ok_or(Dropped::Stale)?;
+        let entry = m.entries.iter().find(|(at, _)| usize::from(*at) == seat).ok_or(Dropped::Foreign)?;
+        let (content, leader) = (follows.content.clone(), follows.content.leader.cert);
+        let of_base = self.installed.as_ref().is_some_and(|it| it.epoch == content.base);
+        let table = self.table_of(&content).ok_or(Dropped::Stale)?;
+        let taken = take(&content, &table, m, seat, (&entry.1, &follows.key));
+        let taken = taken.map_err(|why| match why {
+            // Only the leader seals for us: what it says contradicts itself (A13).
+            Dropped::Conflict => HandleError::Misbehaved(leader, Misbehaviour::WrongValue),
+            other => HandleError::Dropped(other),
+        })?;
+        if of_base && self.cut != Some(m.cut) {
+            // The leader took somebody else's word, or an old one of ours: we come to it as a newcomer does.
+            self.give_up(now);
+            return Err(Dropped::Conflict.into());
+        }
+        self.enter(now, &content, table, taken);
+        Ok(())
+    }
+
+    /// A group is here: ours, which went on without us, or another part of it.
+    pub(super) fn on_beacon(&mut self, now: Now, m: &Beacon) -> Result<(), Dropped> {
+        let leader = MemberId { cert: m.registration.hash(), incarnation: m.run };
+        self.judge(now, &m.registration)?;
+        if leader.cert == self.me.cert || !m.registration.rights.may_lead(&self.group) {
+            return Err(Dropped::Policy);
+        }
+        self.learn(now.monotonic, &m.registration);
+        self.last_sign = Some(now.monotonic);
+        let calls = match &self.installed {
+            None => true,
+            Some(it) if it.seats[0] == leader => m.epoch != it.epoch && m.epoch.counter >= it.epoch.counter,
+            // A beacon proves nothing; an offer will.
+            Some(it) if self.is_in_view(&leader.cert) && it.epoch == m.epoch => false,
+            Some(_) => self.is_orphaned() || self.outranks((m.size, leader.cert)),
+        };
+        if calls && self.follows.is_none() && self.phase == Phase::Running {
+            if self.installed.is_some() && self.towards.is_none_or(|(cert, _)| cert != leader.cert) {
+                self.towards = Some((leader.cert, now.monotonic + TOWARDS));
+                self.join_wait = JOIN_RETRY;
+            }
+            let wait = jitter(&mut self.rng, SPREAD);
+            self.timers.sooner(Timer::Join, now.monotonic + wait);
+        }
+        Ok(())
+    }
+
+    /// Whether a group of so many with this leader takes ours in, not the other way round.
+    fn outranks(&self, (size, leader): (u16, CertHash)) -> bool {
+        let ours = self.leader().map(|it| it.cert);
+        let (size, own) = (usize::from(size), self.view_size());
+        size > own || (size == own && ours.is_some_and(|ours| leader < ours))
+    }
+
+    /// A leader says that we are out.
+    pub(super) fn on_dismiss(&mut self, m: &Dismiss) -> Result<(), Dropped> {
+        if m.to != self.me {
+            return Err(Dropped::Foreign);
+        }
+        // Who stands by for us knows us by the key under which we led.
+        let led = self.leads.key_with(&self.group, &self.me, &m.from);
+        let good = |key: &PairKey| key.check_dismiss(m).is_ok();
+        if !self.pairs.get(&m.from).is_some_and(good) && !led.as_ref().is_some_and(good) {
+            return Err(Dropped::Auth);
+        }
+        match m.why {
+            Gone::Left if self.phase == Phase::Leaving => self.exclude(Exclusion::Left),
+            Gone::Revoked => self.exclude(Exclusion::Evicted { reason: REVOKED.to_owned() }),
+            Gone::Replaced => self.exclude(Exclusion::Duplicate),
+            Gone::Left | Gone::Silent => return Err(Dropped::Stale),
+        }
+        Ok(())
+    }
+
+    /// Looks at whoever asks to be let in, where we are no leader: others may be about to form a group.
+    pub(super) fn notice_other(&mut self, now: Now, registration: &Registration, epoch: EpochId) {
+        let earlier = registration.hash() < self.me.cert && registration.rights.may_lead(&self.group);
+        if self.installed.is_none() && earlier && epoch == EpochId::default() {
+            self.last_sign = Some(now.monotonic);
+        }
+    }
+}
+
+/// Pair keys with leaders that are kept.
+const PAIR_KEYS_MAX: usize = 16;
+/// For so long an offer that we took is the only one.
+const COURT: Duration = Duration::from_millis(1500);
+/// For so long we try to come to another part of the group.
+const TOWARDS: Duration = Duration::from_secs(3);
+/// Members of one part ask another to let them in within this time.
+const SPREAD: Duration = Duration::from_millis(20);
+/// The first wait before an acknowledgement is said again.
+const ACK_AGAIN: Duration = Duration::from_millis(40);
+/// A proposal that came to nothing for so long is no longer followed.
+const FOLLOW: Duration = Duration::from_secs(3);
+/// What a member is told of its revocation: the leader knows no more.
+const REVOKED: &str = "revoked at the key distribution centre";
+const _: () = assert!(limits::MEMBERS_MAX <= 64, "slots are bits of a word");

@@ -1,0 +1,598 @@
+//! A leader's side: letting in, proposing, handing out.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use rand_chacha::ChaCha20Rng;
+use sealcast_crypto::leighton_micali::{PairSecret, tag};
+use sealcast_crypto::secret::Secret;
+use sealcast_wire::{CertHash, Change, Dropped, EpochId, Flush, MemberId, Monotonic, Now, Roster, Slot, View, limits};
+
+use super::ask::Ask;
+use super::epoch::make;
+use super::message::{
+    Accept, Ack, Asked, Beacon, Commit, Dismiss, Gone, Join, Message, Offer, Propose, Seat, Tag, Wish,
+};
+use super::pair::PairKey;
+use super::{Center, NEWS_EVERY, Phase, STAND_BYS, Timer};
+use crate::timers::jitter;
+use crate::{Notice, Output};
+
+/// What a leader keeps, or a stand-by, or who was one.
+pub(super) struct Leads {
+    sigmas: BTreeMap<CertHash, Sigma>,
+    pub(super) applicants: BTreeMap<CertHash, Applicant>,
+    proposed: Option<Proposed>,
+    /// The change that made our epoch: answers those who missed it.
+    committed: Option<Committed>,
+    /// Whom we dismissed, why, and how often they are told again.
+    dismissed: BTreeMap<MemberId, (Gone, u32)>,
+    /// Makes tokens, and dies at a revocation (C1).
+    token_key: Secret<32>,
+    /// Applicants that there were: each one's token is its own, and of no use once it was let in.
+    applied: u64,
+    attempt: u32,
+    /// A new key is wanted, whoever is in.
+    pub(super) rotate: bool,
+    /// Whom the centre refused a key for, and when.
+    refused: BTreeMap<CertHash, Monotonic>,
+    /// Since when a key is missing that a proposal needs.
+    lacks_since: Option<Monotonic>,
+}
+
+/// A pair key for us to talk to somebody.
+struct Sigma {
+    salt: [u8; 16],
+    secret: PairSecret,
+}
+
+/// Somebody who asked to be let in.
+pub(super) struct Applicant {
+    who: MemberId,
+    number: u64,
+    /// It showed that it holds the key.
+    accepted: bool,
+    epoch: EpochId,
+    size: u16,
+    offered: Option<Monotonic>,
+    at: Monotonic,
+}
+
+struct Proposed {
+    id: [u8; 32],
+    content: Propose,
+    /// By seat; none for ours.
+    keys: Vec<Option<PairKey>>,
+    acks: Vec<Option<Ack>>,
+    since: Monotonic,
+    patience: Duration,
+    wait: Duration,
+}
+
+struct Committed {
+    id: [u8; 32],
+    commit: Commit,
+    entries: Vec<(u16, Vec<u8>)>,
+}
+
+impl Leads {
+    pub(super) fn new(rng: &mut ChaCha20Rng) -> Leads {
+        Leads {
+            sigmas: BTreeMap::new(),
+            applicants: BTreeMap::new(),
+            proposed: None,
+            committed: None,
+            dismissed: BTreeMap::new(),
+            token_key: Secret::random(rng),
+            applied: 0,
+            attempt: 0,
+            rotate: false,
+            refused: BTreeMap::new(),
+            lacks_since: None,
+        }
+    }
+
+    /// Forgets all secrets.
+    pub(super) fn clear(&mut self) {
+        self.sigmas.clear();
+        self.applicants.clear();
+        (self.proposed, self.committed) = (None, None);
+    }
+
+    /// Another one leads: what we proposed comes to nothing.
+    pub(super) fn give_up(&mut self) {
+        self.proposed = None;
+        self.lacks_since = None;
+    }
+
+    /// Somebody is revoked: its key and all tokens are void.
+    pub(super) fn forget(&mut self, cert: &CertHash, rng: &mut ChaCha20Rng) {
+        self.applicants.remove(cert);
+        self.token_key = Secret::random(rng);
+    }
+
+    /// The centre gives no key for somebody.
+    pub(super) fn refused(&mut self, now: Monotonic, cert: CertHash) {
+        self.applicants.remove(&cert);
+        self.refused.retain(|_, at| now.since(*at) < REFUSED_FOR);
+        if self.refused.len() < limits::REMEMBERED_PEOPLE_MAX {
+            self.refused.insert(cert, now);
+        }
+    }
+
+    /// An epoch is in use.
+    pub(super) fn entered(&mut self, content: &Propose, me: MemberId) {
+        let is_in = |who: &MemberId| content.seats.iter().any(|it| it.who == *who);
+        self.applicants.retain(|_, it| !is_in(&it.who));
+        (self.proposed, self.lacks_since) = (None, None);
+        self.rotate = false;
+        self.attempt = 0;
+        if content.leader != me {
+            (self.committed, self.applicants) = (None, BTreeMap::new());
+            self.dismissed.clear();
+        }
+        let applies = |cert: &CertHash| self.applicants.contains_key(cert);
+        while self.sigmas.len() > SIGMAS_MAX {
+            let spare = |cert: &&CertHash| !applies(cert) && content.seats.iter().all(|it| it.who.cert != **cert);
+            let Some(cert) = self.sigmas.keys().find(spare).copied() else { return };
+            self.sigmas.remove(&cert);
+        }
+    }
+
+    /// The key that we, leading, share with a member.
+    pub(super) fn key_with(&self, group: &str, me: &MemberId, member: &MemberId) -> Option<PairKey> {
+        let sigma = self.sigmas.get(&member.cert)?;
+        Some(PairKey::new(group, &sigma.secret, me, member))
+    }
+
+    /// The token of an applicant.
+    fn token(&self, of: &MemberId) -> Option<Tag> {
+        let it = self.applicants.get(&of.cert).filter(|it| it.who == *of)?;
+        let about = [&of.cert.0[..], &of.incarnation.0, &it.number.to_be_bytes()];
+        let made = tag(&self.token_key, "sealcast/v1/center/token", &about);
+        Some(*made.first_chunk().expect("a tag has 32 bytes"))
+    }
+}
+
+impl Center {
+    /// Somebody asks to be let in.
+    pub(super) fn on_join(&mut self, now: Now, m: &Join) -> Result<(), Dropped> {
+        let who = MemberId { cert: m.registration.hash(), incarnation: m.run };
+        if who.cert == self.me.cert {
+            return Err(Dropped::Stale);
+        }
+        self.judge(now, &m.registration)?;
+        self.learn(now.monotonic, &m.registration);
+        if !self.is_leading() || self.installed.is_none() {
+            self.notice_other(now, &m.registration, m.epoch);
+            return Ok(());
+        }
+        let is_in = self.installed.as_ref().is_some_and(|it| it.seats.contains(&who) && it.epoch == m.epoch);
+        if is_in || self.leads.refused.get(&who.cert).is_some_and(|at| now.monotonic.since(*at) < REFUSED_FOR) {
+            return Err(Dropped::Stale);
+        }
+        self.leads.applicants.retain(|_, it| now.monotonic.since(it.at) < APPLIES_FOR);
+        let known = self.leads.applicants.get(&who.cert).is_some_and(|it| it.who == who);
+        if !known {
+            if self.leads.applicants.len() >= APPLICANTS_MAX {
+                return Err(Dropped::Rate);
+            }
+            let (epoch, size, at) = (m.epoch, m.size, now.monotonic);
+            self.leads.applied += 1;
+            let number = self.leads.applied;
+            let new = Applicant { who, number, accepted: false, epoch, size, offered: None, at };
+            // A run that showed its key stays until another one does.
+            let shown = self.leads.applicants.get(&who.cert).is_some_and(|it| it.accepted);
+            if !shown {
+                self.leads.applicants.insert(who.cert, new);
+            }
+        }
+        match self.leads.sigmas.contains_key(&who.cert) {
+            true => self.offer(now, who, (m.epoch, m.size)),
+            false => _ = self.ask(now, Ask::Pair(who.cert)),
+        }
+        Ok(())
+    }
+
+    /// The centre gave us a key to talk to somebody.
+    pub(super) fn on_pair(&mut self, now: Now, with: CertHash, salt: [u8; 16], sigma: PairSecret) {
+        self.leads.sigmas.entry(with).or_insert(Sigma { salt, secret: sigma });
+        if let Some(it) = self.leads.applicants.get(&with).filter(|it| !it.accepted) {
+            self.offer(now, it.who, (it.epoch, it.size));
+        }
+        self.plan(now, Duration::ZERO);
+    }
+
+    fn offer(&mut self, now: Now, to: MemberId, (epoch, size): (EpochId, u16)) {
+        let Some(token) = self.leads.token(&to) else { return };
+        let Some(key) = self.leads.key_with(&self.group, &self.me, &to) else { return };
+        let Some(sigma) = self.leads.sigmas.get(&to.cert) else { return };
+        let (registration, run, salt) = (self.registration.clone(), self.me.incarnation, sigma.salt);
+        if let Some(it) = self.leads.applicants.get_mut(&to.cert).filter(|it| it.who == to) {
+            (it.epoch, it.size, it.at) = (epoch, size, now.monotonic);
+            if it.offered.is_some_and(|at| now.monotonic.since(at) < OFFER_SPACING) {
+                return;
+            }
+            it.offered = Some(now.monotonic);
+        }
+        let mut offer = Offer { to, registration, run, salt, token, tag: [0; 16] };
+        offer.tag = key.offer(&offer);
+        self.send(&Message::Offer(offer));
+    }
+
+    /// An applicant showed that it holds the key, and is there.
+    pub(super) fn on_accept(&mut self, now: Now, m: &Accept) -> Result<(), Dropped> {
+        if m.to != self.me || !self.is_leading() || self.installed.is_none() {
+            return Err(Dropped::Stale);
+        }
+        let key = self.leads.key_with(&self.group, &self.me, &m.from).ok_or(Dropped::Stale)?;
+        // Equal tokens say no more than that the message is worth a look: its tag decides.
+        if self.leads.token(&m.from) != Some(m.token) {
+            return Err(Dropped::Stale);
+        }
+        key.check_accept(m).map_err(|_| Dropped::Auth)?;
+        let registration = self.people.get(&m.from.cert).map(|it| it.registration.clone()).ok_or(Dropped::Stale)?;
+        self.judge(now, &registration)?;
+        // Numbers ascend for everybody; nobody makes ours run out (research: LAN attacks, L1).
+        if m.epoch.counter > self.epoch().counter.saturating_add(AHEAD_MAX) {
+            return Err(Dropped::Policy);
+        }
+        let Some(applicant) = self.leads.applicants.get_mut(&m.from.cert) else { return Err(Dropped::Stale) };
+        (applicant.accepted, applicant.epoch, applicant.at) = (true, m.epoch, now.monotonic);
+        let size = applicant.size;
+        // All of another part come together, if they can.
+        self.plan(now, if size >= 2 { GATHER_PART } else { GATHER });
+        Ok(())
+    }
+
+    /// Sees to it that what there is to change is proposed.
+    pub(super) fn plan(&mut self, now: Now, wait: Duration) {
+        if !self.is_leading() || self.installed.is_none() || !self.has_work() {
+            return;
+        }
+        // A proposal that names somebody who has to go comes to nothing.
+        let goes = |it: &Seat| self.going.contains_key(&it.who.cert);
+        let runs = self.leads.proposed.as_ref().is_some_and(|it| !it.content.seats.iter().any(goes));
+        if !runs {
+            self.timers.sooner(Timer::Propose, now.monotonic + wait);
+        }
+    }
+
+    fn has_work(&self) -> bool {
+        let leads_already = self.leader() == Some(self.me);
+        self.leads.rotate
+            || !leads_already
+            || !self.going.is_empty()
+            || self.leads.applicants.values().any(|it| it.accepted)
+    }
+
+    /// Nobody leads a group that we could come to: forms one, of us alone.
+    pub(super) fn form(&mut self, now: Now) {
+        if self.installed.is_some() || self.phase != Phase::Running || self.leads.proposed.is_some() {
+            return;
+        }
+        let recent = self.last_sign.is_some_and(|at| now.monotonic.since(at) < SIGN_FOR);
+        if recent || self.courts.is_some() || self.follows.is_some() {
+            let wait = SIGN_FOR + jitter(&mut self.rng, SIGN_FOR / 4);
+            self.courts.take_if(|_| !recent);
+            return self.timers.set(Timer::Form, now.monotonic + wait);
+        }
+        let seats = vec![Seat { who: self.me, salt: [0; 16], tag: [0; 16] }];
+        let (base, leader) = (EpochId::default(), self.me);
+        self.begin(now, Propose { leader, base, counter: 1, attempt: 1, gone: Vec::new(), seats });
+    }
+
+    /// Proposes what there is to change.
+    pub(super) fn propose(&mut self, now: Now) {
+        let Some(installed) = self.installed.as_ref().filter(|_| self.is_leading() && self.has_work()) else { return };
+        let accepted = |it: &&Applicant| it.accepted && !self.revoked.contains(&it.who.cert);
+        let applicants: Vec<MemberId> = self.leads.applicants.values().filter(accepted).map(|it| it.who).collect();
+        let stays = installed.seats.iter().filter(|it| !self.going.contains_key(&it.cert));
+        // Another run of a member takes its place.
+        let run_of = |it: &MemberId| applicants.iter().find(|new| new.cert == it.cert).copied().unwrap_or(*it);
+        let mut seats: Vec<MemberId> = stays.map(run_of).filter(|it| *it != self.me).collect();
+        let came: Vec<MemberId> = applicants.iter().filter(|it| !seats.contains(it)).copied().collect();
+        seats.extend(came);
+        seats.truncate(limits::MEMBERS_MAX - 1);
+        // Who may lead comes first, to stand by and to order.
+        seats.sort_by_key(|it| !self.may_lead(&it.cert));
+        let lacks: Vec<CertHash> =
+            seats.iter().map(|it| it.cert).filter(|cert| !self.leads.sigmas.contains_key(cert)).collect();
+        if !lacks.is_empty() {
+            return self.fetch_missing(now, &lacks);
+        }
+        self.leads.lacks_since = None;
+        let claims = self.leads.applicants.values().filter(|it| it.accepted).map(|it| it.epoch.counter);
+        let last = claims.chain([installed.epoch.counter]).max().unwrap_or_default();
+        let Some(counter) = last.checked_add(1) else { return };
+        let gone = installed.seats.iter().filter(|it| !seats.contains(it) && **it != self.me);
+        let why = |it: &MemberId| self.going.get(&it.cert).copied().unwrap_or(Gone::Replaced);
+        let gone = gone.map(|it| (it.cert, why(it))).collect();
+        let base = installed.epoch;
+        self.leads.attempt += 1;
+        let salt_of = |it: &MemberId| self.leads.sigmas[&it.cert].salt;
+        let seat = |who: MemberId| Seat { who, salt: salt_of(&who), tag: [0; 16] };
+        let mine = Seat { who: self.me, salt: [0; 16], tag: [0; 16] };
+        let seats = [mine].into_iter().chain(seats.into_iter().map(seat)).collect();
+        let (leader, attempt) = (self.me, self.leads.attempt);
+        self.begin(now, Propose { leader, base, counter, attempt, gone, seats });
+    }
+
+    /// Keys that a proposal needs are asked for; who has none for long stays out.
+    fn fetch_missing(&mut self, now: Now, lacks: &[CertHash]) {
+        let since = *self.leads.lacks_since.get_or_insert(now.monotonic);
+        if now.monotonic.since(since) >= LACKS_FOR {
+            self.leads.lacks_since = None;
+            for cert in lacks {
+                self.leads.applicants.remove(cert);
+                self.goes(now, *cert, Gone::Silent);
+            }
+        } else {
+            lacks.iter().for_each(|cert| _ = self.ask(now, Ask::Pair(*cert)));
+        }
+        self.timers.sooner(Timer::Propose, now.monotonic + LACKS_AGAIN);
+    }
+
+    fn begin(&mut self, now: Now, mut content: Propose) {
+        let id = content.id();
+        let key = |it: &Seat| self.leads.key_with(&self.group, &self.me, &it.who).filter(|_| it.who != self.me);
+        let keys: Vec<Option<PairKey>> = content.seats.iter().map(key).collect();
+        for (seat, key) in content.seats.iter_mut().zip(&keys) {
+            seat.tag = key.as_ref().map_or([0; 16], |key| key.propose(&id));
+        }
+        let (counter, attempt, members) = (content.counter, content.attempt, content.seats.len());
+        self.notice(Notice::Attempt { counter, attempt, members });
+        let takes_over = self.leader().is_some_and(|it| it != self.me);
+        let patience = silent(self.config.detect) + if takes_over { self.config.detect } else { Duration::ZERO };
+        let acks = vec![None; members];
+        let (since, wait) = (now.monotonic, RESEND);
+        self.follows = None;
+        let known = |it: &Seat| self.installed.as_ref().is_some_and(|i| i.seats.contains(&it.who));
+        let newcomers = !content.seats.iter().all(known) && members > 1;
+        self.leads.proposed = Some(Proposed { id, content: content.clone(), keys, acks, since, patience, wait });
+        self.timers.set(Timer::Resend, now.monotonic + RESEND);
+        if members > 1 {
+            self.send(&Message::Propose(content.clone()));
+        }
+        if newcomers {
+            let all: Vec<CertHash> = content.seats.iter().map(|it| it.who.cert).collect();
+            self.give(&all);
+        }
+        self.prepare(now, &content);
+    }
+
+    /// Says a proposal again, or goes on without those who do not answer.
+    pub(super) fn resend(&mut self, now: Now) {
+        let Some(proposed) = &mut self.leads.proposed else { return };
+        if now.monotonic.since(proposed.since) < proposed.patience || proposed.content.seats.len() == 1 {
+            proposed.wait = (proposed.wait * 2).min(RESEND_MAX);
+            self.timers.set(Timer::Resend, now.monotonic + proposed.wait);
+            let content = proposed.content.clone();
+            if content.seats.len() > 1 {
+                self.send(&Message::Propose(content));
+            }
+            return;
+        }
+        let Some(proposed) = self.leads.proposed.take() else { return };
+        let answered = |at: usize| at == 0 || proposed.acks[at].is_some();
+        let silent: Vec<MemberId> =
+            (0..proposed.acks.len()).filter(|at| !answered(*at)).map(|at| proposed.content.seats[at].who).collect();
+        for who in silent {
+            self.leads.applicants.remove(&who.cert);
+            self.goes(now, who.cert, Gone::Silent);
+        }
+        self.leads.rotate |= self.prepared && self.going.is_empty();
+        self.plan(now, Duration::ZERO);
+    }
+
+    /// A member is ready for what we proposed, or asks again for what we handed out.
+    pub(super) fn on_ack(&mut self, now: Now, m: Ack) -> Result<(), Dropped> {
+        if m.to != self.me {
+            return Err(Dropped::Foreign);
+        }
+        let key = self.leads.key_with(&self.group, &self.me, &m.from).ok_or(Dropped::Stale)?;
+        if let Some(committed) = self.leads.committed.as_ref().filter(|it| it.id == m.proposal) {
+            let seats = self.installed.as_ref().map_or(&[][..], |it| &it.seats);
+            let seat = seats.iter().position(|it| *it == m.from).ok_or(Dropped::Stale)?;
+            key.check_ack(&m).map_err(|_| Dropped::Auth)?;
+            let entry = committed.entries.iter().find(|(at, _)| usize::from(*at) == seat).cloned();
+            let commit = committed.commit.clone();
+            self.send_commit(&commit, entry.as_slice());
+            return Ok(());
+        }
+        let proposed = self.leads.proposed.as_mut().filter(|it| it.id == m.proposal).ok_or(Dropped::Stale)?;
+        let seat = proposed.content.seat_of(&m.from).ok_or(Dropped::Stale)?;
+        key.check_ack(&m).map_err(|_| Dropped::Auth)?;
+        proposed.acks[seat] = Some(m);
+        self.try_commit(now);
+        Ok(())
+    }
+
+    /// Hands out the epoch once everybody is ready, and all of our view say alike how it ended.
+    pub(super) fn try_commit(&mut self, now: Now) {
+        let (Some(cut), Some(proposed)) = (self.cut, &self.leads.proposed) else { return };
+        if proposed.acks[1..].iter().any(Option::is_none) {
+            return;
+        }
+        let base = proposed.content.base;
+        let of_base = proposed.acks.iter().flatten().filter(|it| it.base == base && base != EpochId::default());
+        if of_base.into_iter().any(|it| it.cut != cut) {
+            // Some have not heard yet how it ended: again.
+            self.leads.proposed = None;
+            self.leads.rotate = true;
+            return self.timers.sooner(Timer::Propose, now.monotonic + AGAIN);
+        }
+        let Some(proposed) = self.leads.proposed.take() else { return };
+        self.timers.stop(Timer::Resend);
+        let Some(table) = self.table_of(&proposed.content) else { return };
+        let made = make(self, &proposed.content, &table, cut, &proposed.keys);
+        let entries: Vec<(u16, Vec<u8>)> = (0..).zip(made.entries).skip(1).collect();
+        self.send_commit(&made.commit, &entries);
+        self.leads.committed = Some(Committed { id: proposed.id, commit: made.commit, entries });
+        let went = self.installed.iter().flat_map(|it| &it.seats).filter(|it| proposed.content.seat_of(it).is_none());
+        let why = |it: &MemberId| proposed.content.gone.iter().find(|(cert, _)| *cert == it.cert).map(|(_, why)| *why);
+        let went: Vec<(MemberId, Gone)> =
+            went.map(|it| (*it, why(it).unwrap_or(Gone::Replaced))).filter(|(_, why)| *why != Gone::Silent).collect();
+        for (who, why) in went {
+            if self.leads.dismissed.len() < limits::REMEMBERED_PEOPLE_MAX {
+                self.leads.dismissed.insert(who, (why, DISMISSALS));
+            }
+            self.dismiss(who, why);
+        }
+        self.enter(now, &proposed.content, table, made.mine);
+    }
+
+    fn dismiss(&mut self, to: MemberId, why: Gone) {
+        let mut dismiss = Dismiss { from: self.me, to, why, tag: [0; 16] };
+        let Some(key) = self.shared_with(&to) else { return };
+        dismiss.tag = key.dismiss(&dismiss);
+        self.send(&Message::Dismiss(dismiss));
+    }
+
+    /// A member asks us for something.
+    pub(super) fn on_wish(&mut self, now: Now, m: &Wish) -> Result<(), Dropped> {
+        if m.to != self.me {
+            return Err(Dropped::Foreign);
+        }
+        let key = self.shared_with(&m.from).ok_or(Dropped::Stale)?;
+        key.check_wish(m).map_err(|_| Dropped::Auth)?;
+        if let Some((why, _)) = self.leads.dismissed.get(&m.from).copied() {
+            self.dismiss(m.from, why);
+            return Ok(());
+        }
+        let is_in = self.installed.as_ref().is_some_and(|it| it.seats.contains(&m.from) && it.epoch == m.epoch);
+        let leads_us = self.leader() == Some(m.from);
+        if !is_in || (!self.is_leading() && !leads_us) {
+            return Err(Dropped::Stale);
+        }
+        match m.what {
+            Asked::Leave => self.goes(now, m.from.cert, Gone::Left),
+            Asked::Rotate => {
+                let young = self.installed.as_ref().is_some_and(|it| now.monotonic.since(it.at) < limits::REKEY_MIN);
+                if young {
+                    return Err(Dropped::Rate);
+                }
+                self.leads.rotate = true;
+                self.plan(now, GATHER);
+            }
+            Asked::News => self.timers.sooner(Timer::News, now.monotonic),
+        }
+        Ok(())
+    }
+
+    /// Somebody lacks registrations.
+    pub(super) fn on_want(&mut self, now: Now, list: &[CertHash]) -> Result<(), Dropped> {
+        if !self.is_leading() {
+            return Err(Dropped::Stale);
+        }
+        let spaced = |it: &&CertHash| {
+            self.leads.proposed.as_ref().is_none_or(|p| now.monotonic.since(p.since) >= GIVEN_WITHIN)
+                && self.people.contains_key(it)
+        };
+        let list: Vec<CertHash> = list.iter().filter(spaced).copied().collect();
+        self.give(&list);
+        Ok(())
+    }
+
+    fn give(&mut self, list: &[CertHash]) {
+        let known = list.iter().filter_map(|it| Some(self.people.get(it)?.registration.clone()));
+        let (mut parts, mut bytes) = (Vec::<Vec<_>>::new(), usize::MAX);
+        for it in known {
+            let length = it.to_bytes().len() + 2;
+            if bytes.saturating_add(length) > GIVE_BYTES {
+                parts.push(Vec::new());
+                bytes = 0;
+            }
+            bytes += length;
+            parts.last_mut().expect("one was pushed").push(it);
+        }
+        parts.into_iter().for_each(|part| self.send(&Message::Give(part)));
+    }
+
+    /// Says that our group is here, and once more to those who are out that they are.
+    pub(super) fn beacon(&mut self, now: Now) {
+        if !self.is_leading() || self.leader() != Some(self.me) {
+            return;
+        }
+        let (registration, run) = (self.registration.clone(), self.me.incarnation);
+        let (epoch, size) = (self.epoch(), self.view_size() as u16);
+        self.send(&Message::Beacon(Beacon { registration, run, epoch, size }));
+        let again: Vec<(MemberId, Gone)> = self.leads.dismissed.iter().map(|(who, (why, _))| (*who, *why)).collect();
+        again.into_iter().for_each(|(who, why)| self.dismiss(who, why));
+        self.leads.dismissed.retain(|_, (_, left)| {
+            *left = left.saturating_sub(1);
+            *left > 0
+        });
+        let every = (self.config.detect / 3).clamp(BEACON_MIN, NEWS_EVERY);
+        let wait = every + jitter(&mut self.rng, every / 8);
+        self.timers.set(Timer::Beacon, now.monotonic + wait);
+    }
+
+    /// Who stands by has keys with all members before it needs them (C2).
+    pub(super) fn fetch_keys(&mut self, now: Now) {
+        if !self.line().take(1 + STAND_BYS).any(|it| *it == self.me) {
+            return;
+        }
+        let seats = self.installed.iter().flat_map(|it| &it.seats);
+        let lacks = seats.filter(|it| **it != self.me && !self.leads.sigmas.contains_key(&it.cert));
+        let lacks: Vec<CertHash> = lacks.map(|it| it.cert).collect();
+        lacks.into_iter().for_each(|cert| _ = self.ask(now, Ask::Pair(cert)));
+    }
+
+    /// Somebody in the view must go: publishers pause at once.
+    pub(super) fn prepare_removal(&mut self) {
+        let Some(installed) = &self.installed else { return };
+        let stays: Vec<MemberId> =
+            installed.seats.iter().filter(|it| !self.going.contains_key(&it.cert)).copied().collect();
+        let me = stays.iter().position(|it| *it == self.me).unwrap_or(0);
+        let members: Roster =
+            stays.iter().filter_map(|it| installed.members.find(&it.cert)).map(|(_, m)| m.clone()).collect();
+        let why = self.going.values().max();
+        let change = match why {
+            Some(Gone::Revoked) => Change::Evicted,
+            Some(Gone::Left) => Change::Left,
+            Some(Gone::Silent | Gone::Replaced) | None => Change::Suspected,
+        };
+        let epoch = EpochId { counter: installed.epoch.counter.saturating_add(1), hash: 0 };
+        let view = View::new(Some(&installed.members), epoch, members, Slot(me as u32), change);
+        self.prepared = true;
+        self.outputs.push_back(Output::Prepare { view, flush: Flush::Later });
+    }
+}
+
+/// How long a change waits for who says nothing: contributory's bounds.
+fn silent(detect: Duration) -> Duration {
+    (detect / 5).clamp(Duration::from_millis(300), Duration::from_secs(3))
+}
+
+/// Applicants of one time, and others', make one change.
+pub(super) const GATHER: Duration = Duration::from_millis(4);
+/// The same for members of another part of the group.
+const GATHER_PART: Duration = Duration::from_millis(60);
+/// Waits between two times that a proposal is said.
+const RESEND: Duration = Duration::from_millis(30);
+const RESEND_MAX: Duration = Duration::from_millis(120);
+/// A change whose members had not all heard how their view ended is proposed again after this.
+const AGAIN: Duration = Duration::from_millis(5);
+/// A sign of somebody who leads, or will, counts for so long.
+const SIGN_FOR: Duration = Duration::from_millis(400);
+/// An applicant that says nothing for so long is forgotten.
+const APPLIES_FOR: Duration = Duration::from_secs(3);
+const APPLICANTS_MAX: usize = 2 * limits::MEMBERS_MAX;
+/// Between two offers to one applicant.
+const OFFER_SPACING: Duration = Duration::from_millis(10);
+/// The centre's refusal counts for so long.
+const REFUSED_FOR: Duration = Duration::from_secs(2);
+/// A stand-by that lacks a key goes on without its member after this.
+const LACKS_FOR: Duration = Duration::from_secs(3);
+const LACKS_AGAIN: Duration = Duration::from_millis(50);
+/// Epochs that a member may be ahead of its new leader.
+const AHEAD_MAX: u32 = limits::FIRST_COUNTER_MAX;
+/// How often somebody is told that it is out.
+const DISMISSALS: u32 = 3;
+/// Registrations that were just given are not given again.
+const GIVEN_WITHIN: Duration = Duration::from_millis(15);
+const GIVE_BYTES: usize = 1100;
+const BEACON_MIN: Duration = Duration::from_millis(100);
+/// Pair keys that are kept for those who come back.
+const SIGMAS_MAX: usize = 4 * limits::MEMBERS_MAX;
