@@ -1,4 +1,7 @@
 //! The scheme's tests; `realm` makes principals and a centre that knows them.
 
+mod attacks;
 mod kdc;
-pub(super) mod realm;
+mod life;
+mod net;
+mod realm;

@@ -1,0 +1,413 @@
+//! LSGC's weaknesses as attacks (research: LSGC 1.7), by outsiders who know the bootstrap key, by members, and by leaders.
+
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use rand_chacha::ChaCha20Rng;
+use rand_core::{Rng, SeedableRng as _};
+use sealcast_crypto::leighton_micali::Pair;
+use sealcast_wire::{CertHash, Dropped, EpochId, Incarnation, MemberId};
+
+use super::net::Net;
+use super::realm::{ALL, PLAIN, now};
+use crate::center::ask::{Answer, Ask};
+use crate::center::message::{
+    Accept, Ack, Asked, Beacon, Commit, Dismiss, Gone, Join, Message, Offer, Propose, Seat, Wish,
+};
+use crate::center::pair::PairKey;
+use crate::{Command, Exclusion, HandleError, Misbehaviour};
+
+const AUTH: Result<(), HandleError> = Err(HandleError::Dropped(Dropped::Auth));
+
+/// A leader, a stand-by and two others; their nodes.
+fn group() -> (Net, Vec<usize>) {
+    let mut net = Net::new(1);
+    let mut all = vec![net.start("leader", ALL)];
+    net.for_millis(700);
+    all.push(net.start("stand-by", ALL));
+    all.extend(["alice", "bob"].map(|name| net.start(name, PLAIN)));
+    net.meet(&all, 3000);
+    net.for_millis(1500);
+    assert_eq!(net.leader(all[3]), net.hash(all[0]));
+    (net, all)
+}
+
+fn epochs(net: &Net, all: &[usize]) -> Vec<EpochId> {
+    all.iter().map(|at| net.view(*at).epoch).collect()
+}
+
+/// The key that a pair has which an insider knows: it asks the centre as the leader does.
+fn pair_key(net: &mut Net, leader: usize, member: usize) -> (PairKey, [u8; 16]) {
+    let (from, to) = (net.hash(leader), net.hash(member));
+    let keys = net.nodes[leader].principal.long_term.clone();
+    let bytes = net.realm.kdc.answer(now(net.time), &Ask::Pair(to).write(&from, &[1; 16], &keys)).unwrap();
+    let Answer::Granted(number, granted) = Answer::read(&bytes).unwrap().check(&keys).unwrap() else { panic!() };
+    let pair = Pair { from: from.0, to: to.0, nonce: [1; 16] };
+    let sigma = keys.unmask(&pair, &granted, &number.to_be_bytes()).unwrap();
+    let (leader, member) = (net.nodes[leader].me, net.nodes[member].me);
+    (PairKey::new("ward3", &sigma, &leader, &member), granted.salt)
+}
+
+#[test]
+fn rule_g1_nothing_that_was_said_before_changes_anything_when_it_is_said_again() {
+    let (mut net, all) = group();
+    net.command(all[2], Command::Rotate);
+    net.for_millis(500);
+    let (before, said) = (epochs(&net, &all), net.tapped.clone());
+    for bytes in said.iter().chain(&net.kdc_tapped.clone()) {
+        all.iter().for_each(|at| _ = net.inject(*at, bytes));
+    }
+    net.for_millis(1000);
+    assert_eq!(epochs(&net, &all), before);
+    assert!(all.iter().all(|at| net.nodes[*at].excluded.is_none()) && net.convicted.is_empty());
+}
+
+#[test]
+fn w5_no_message_that_was_changed_is_believed() {
+    let (mut net, all) = group();
+    net.command(all[2], Command::Rotate);
+    net.for_millis(500);
+    let (before, said) = (epochs(&net, &all), net.heard());
+    let mut dice = ChaCha20Rng::seed_from_u64(1);
+    for message in said.iter().rev().take(300) {
+        let bytes = message.encode();
+        for _ in 0..12 {
+            let mut other = bytes.clone();
+            let at = 1 + dice.next_u64() as usize % (other.len() - 1);
+            other[at] ^= 1 << (dice.next_u64() % 8);
+            if let Ok(other) = Message::decode(&other) {
+                all.iter().for_each(|at| _ = net.say(*at, &other));
+            }
+        }
+    }
+    net.for_millis(3000);
+    assert!(net.together(&all) && net.convicted.is_empty());
+    // A JOIN, a BEACON and a WANT prove nothing: all that they can bring about is an offer that nobody takes.
+    assert!(epochs(&net, &all)[0].counter <= before[0].counter + 1, "{:?}", net.seen());
+}
+
+/// LSGC, weakness 1b: whoever asked to join could have chosen blocks encrypted under the pair key.
+#[test]
+fn w1b_an_applicant_gets_tags_of_its_own_name_and_run_alone() {
+    let (mut net, all) = group();
+    let late = net.start("late", PLAIN);
+    net.for_millis(30);
+    let offers: Vec<Offer> =
+        net.heard().into_iter().filter_map(|it| if let Message::Offer(it) = it { Some(it) } else { None }).collect();
+    let offer = offers.iter().find(|it| it.to == net.nodes[late].me).expect("it was offered a place").clone();
+    net.meet(&[all[0], all[1], all[2], all[3], late], 1000);
+    // The same tag fits no other message, run or member.
+    let (key, _) = pair_key(&mut net, all[0], late);
+    assert_ne!(key.offer(&offer), offer.tag, "another salt is another key");
+    let other = Offer { to: MemberId { incarnation: Incarnation([9; 16]), ..offer.to }, ..offer.clone() };
+    assert_eq!(net.say(late, &Message::Offer(other)), Err(Dropped::Stale.into()));
+    let me = net.nodes[late].me;
+    let dismiss = Dismiss { from: net.nodes[all[0]].me, to: me, why: Gone::Revoked, tag: offer.tag };
+    assert_eq!(net.say(late, &Message::Dismiss(dismiss)), AUTH);
+}
+
+/// LSGC, weakness 7: anyone could expel anyone, since a leave was not authenticated.
+#[test]
+fn w7_nobody_leaves_or_is_dismissed_by_anothers_word() {
+    let (mut net, all) = group();
+    let (leader, alice, bob) = (net.nodes[all[0]].me, net.nodes[all[2]].me, net.nodes[all[3]].me);
+    let epoch = net.view(all[0]).epoch;
+    let wish = Wish { from: alice, to: leader, epoch, what: Asked::Leave, tag: [7; 16] };
+    assert_eq!(net.say(all[0], &Message::Wish(wish)), AUTH);
+    // Bob's own, in alice's name.
+    net.command(all[3], Command::Leave);
+    let heard = net.heard();
+    let mut wishes = heard.iter().filter_map(|it| if let Message::Wish(it) = it { Some(*it) } else { None });
+    let bobs = wishes.find(|it| it.from == bob && it.what == Asked::Leave).unwrap();
+    assert_eq!(net.say(all[0], &Message::Wish(Wish { from: alice, ..bobs })), AUTH);
+    net.for_millis(1000);
+    assert!(net.together(&all[..3]) && net.nodes[all[2]].excluded.is_none());
+    // A stand-by holds a pair key with alice, and no right to dismiss her until it leads.
+    let (key, _) = pair_key(&mut net, all[1], all[2]);
+    let mut dismiss = Dismiss { from: net.nodes[all[1]].me, to: alice, why: Gone::Revoked, tag: [0; 16] };
+    dismiss.tag = key.dismiss(&dismiss);
+    assert_eq!(net.say(all[2], &Message::Dismiss(dismiss)), AUTH);
+}
+
+/// LSGC, weakness 8: a member could make tokens; here one that is stolen is of no use.
+#[test]
+fn w8_a_stolen_token_lets_nobody_in() {
+    let (mut net, all) = group();
+    let late = net.start("late", PLAIN);
+    net.for_millis(3);
+    let mut offer = None;
+    while offer.is_none() {
+        net.for_millis(1);
+        let to = net.nodes[late].me;
+        offer = net
+            .heard()
+            .into_iter()
+            .find_map(|it| if let Message::Offer(it) = it { (it.to == to).then_some(it) } else { None });
+    }
+    let (offer, leader) = (offer.unwrap(), net.nodes[all[0]].me);
+    net.stop(late);
+    net.for_millis(500);
+    let before = epochs(&net, &all);
+    for from in [offer.to, net.nodes[all[3]].me] {
+        let stolen = Accept { from, to: leader, token: offer.token, epoch: EpochId::default(), tag: [1; 16] };
+        assert!(net.say(all[0], &Message::Accept(stolen)).is_err());
+    }
+    net.for_millis(500);
+    assert!(epochs(&net, &all)[0].counter <= before[0].counter + 1 && net.together(&all));
+}
+
+#[test]
+fn rule_c1_tokens_die_at_a_revocation() {
+    let (mut net, all) = group();
+    let late = net.start("late", PLAIN);
+    net.parts[late] = 1;
+    net.for_millis(1);
+    let registration = Arc::new(net.nodes[late].principal.registration.clone());
+    let join = Join { registration, run: net.nodes[late].me.incarnation, epoch: EpochId::default(), size: 0 };
+    let offer_of = |net: &mut Net| {
+        net.tapped.clear();
+        net.say(all[0], &Message::Join(join.clone())).unwrap();
+        net.for_millis(20);
+        net.heard().into_iter().find_map(|it| if let Message::Offer(it) = it { Some(it) } else { None }).unwrap()
+    };
+    let (one, again) = (offer_of(&mut net), offer_of(&mut net));
+    assert_eq!(one.token, again.token);
+    let cert = net.hash(all[3]);
+    net.command(all[0], Command::Evict { cert, reason: String::new() });
+    net.meet(&all[..3], 2000);
+    assert_ne!(offer_of(&mut net).token, one.token);
+}
+
+/// "Read after eviction": a leader that was revoked still has keys for members who were off at the time.
+#[test]
+fn rule_c1_a_revoked_leader_captures_nobody_who_comes_back() {
+    let (mut net, all) = group();
+    let cert = net.hash(all[1]);
+    net.command(all[0], Command::Evict { cert, reason: String::new() });
+    net.meet(&[all[0], all[2], all[3]], 3000);
+    // Carol comes where only the revoked one is heard.
+    let carol = net.start("carol", PLAIN);
+    net.parts[carol] = 1;
+    let (from, to) = (cert, net.hash(carol));
+    let master = sealcast_crypto::leighton_micali::Master::new(&net.realm.secret);
+    let pair = Pair { from: from.0, to: to.0, nonce: [0; 16] };
+    let old = master.grant(&pair, &[], &mut ChaCha20Rng::seed_from_u64(3));
+    let sigma = master.long_term(&to.0).receives(&from.0, &to.0, &old.salt);
+    let (liar, member) = (net.nodes[all[1]].me, net.nodes[carol].me);
+    let key = PairKey::new("ward3", &sigma, &liar, &member);
+    let registration = Arc::new(net.nodes[all[1]].principal.registration.clone());
+    let mut offer =
+        Offer { to: member, registration, run: liar.incarnation, salt: old.salt, token: [5; 16], tag: [0; 16] };
+    offer.tag = key.offer(&offer);
+    assert_eq!(net.say(carol, &Message::Offer(offer.clone())), Ok(()), "it cannot know better yet");
+    net.for_millis(20);
+    assert!(!net.heard().iter().any(|it| matches!(it, Message::Accept(it) if it.from == member)));
+    assert_eq!(net.say(carol, &Message::Offer(offer)), Err(Dropped::Policy.into()), "the centre told it");
+    let seats = [liar, member].map(|who| Seat { who, salt: old.salt, tag: [0; 16] }).to_vec();
+    let mut propose =
+        Propose { leader: liar, base: EpochId::default(), counter: 9, attempt: 1, gone: Vec::new(), seats };
+    propose.seats[1].tag = key.propose(&propose.id());
+    assert!(net.say(carol, &Message::Propose(propose)).is_err());
+    assert!(net.nodes[carol].views.is_empty());
+}
+
+/// The same without the centre: it waits rather than trusts.
+#[test]
+fn a_newcomer_takes_no_offer_that_the_centre_does_not_vouch_for() {
+    let (mut net, all) = group();
+    let carol = net.start("carol", PLAIN);
+    net.for_millis(2);
+    net.kdc_is_up = false;
+    net.for_millis(3000);
+    assert!(net.nodes[carol].views.is_empty() && net.together(&all));
+    net.kdc_is_up = true;
+    net.meet(&[all[0], all[1], all[2], all[3], carol], 5000);
+}
+
+/// C2: a member without the right offers, proposes and says that it leads.
+#[test]
+fn rule_c2_who_may_not_lead_leads_nobody() {
+    let (mut net, all) = group();
+    let (alice, bob) = (net.nodes[all[2]].me, net.nodes[all[3]].me);
+    let registration = Arc::new(net.nodes[all[2]].principal.registration.clone());
+    let run = alice.incarnation;
+    let beacon = Beacon { registration: registration.clone(), run, epoch: EpochId { counter: 99, hash: 1 }, size: 60 };
+    assert_eq!(net.say(all[3], &Message::Beacon(beacon)), Err(Dropped::Policy.into()));
+    let offer = Offer { to: bob, registration, run, salt: [1; 16], token: [2; 16], tag: [3; 16] };
+    assert_eq!(net.say(all[3], &Message::Offer(offer)), Err(Dropped::Policy.into()));
+    let seats = [alice, bob].map(|who| Seat { who, salt: [1; 16], tag: [2; 16] }).to_vec();
+    let base = net.view(all[3]).epoch;
+    let propose = Propose { leader: alice, base, counter: base.counter + 1, attempt: 1, gone: Vec::new(), seats };
+    assert_eq!(net.say(all[3], &Message::Propose(propose)), Err(Dropped::Policy.into()));
+    // With another registration in its name: the centre made its keys for the one that it knows.
+    let mut other = net.nodes[all[2]].principal.registration.clone();
+    other.rights = net.nodes[all[0]].principal.registration.rights.clone();
+    let offer = Offer { to: bob, registration: Arc::new(other), run, salt: [1; 16], token: [2; 16], tag: [3; 16] };
+    assert!(net.say(all[3], &Message::Offer(offer)).is_err());
+}
+
+/// A stand-by that proposes though the leader is there: nobody follows until they miss the leader themselves.
+#[test]
+fn a_stand_by_deposes_no_leader_that_others_hear() {
+    let (mut net, all) = group();
+    net.suspect(all[1], all[0]);
+    net.for_millis(100);
+    assert!(all[2..].iter().all(|at| net.leader(*at) == net.hash(all[0])));
+    for _ in 0..8 {
+        net.for_millis(500);
+        net.suspect_lost();
+    }
+    net.meet(&all, 8000);
+}
+
+#[test]
+fn w4_an_epoch_of_before_is_not_installed_again() {
+    let (mut net, all) = group();
+    let old: Vec<Message> = net.heard();
+    net.command(all[3], Command::Leave);
+    net.meet(&all[..3], 1000);
+    for message in &old {
+        if let Message::Propose(_) | Message::Commit(_) = message {
+            all[..3].iter().for_each(|at| assert!(net.say(*at, message).is_err()));
+        }
+    }
+    assert!(net.together(&all[..3]));
+}
+
+/// L1 of the LAN's attacks: numbers that are claimed do not bring the group near their end.
+#[test]
+fn a_claimed_epoch_number_is_believed_so_far_only() {
+    let (mut net, all) = group();
+    let late = net.start("late", PLAIN);
+    net.parts[late] = 1;
+    let registration = Arc::new(net.nodes[late].principal.registration.clone());
+    let who = net.nodes[late].me;
+    let claim = EpochId { counter: u32::MAX - 2, hash: 1 };
+    net.say(all[0], &Message::Join(Join { registration, run: who.incarnation, epoch: claim, size: 1 })).unwrap();
+    net.for_millis(20);
+    let heard = net.heard();
+    let offer =
+        heard.iter().find_map(|it| if let Message::Offer(it) = it { (it.to == who).then_some(it) } else { None });
+    let offer = offer.expect("it was offered a place").clone();
+    let sigma = net.nodes[late].principal.long_term.receives(&net.hash(all[0]).0, &who.cert.0, &offer.salt);
+    let key = PairKey::new("ward3", &sigma, &net.nodes[all[0]].me, &who);
+    let mut accept = Accept { from: who, to: net.nodes[all[0]].me, token: offer.token, epoch: claim, tag: [0; 16] };
+    accept.tag = key.accept(&accept);
+    assert_eq!(net.say(all[0], &Message::Accept(accept)), Err(Dropped::Policy.into()));
+    assert!(net.view(all[0]).epoch.counter < 100);
+}
+
+/// A13: a leader that gives one member other secrets than it committed to is named.
+#[test]
+fn rule_a13_a_leader_that_gives_other_secrets_than_it_committed_to_is_named() {
+    let (mut net, all) = group();
+    let (key, salt) = pair_key(&mut net, all[0], all[3]);
+    let (leader, bob) = (net.nodes[all[0]].me, net.nodes[all[3]].me);
+    let base = net.view(all[3]).epoch;
+    let seats = [leader, bob].map(|who| Seat { who, salt, tag: [0; 16] }).to_vec();
+    let counter = base.counter + 1;
+    let mut propose = Propose { leader, base, counter, attempt: 9, gone: Vec::new(), seats };
+    let id = propose.id();
+    propose.seats[1].tag = key.propose(&id);
+    assert_eq!(net.say(all[3], &Message::Propose(propose)), Ok(()));
+    net.for_millis(20);
+    let mut commit = Commit { proposal: id, cut: [1; 32], commitments: vec![[1; 32]], entries: Vec::new() };
+    commit.entries.push((1, key.seal_entry(&commit.transcript(), &[5; 32])));
+    let named = Err(HandleError::Misbehaved(leader.cert, Misbehaviour::WrongValue));
+    assert_eq!(net.say(all[3], &Message::Commit(commit)), named);
+    assert_eq!(net.view(all[3]).epoch, base);
+}
+
+/// An insider acknowledges for others: no view ends by its word.
+#[test]
+fn an_acknowledgement_is_its_authors_alone() {
+    let (mut net, all) = group();
+    net.stop(all[3]);
+    net.command(all[0], Command::Rotate);
+    net.for_millis(20);
+    let heard = net.heard();
+    let mut acks = heard.iter().rev().filter_map(|it| if let Message::Ack(it) = it { Some(*it) } else { None });
+    let alices = acks.find(|it| it.from == net.nodes[all[2]].me).unwrap();
+    let forged = Ack { from: net.nodes[all[3]].me, ..alices };
+    assert_eq!(net.say(all[0], &Message::Ack(forged)), AUTH);
+}
+
+/// Whoever holds the bootstrap key says what it likes, at once and much: members stay as they are, and in bounds.
+#[test]
+fn rule_g8_a_flood_of_strangers_costs_questions_and_memory_that_are_bounded() {
+    let (mut net, all) = group();
+    let before = epochs(&net, &all);
+    let mut registration = net.nodes[all[2]].principal.registration.clone();
+    net.kdc_tapped.clear();
+    for i in 0..2000 {
+        registration.serial = 1000 + i;
+        let join = Join {
+            registration: Arc::new(registration.clone()),
+            run: Incarnation([1; 16]),
+            epoch: EpochId::default(),
+            size: 0,
+        };
+        let _ = net.say(all[0], &Message::Join(join));
+    }
+    net.for_millis(1000);
+    let keys = net.nodes[all[0]].keys.as_ref().unwrap();
+    assert!(keys.people.len() <= sealcast_wire::limits::KNOWN_PEOPLE_MAX);
+    assert!(keys.leads.applicants.len() <= 128);
+    assert!(net.kdc_tapped.len() <= 4096, "{} questions and answers", net.kdc_tapped.len());
+    assert_eq!(epochs(&net, &all), before);
+    let late = net.start("late", PLAIN);
+    net.meet(&[all[0], all[1], all[2], all[3], late], 8000);
+}
+
+/// A centre that lies can refuse, and no more than that: whoever has no key of ours makes no answer.
+#[test]
+fn what_a_false_centre_answers_is_not_believed() {
+    let (mut net, all) = group();
+    let late = net.start("late", PLAIN);
+    net.kdc_is_up = false;
+    net.for_millis(100);
+    let asked = net.kdc_tapped.clone();
+    let mut false_realm = super::realm::Realm::new();
+    false_realm.secret = sealcast_crypto::secret::Secret::from_bytes([1; 32]);
+    let liar = sealcast_crypto::leighton_micali::Master::new(&false_realm.secret);
+    for question in asked.iter().filter_map(|it| Ask::read(it).ok()) {
+        let keys = liar.long_term(&question.asker.0);
+        for answer in [
+            Answer::Done(7),
+            Answer::Refused(1, 7, crate::center::ask::Refusal::Revoked),
+            Answer::Revoked(9, vec![(9, net.hash(all[2]))]),
+        ] {
+            let bytes = answer.write(&question.asker, &question.nonce, &keys);
+            all.iter().chain([&late]).for_each(|at| assert!(net.inject(*at, &bytes).is_err()));
+        }
+    }
+    net.kdc_is_up = true;
+    net.meet(&[all[0], all[1], all[2], all[3], late], 6000);
+    assert_eq!(net.nodes[all[2]].excluded, None::<Exclusion>);
+}
+
+#[test]
+fn messages_are_read_as_they_were_written_and_no_cut_of_them_is() {
+    let (net, all) = group();
+    for message in net.heard() {
+        let bytes = message.encode();
+        assert_eq!(Message::decode(&bytes), Ok(message));
+        for at in 0..bytes.len() {
+            assert!(Message::decode(&bytes[..at]).is_err());
+        }
+    }
+    assert_eq!(net.view(all[0]).members.len(), 4);
+}
+
+proptest! {
+    #[test]
+    fn rule_g2_no_bytes_make_it_panic(kind in 0..13_u8, bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
+        let _ = Message::decode(&[&[kind], &bytes[..]].concat());
+    }
+
+    #[test]
+    fn rule_g2_counts_that_claim_more_than_there_is_are_refused(count in 1..u16::MAX) {
+        let claims = [&[10], &count.to_be_bytes()[..], &CertHash::default().0].concat();
+        prop_assert_eq!(Message::decode(&claims).is_ok(), count == 1);
+    }
+}
