@@ -32,15 +32,19 @@
 //! | `epoch` | the epoch's secrets, made and taken in |
 //! | `ask`, `asker` | what members ask the centre, and what it answers; our questions |
 //! | `kdc` | the centre |
+//! | `row` | a row of its log |
+//! | `feed` | what a stand-by centre asks the first one |
 
 pub mod ask;
 mod asker;
 mod epoch;
+pub mod feed;
 mod follow;
 pub mod kdc;
 mod lead;
 mod message;
 mod pair;
+pub mod row;
 #[cfg(test)]
 mod tests;
 
