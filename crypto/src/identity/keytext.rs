@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | `scpub1…` | a member's public keys: signing and sealing | everybody |
 //! | `scca1…` | the fingerprint of an authority: SHA-256 of its certificate | everybody |
-//! | `SC-SECRET-1…` | a member's, an authority's, a group's bootstrap key's or a broker's secret | its holder |
+//! | `SC-SECRET-1…` | a member's, an authority's, a group's bootstrap key's, a broker's, a centre's or its principal's secret | its holder |
 //! | `scjoin1…` | a join token: a secret of 128 bits, and whom to ask (A11) | the invited one |
 //!
 //! The first byte in the text says what exactly follows. Secrets are written in capitals.
@@ -20,6 +20,7 @@ use zeroize::Zeroizing;
 
 use crate::hpke;
 use crate::kdf::hkdf;
+use crate::leighton_micali::LongTerm;
 use crate::secret::Secret;
 use crate::signature::{Algorithm, OriginKey, PublicKey, SigningKey};
 
@@ -188,6 +189,53 @@ pub fn import_seed(text: &str) -> Result<Secret<32>, KeyTextError> {
     }
 }
 
+/// The secret of a key distribution centre as text, for the file that it is kept in.
+pub fn export_centre(secret: &Secret<32>) -> Zeroizing<String> {
+    let mut bytes = Zeroizing::new(vec![KIND_CENTRE]);
+    bytes.extend_from_slice(secret.expose());
+    write_secret(&bytes)
+}
+
+/// Reads what [`export_centre`] wrote.
+///
+/// # Errors
+/// It is something else, or damaged.
+pub fn import_centre(text: &str) -> Result<Secret<32>, KeyTextError> {
+    const WHAT: &str = "a centre's secret (SC-SECRET-1…)";
+    let bytes = read(text, SECRET, WHAT)?;
+    match bytes.split_first() {
+        Some((&KIND_CENTRE, secret)) => Secret::try_from(secret).map_err(|_| KeyTextError::Content),
+        _ => Err(KeyTextError::Kind(WHAT)),
+    }
+}
+
+/// The secrets of a centre's principal as text: its long-term keys, and the seed of its signing key.
+pub fn export_principal(long_term: &LongTerm, signing: &Secret<32>) -> Zeroizing<String> {
+    let mut bytes = Zeroizing::new(Vec::with_capacity(97));
+    bytes.push(KIND_PRINCIPAL);
+    for secret in [&long_term.exchange, &long_term.authentication, signing] {
+        bytes.extend_from_slice(secret.expose());
+    }
+    write_secret(&bytes)
+}
+
+/// Reads what [`export_principal`] wrote: long-term keys, and the seed of the signing key.
+///
+/// # Errors
+/// It is something else, or damaged.
+pub fn import_principal(text: &str) -> Result<(LongTerm, Secret<32>), KeyTextError> {
+    const WHAT: &str = "a principal's secret (SC-SECRET-1…)";
+    let bytes = read(text, SECRET, WHAT)?;
+    let mut reader = Reader::new(&bytes);
+    if reader.u8() != Ok(KIND_PRINCIPAL) {
+        return Err(KeyTextError::Kind(WHAT));
+    }
+    let mut secret = || reader.take(32).ok().and_then(|b| Secret::try_from(b).ok()).ok_or(KeyTextError::Content);
+    let (exchange, authentication, signing) = (secret()?, secret()?, secret()?);
+    reader.end().map_err(|_| KeyTextError::Content)?;
+    Ok((LongTerm { exchange, authentication }, signing))
+}
+
 /// `scpub1…`
 impl fmt::Display for PublicKeys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -331,6 +379,8 @@ const KIND_MEMBER: u8 = 1;
 const KIND_AUTHORITY: u8 = 2;
 const KIND_BOOTSTRAP: u8 = 3;
 const KIND_SEED: u8 = 4;
+const KIND_CENTRE: u8 = 5;
+const KIND_PRINCIPAL: u8 = 6;
 
 #[cfg(test)]
 mod tests {
@@ -362,6 +412,22 @@ mod tests {
         let token = JoinToken { secret: Secret::random(&mut rng()), authority: Fingerprint([7; 32]) };
         assert_eq!(JoinToken::import(&token.export()), Ok(token));
         assert_eq!("scca1q".parse::<Fingerprint>(), Err(KeyTextError::Checksum));
+    }
+
+    #[test]
+    fn secrets_of_a_centre_and_of_its_principals_are_told_from_others() {
+        let [exchange, authentication, signing, centre] = [1, 2, 3, 4].map(|b| Secret::from_bytes([b; 32]));
+        let text = export_principal(&LongTerm { exchange, authentication }, &signing);
+        assert!(text.starts_with("SC-SECRET-1"));
+        let (keys, seed) = import_principal(&text).unwrap();
+        assert_eq!([keys.exchange, keys.authentication, seed].map(|it| it.expose()[0]), [1, 2, 3]);
+        assert_eq!(import_centre(&export_centre(&centre)), Ok(centre.clone()));
+        assert!(matches!(import_centre(&export_seed(&centre)), Err(KeyTextError::Kind(_))));
+        assert!(matches!(import_seed(&export_centre(&centre)), Err(KeyTextError::Kind(_))));
+        assert!(matches!(import_principal(&export_centre(&centre)).map(drop), Err(KeyTextError::Kind(_))));
+        let mut mistyped = text.to_string();
+        mistyped.replace_range(20..21, if &text[20..21] == "Q" { "P" } else { "Q" });
+        assert_eq!(import_principal(&mistyped).map(drop), Err(KeyTextError::Checksum));
     }
 
     #[test]
