@@ -428,9 +428,10 @@ fn the_library_says_no_line_of_the_program() {
 
 #[test]
 fn quotes_are_straight() {
-    for folder in
-        ["wire", "crypto", "keys", "delivery", "client", "broker", "brokerd", "sealcast", "cli", "lab", "sim", "tls"]
-    {
+    for folder in [
+        "wire", "crypto", "keys", "delivery", "client", "broker", "brokerd", "sealcast", "kdc", "cli", "lab", "sim",
+        "tls",
+    ] {
         for (path, text) in sources(folder) {
             let found = text.lines().position(|line| line.contains(['\u{ab}', '\u{bb}']));
             assert_eq!(found, None, "{}", path.display());
@@ -541,8 +542,10 @@ fn licences_of_all_dependencies_are_allowed() {
 #[test]
 fn every_rule_of_this_stage_has_a_test_with_its_id() {
     let mut text = String::new();
-    let folders =
-        ["wire", "crypto", "keys", "delivery", "client", "order", "broker", "tls", "brokerd", "sealcast", "cli", "lab"];
+    let folders = [
+        "wire", "crypto", "keys", "delivery", "client", "order", "broker", "tls", "brokerd", "sealcast", "kdc", "cli",
+        "lab",
+    ];
     for folder in folders {
         for (_, source) in sources(folder) {
             text.push_str(&source);
