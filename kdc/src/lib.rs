@@ -10,6 +10,10 @@
 
 #![forbid(unsafe_code)]
 
+pub mod server;
+pub mod standby;
 pub mod store;
 
+pub use server::{Role, ServeError, Server};
+pub use standby::{FeedStatus, StandBy};
 pub use store::{Entry, Store, StoreError};
