@@ -10,10 +10,12 @@
 
 #![forbid(unsafe_code)]
 
+pub mod control;
 pub mod server;
 pub mod standby;
 pub mod store;
 
+pub use control::{Centre, Control};
 pub use server::{Role, ServeError, Server};
 pub use standby::{FeedStatus, StandBy};
 pub use store::{Entry, Store, StoreError};
