@@ -9,7 +9,7 @@ use sealcast_delivery::SendError;
 use sealcast_keys::{CommandError, Exclusion};
 
 use crate::code::{Class, Code};
-use crate::config::FileError;
+use crate::config::{FileError, PrincipalError};
 use crate::remedy::Remedy;
 
 /// An error with its code and, where something is known that helps, a hint or a [`Remedy`].
@@ -167,6 +167,17 @@ impl From<FileError> for Error {
             FileError::Io { .. } => Error::new(Code::System, message),
         };
         told.caused_by(error)
+    }
+}
+
+impl From<PrincipalError> for Error {
+    fn from(error: PrincipalError) -> Error {
+        match error {
+            PrincipalError::File(error) => error.into(),
+            sealed @ (PrincipalError::Sealed(_) | PrincipalError::WrongPassphrase(_)) => {
+                Error::new(Code::Decrypt, sealed.to_string()).caused_by(sealed)
+            }
+        }
     }
 }
 

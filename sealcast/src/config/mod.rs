@@ -1,4 +1,4 @@
-//! What lies on disk: where files are, how secrets are written and read, contexts and identities.
+//! What lies on disk: where files are, how secrets are written and read, contexts, identities and principals.
 //!
 //! Every program of a user finds the same files through this module, so that `identity("robot7")`
 //! in a program and `--id robot7` on the command line are the same thing.
@@ -6,7 +6,9 @@
 mod context;
 mod files;
 mod identity;
+mod passphrase;
 mod paths;
+mod principal;
 #[cfg(feature = "brokers")]
 mod voucher;
 #[cfg(not(feature = "brokers"))]
@@ -19,4 +21,5 @@ pub use files::{
 };
 pub use identity::{KeptIdentity, Membership};
 pub use paths::{Home, NameError, name_checked};
+pub use principal::{KeptPrincipal, PrincipalError, PrincipalFile};
 pub use voucher::Voucher;

@@ -72,6 +72,16 @@ impl Home {
         self.config.join("id").join(name)
     }
 
+    /// The file of a principal of a key distribution centre: what was registered, and its secrets.
+    pub fn principal(&self, name: &str) -> PathBuf {
+        self.config.join("principals").join(format!("{name}.toml"))
+    }
+
+    /// The folder of a key distribution centre of this user.
+    pub fn centre(&self) -> PathBuf {
+        self.config.join("kdc")
+    }
+
     /// The file of all contexts.
     pub fn contexts(&self) -> PathBuf {
         self.config.join("contexts.toml")
@@ -85,6 +95,12 @@ impl Home {
     /// The names of all identities, sorted.
     pub fn identities(&self) -> Vec<String> {
         names_in(&self.config.join("id"))
+    }
+
+    /// The names of all principals, sorted.
+    pub fn principals(&self) -> Vec<String> {
+        let files = names_in(&self.config.join("principals"));
+        files.iter().filter_map(|file| file.strip_suffix(".toml")).map(str::to_owned).collect()
     }
 
     /// A path as a person would write it: `~` for the home folder.
