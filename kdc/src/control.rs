@@ -13,7 +13,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
-use std::net::Shutdown;
+use std::net::{Shutdown, SocketAddr};
 use std::os::fd::AsRawFd as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -116,6 +116,21 @@ impl Centre {
         };
         match client.request(&Request::Revoke { name: name.to_owned(), reason: reason.to_owned() })? {
             Answer::Revoked { hash, number } => Ok((CertHash(bytes32(&hash).ok_or_else(not_understood)?), number)),
+            _ => Err(not_understood()),
+        }
+    }
+
+    /// Where the centre listens, or last did; `None` if it never ran.
+    ///
+    /// # Errors
+    /// The database's own, and [`StoreError::Running`].
+    pub fn address(&mut self) -> Result<Option<SocketAddr>, StoreError> {
+        let client = match self {
+            Centre::Here(store) => return store.address(),
+            Centre::Running(client) => client,
+        };
+        match client.request(&Request::Address)? {
+            Answer::Address(address) => Ok(address),
             _ => Err(not_understood()),
         }
     }
@@ -275,6 +290,7 @@ fn handle(store: &Store, request: Request, now: Utc) -> Result<Answer, StoreErro
             let (hash, number) = revoke(store, &name, &reason, now)?;
             Ok(Answer::Revoked { hash: hex::encode(hash.0), number })
         }
+        Request::Address => Ok(Answer::Address(store.address()?)),
         Request::List { after } => {
             let (entries, next) = store.entries_after(after, LIST_ROWS)?;
             Ok(Answer::List { entries: entries.iter().map(EntryText::new).collect(), next })
@@ -294,6 +310,7 @@ enum Request {
     Register { registration: String },
     Revoke { name: String, reason: String },
     List { after: u64 },
+    Address,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -309,6 +326,7 @@ enum Answer {
     Registered(String),
     Revoked { hash: String, number: u64 },
     List { entries: Vec<EntryText>, next: Option<u64> },
+    Address(Option<SocketAddr>),
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -448,7 +466,9 @@ mod tests {
             let control = runs.then(|| running(folder.path()));
             let mut centre = Centre::create(folder.path(), &secret()).unwrap();
             assert_eq!(matches!(centre, Centre::Running(_)), runs);
-            assert_eq!(all(&mut centre), listed, "the same, whoever reads it");
+            assert_eq!(all(&mut centre), listed, "the same, however it is read");
+            let address = centre.address().unwrap().map(|it| it.port());
+            assert_eq!(address, (!listed.is_empty()).then_some(listed.len() as u16));
             let name = format!("robot{}", listed.len());
             let made = centre.register(&draft(&name), NOW).unwrap();
             let taken = centre.register(&draft(&name), NOW);
@@ -461,6 +481,8 @@ mod tests {
             let last = listed.last().unwrap().revoked.clone().unwrap();
             assert_eq!((last.reason.as_str(), last.at, last.by.as_str()), ("lost", NOW, ADMINISTRATOR));
             drop((centre, control));
+            let address = ([127, 0, 0, 1], listed.len() as u16).into();
+            Store::open(folder.path()).unwrap().set_address(address).unwrap();
         }
         assert_eq!(listed.len(), 3);
     }

@@ -104,6 +104,7 @@ impl Server {
         socket.set_nonblocking(true)?;
         let secret = role.store.secret().clone();
         let (feed, rng) = (Feed::new(&secret), ChaCha20Rng::from_seed(rng::bytes()?));
+        role.store.set_address(socket.local_addr()?)?;
         let kdc = Kdc::new(&secret, role, rng::bytes()?, FLOOR);
         Ok(Server { socket, first, kdc, feed, rng, drops: Drops::default(), answered: 0 })
     }

@@ -2,7 +2,8 @@
 //!
 //! | table | key | value |
 //! |---|---|---|
-//! | `meta` | `format`, `realm`, `standby` | this file's format, what names the secret, whether this is a stand-by |
+//! | `meta` | `format`, `realm` | this file's format, what names the secret |
+//! | | `standby`, `address` | whether this is a stand-by, where it listens |
 //! | `rows` | number, from 1 | row ‖ its link |
 //! | `hashes` | hash of a registration | numbers of its row and of its revocation, 0 if it is not revoked |
 //! | `names` | name | number of the newest registration of that name |
@@ -12,6 +13,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -229,6 +231,26 @@ impl Store {
     /// The database's own.
     pub fn is_stand_by(&self) -> Result<bool, StoreError> {
         self.tables()?.is_stand_by()
+    }
+
+    /// Keeps where the centre listens, for those who register while it does not run.
+    ///
+    /// # Errors
+    /// The database's own.
+    pub fn set_address(&self, address: SocketAddr) -> Result<(), StoreError> {
+        let begun = self.0.rows.begin_write()?;
+        begun.open_table(META)?.insert("address", address.to_string().as_bytes())?;
+        Ok(begun.commit()?)
+    }
+
+    /// Where the centre listens, or last did; `None` if it never ran.
+    ///
+    /// # Errors
+    /// The database's own.
+    pub fn address(&self) -> Result<Option<SocketAddr>, StoreError> {
+        let tables = self.tables()?;
+        let found = tables.meta.get("address")?;
+        Ok(found.and_then(|it| std::str::from_utf8(it.value()).ok()?.parse().ok()))
     }
 
     /// The number of the newest row and its link; 0 before the first.
@@ -608,6 +630,9 @@ pub(crate) mod tests {
         assert_eq!((alice.serial, bob.serial, alice.realm), (1, 2, realm(&secret())));
         assert_eq!(store.revoke(&alice.hash(), "bob", "lost laptop", NOW).unwrap(), 1);
         let was = store.newest().unwrap();
+        let address = "[::1]:7680".parse().unwrap();
+        assert_eq!(store.address().unwrap(), None);
+        store.set_address(address).unwrap();
         drop(store);
 
         let store = Store::create(folder.path(), &Secret::from_bytes([1; 32])).unwrap();
@@ -619,7 +644,7 @@ pub(crate) mod tests {
         let entry = store.named("alice").unwrap().unwrap();
         let revoked = entry.revoked.unwrap();
         assert_eq!((entry.registration, revoked.by.as_str(), revoked.reason.as_str()), (alice, "bob", "lost laptop"));
-        assert_eq!(store.failure(), None);
+        assert_eq!((store.failure(), store.address().unwrap()), (None, Some(address)));
     }
 
     #[test]
