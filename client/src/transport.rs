@@ -65,6 +65,7 @@ impl Transport {
             keeps_sealed: None,
             needs_keys: false,
             needs_flush: false,
+            reaches_outside: false,
         }
     }
 

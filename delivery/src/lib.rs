@@ -152,6 +152,8 @@ pub struct Properties {
     pub needs_keys: bool,
     /// It needs a scheme whose members end each view together ([`Input::Prepare`]).
     pub needs_flush: bool,
+    /// It carries a key scheme's messages to addresses of who is no member, and back ([`To::Peer`]).
+    pub reaches_outside: bool,
     /// It has to connect first: before [`Output::Up`] nothing can be sent, and the key scheme does not begin.
     pub connects: bool,
     /// It carries to a member only what that member subscribed to ([`Input::Subscribe`]).
@@ -173,6 +175,7 @@ impl Properties {
         keeps_sealed: None,
         needs_keys: false,
         needs_flush: false,
+        reaches_outside: false,
         connects: false,
         subscribes: false,
         message_bytes_max: limits::MESSAGE_BYTES_MAX,

@@ -106,6 +106,8 @@ pub struct Properties {
     pub seals_nothing: bool,
     /// Whether its members end each view together: what [`Input::Flushed`] says goes into the agreement on the next one.
     pub flushes: bool,
+    /// Whether it asks who is no member, at an address ([`To::Peer`]): a key distribution centre.
+    pub asks_outside: bool,
 }
 
 /// A guarantee, with at least this agreement.
@@ -126,6 +128,7 @@ impl Properties {
         seals_messages: false,
         seals_nothing: false,
         flushes: false,
+        asks_outside: false,
     };
     /// Any transport will do that carries what nobody seals.
     pub const PLAIN: Properties = Properties { seals_nothing: true, ..Properties::ANY };

@@ -7,6 +7,7 @@
 //! Nobody signs it. Its SHA-256 is the principal's name in every key of [`crate::leighton_micali`], so that a pair that
 //! comes to one key knows that the centre registered both as each showed itself.
 
+use std::fmt;
 use std::sync::Arc;
 
 use sealcast_wire::{CertHash, Malformed, Reader, Utc, Writer, limits};
@@ -133,6 +134,13 @@ impl Principal {
     /// The bootstrap secret of a group.
     pub fn bootstrap_of(&self, group: &str) -> Option<&Secret<32>> {
         self.bootstrap.iter().find(|(name, _)| name == group).map(|(_, secret)| secret)
+    }
+}
+
+/// Without secrets.
+impl fmt::Debug for Principal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Principal").field("registration", &self.registration).finish_non_exhaustive()
     }
 }
 

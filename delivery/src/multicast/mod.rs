@@ -24,7 +24,8 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use sealcast_wire::{Dropped, Drops, Fetched, Flush, Guarantee, Monotonic, Now, Protect, Source, To, limits};
+use sealcast_wire::frame::{KIND_OPEN, MAGIC};
+use sealcast_wire::{Address, Dropped, Drops, Fetched, Flush, Guarantee, Monotonic, Now, Protect, Source, To, limits};
 
 pub use receiver::{Received, Receiver, Sink};
 pub use sender::{Data, SEGMENT_MAX, Sender};
@@ -63,6 +64,8 @@ pub struct Multicast {
     beat: Option<Monotonic>,
     /// Who transmits: polled for batches, or a shell that polls the shared sender itself.
     transmission: Transmission,
+    /// Messages of the key scheme for addresses outside the group.
+    outside: VecDeque<(Address, Vec<u8>)>,
     /// What was told of drops.
     told: Drops,
 }
@@ -81,7 +84,8 @@ enum Transmission {
 
 impl Multicast {
     /// What it gives.
-    pub const PROPERTIES: Properties = Properties { names_packets: true, ..Properties::BEST_EFFORT };
+    pub const PROPERTIES: Properties =
+        Properties { names_packets: true, reaches_outside: true, ..Properties::BEST_EFFORT };
 
     /// A member that has sent nothing and heard nobody.
     pub fn new(config: Config) -> Multicast {
@@ -93,6 +97,7 @@ impl Multicast {
             heartbeat: config.detect / HEARTBEATS_PER_DETECT,
             beat: None,
             transmission: Transmission::Polled,
+            outside: VecDeque::new(),
             told: Drops::default(),
         }
     }
@@ -153,6 +158,13 @@ impl Delivery for Multicast {
     ) -> Result<Token, SendError> {
         if message.guarantee != Guarantee::BestEffort {
             return Err(SendError::NotGiven(message.guarantee));
+        }
+        if let (To::Peer(address), What::Keys { bytes, sealed: false }) = (message.to, &message.what) {
+            if self.outside.len() >= OUTSIDE_MAX {
+                return Err(SendError::Full);
+            }
+            self.outside.push_back((address, [&[MAGIC, KIND_OPEN][..], bytes].concat()));
+            return Ok(Token(0));
         }
         self.transmit_soon();
         let mut sender = self.lock();
@@ -255,6 +267,11 @@ impl Delivery for Multicast {
         if let Some(dropped) = self.receiver.drops().since(&mut self.told) {
             return Some(Output::Dropped(dropped));
         }
+        if let Some((address, datagram)) = self.outside.pop_front() {
+            batch.push(&datagram);
+            batch.to = Some(address);
+            return Some(Output::Transmit(To::Peer(address)));
+        }
         match &mut self.transmission {
             Transmission::Polled => {
                 let ready = self.lock().poll()?;
@@ -325,6 +342,8 @@ impl Sink for Inbox {
     }
 }
 
+/// Messages for addresses outside the group that wait to be transmitted: a key scheme says them again.
+const OUTSIDE_MAX: usize = 1024;
 /// Ethernet's MTU of 1,500 bytes less IPv4's and UDP's headers.
 pub const ETHERNET_SEGMENT: usize = 1472;
 /// Eight in a row lost to 20 % independent loss: 3 in a million.

@@ -76,8 +76,8 @@ use crate::{
     Token,
 };
 
-/// What it needs: anything that carries a message.
-pub const PROPERTIES: Properties = Properties { flushes: true, ..Properties::ANY };
+/// What it needs: anything that carries a message, to an address, too.
+pub const PROPERTIES: Properties = Properties { flushes: true, asks_outside: true, ..Properties::ANY };
 
 /// What a member needs to know before it starts.
 #[derive(Clone)]

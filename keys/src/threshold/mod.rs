@@ -75,6 +75,7 @@ pub const PROPERTIES: Properties = Properties {
     seals_messages: true,
     seals_nothing: false,
     flushes: false,
+    asks_outside: false,
 };
 
 /// The machine of `keys=threshold`: a client that publishes, reads, or both.
