@@ -4,6 +4,7 @@
 //! udpm://239.255.76.67:7667?ttl=1&keys=contributory&group=ward3
 //! udpm://239.255.76.67:7667?ttl=1&order=total&group=ward3
 //! mem:bench?keys=plain&order=best-effort
+//! udpm://239.255.76.67:7667?keys=center&kdc=192.0.2.7:7680&group=ward3
 //! quorum:cluster.toml?keys=threshold
 //! quorum:cluster.toml?keys=contributory&group=ward3
 //! ```
@@ -71,6 +72,8 @@ pub enum Scheme {
     Plain,
     /// Every member contributes (Dutta–Barua).
     Contributory,
+    /// A key distribution centre, through who leads (Leighton–Micali).
+    Center,
     /// Brokers hold shares, and release to each reader what it may read.
     Threshold,
 }
@@ -163,6 +166,9 @@ pub struct Options {
     pub rekey: Option<Duration>,
     /// `detect=`: a member silent for this long is suspected.
     pub detect: Option<Duration>,
+    /// `kdc=`: where the key distribution centre and its stand-bys are asked, `HOST:PORT`, the first one first; with
+    /// `keys=center`.
+    pub kdc: Vec<String>,
     /// `backlog=`: bytes that may wait until all readers have acknowledged them; with `order=total`.
     pub backlog: usize,
     /// `wait=`: how long publish waits for the first key, or for brokers.
@@ -189,6 +195,7 @@ impl Default for Options {
             cipher: Cipher::Aes256Gcm,
             rekey: None,
             detect: None,
+            kdc: Vec::new(),
             backlog: limits::RELIABLE_BACKLOG_BYTES,
             wait: Duration::from_secs(10),
             pin: None,
@@ -247,10 +254,24 @@ impl Url {
             }
             url.set(name, value)?;
         }
+        // LSGC's group has both channels.
+        if let (Scheme::Center, TransportAddress::Multicast { ordered, .. }) = (url.keys, &mut url.address)
+            && !given.contains("order")
+        {
+            *ordered = true;
+        }
         if given.contains("backlog") && url.address.transport() != Transport::OrderedMulticast {
             return Err(bad(text, "backlog= belongs to udpm: URLs with order=total"));
         }
         url.check_pair()?;
+        match (url.keys, given.contains("kdc")) {
+            (Scheme::Center, false) => {
+                let hint = "add &kdc=HOST:PORT, where `sealcast kdc run` listens";
+                return Err(bad(text, "keys=center needs to know where its centre is").with_hint(hint));
+            }
+            (Scheme::Center, true) | (_, false) => {}
+            (_, true) => return Err(bad(text, "kdc= belongs to keys=center")),
+        }
         Ok(url)
     }
 
@@ -353,6 +374,17 @@ impl Url {
                     return Err(wrong("total or best-effort"));
                 }
             },
+            "kdc" => {
+                let places: Vec<String> = value.split(',').map(str::to_owned).collect();
+                let is_place = |it: &String| {
+                    let port = it.rsplit_once(':').filter(|(host, _)| !host.is_empty()).map(|(_, port)| port);
+                    port.is_some_and(|port| port.parse::<u16>().is_ok_and(|port| port > 0))
+                };
+                if !places.iter().all(is_place) || places.len() > KDC_PLACES_MAX {
+                    return Err(wrong("HOST:PORT of the key distribution centre, and of its stand-bys after commas"));
+                }
+                options.kdc = places;
+            }
             "backlog" => {
                 let n = bytes(value).filter(|n| (limits::RELIABLE_WINDOW_BYTES_MIN..=1 << 30).contains(n));
                 options.backlog = n.ok_or_else(|| wrong("bytes from 64KiB to 1GiB, such as 16MiB"))?;
@@ -386,8 +418,10 @@ impl Url {
     pub(crate) fn cipher_name(&self) -> &'static str {
         match (self.keys, self.options.cipher) {
             (Scheme::Plain, _) => "none",
-            (Scheme::Contributory | Scheme::Threshold, Cipher::Aes256Gcm) => "AES-256-GCM",
-            (Scheme::Contributory | Scheme::Threshold, Cipher::ChaCha20Poly1305) => "ChaCha20-Poly1305",
+            (Scheme::Contributory | Scheme::Center | Scheme::Threshold, Cipher::Aes256Gcm) => "AES-256-GCM",
+            (Scheme::Contributory | Scheme::Center | Scheme::Threshold, Cipher::ChaCha20Poly1305) => {
+                "ChaCha20-Poly1305"
+            }
         }
     }
 }
@@ -512,7 +546,9 @@ fn switch(text: &str) -> Option<bool> {
 const LCM_ADDRESS: Ipv4Addr = Ipv4Addr::new(239, 255, 76, 67);
 /// LCM's default port (lcm_udpm.c).
 const LCM_PORT: u16 = 7667;
-const KNOWN: &str = "ttl recv_buf_size interface mtu segment linger batch gso group origin suite rekey detect wait keys order (and backlog with order=total, pin and authority for quorum:)";
+/// Places of a key distribution centre and its stand-bys.
+const KDC_PLACES_MAX: usize = 8;
+const KNOWN: &str = "ttl recv_buf_size interface mtu segment linger batch gso group origin suite rekey detect wait keys order (and backlog with order=total, kdc with keys=center, pin and authority for quorum:)";
 
 #[cfg(test)]
 mod tests {
@@ -577,7 +613,11 @@ mod tests {
             ("udpm://239.255.76.67:0", "port"),
             ("udpm://239.255.76.67:7667?tll=1", "'tll'"),
             ("udpm://239.255.76.67:7667?ttl=1000", "ttl"),
-            ("udpm://239.255.76.67:7667?keys=plian", "plain, contributory or threshold"),
+            ("udpm://239.255.76.67:7667?keys=plian", "plain, contributory, center or threshold"),
+            ("udpm://?keys=center", "add &kdc=HOST:PORT"),
+            ("udpm://?keys=center&kdc=host", "HOST:PORT of the key distribution centre"),
+            ("udpm://?keys=center&kdc=:7680", "HOST:PORT of the key distribution centre"),
+            ("udpm://?kdc=host:7680", "belongs to keys=center"),
             ("udpm://239.255.76.67:7667?keys=mls", "not built in this version"),
             ("mqtt://relay/prefix", "not built in this version"),
             ("quorum:", "names no cluster file"),

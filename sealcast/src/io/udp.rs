@@ -175,6 +175,34 @@ impl UdpSender {
         first_error.map_or(Ok(()), Err)
     }
 
+    /// Sends one datagram to an address outside the group.
+    ///
+    /// # Errors
+    /// The system's own; the datagram is then lost, as on any network.
+    pub fn send_to(&self, to: SocketAddr, datagram: &[u8]) -> io::Result<()> {
+        self.socket.send_to(datagram, to).map(drop)
+    }
+
+    /// Takes one datagram that came to this socket's own port: an answer to what was sent from it. `None` if there is none.
+    ///
+    /// # Errors
+    /// The system's own.
+    pub fn receive_answer<'a>(&self, buffer: &'a mut [u8]) -> io::Result<Option<(SocketAddr, &'a mut [u8])>> {
+        loop {
+            match self.socket.recv_from(buffer) {
+                Ok((n, from)) => return Ok(Some((from, &mut buffer[..n]))),
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+    }
+
+    /// The descriptor, to wait for answers.
+    pub fn as_raw_fd(&self) -> RawFd {
+        self.socket.as_raw_fd()
+    }
+
     fn send_train(&self, bytes: &[u8], segment: usize) -> io::Result<()> {
         match self.transmit(bytes, Some(segment)) {
             Ok(()) => Ok(()),

@@ -128,7 +128,7 @@ impl Parts {
                 schemes::threshold(&reach.cluster, &me, reach.key.client().0)?
             }
         };
-        Ok(Parts { keys, me, group, store: None, identity: None, control: None, reach: Some(reach) })
+        Ok(Parts { keys, me, group, store: None, identity: None, rights: None, control: None, reach: Some(reach) })
     }
 }
 

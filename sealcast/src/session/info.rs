@@ -179,7 +179,8 @@ impl Shared {
             order: info.order.map(|sequencer| OrderInfo { sequencer: sequencer.map(|it| it.name.to_string()) }),
             excluded: info.excluded.as_ref().map(|why| Error::excluded(why).to_string()),
             authority: self.identity.as_ref().map(|i| i.authority().to_string()),
-            has_bootstrap_key: self.identity.as_ref().is_some_and(|i| i.has_bootstrap_key(&self.group_name)),
+            has_bootstrap_key: self.url.keys == Scheme::Center
+                || self.identity.as_ref().is_some_and(|i| i.has_bootstrap_key(&self.group_name)),
             warnings: lock(&self.seen).warnings.iter().map(|w| format!("{}: {}", w.what, w.hint)).collect(),
             ..GroupInfo::default()
         };

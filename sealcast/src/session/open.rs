@@ -9,9 +9,11 @@ use std::task::{Context, Poll, Waker};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use sealcast_crypto::identity::Identity as LoadedIdentity;
+use sealcast_crypto::identity::{Identity as LoadedIdentity, Principal};
 use sealcast_delivery::Delivery;
 use sealcast_keys::Keys;
+
+use zeroize::Zeroizing;
 
 use super::changed::Changed;
 use super::control::Controlled;
@@ -45,6 +47,7 @@ pub fn open(target: &str) -> Opening {
     Opening {
         target: target.to_owned(),
         identity: None,
+        passphrase: None,
         origin: None,
         linger: None,
         control: None,
@@ -62,6 +65,7 @@ pub fn open(target: &str) -> Opening {
 pub struct Opening {
     target: String,
     pub(super) identity: Option<Identity>,
+    pub(super) passphrase: Option<Arc<Zeroizing<String>>>,
     origin: Option<OriginMode>,
     linger: Option<Duration>,
     timeout: Option<Duration>,
@@ -86,6 +90,8 @@ pub enum Identity {
     Kept(Arc<KeptIdentity>),
     /// In memory; nothing is kept on disk.
     Loaded(Arc<LoadedIdentity>),
+    /// A principal of a key distribution centre, in memory, for `keys=center`.
+    Principal(Arc<Principal>),
 }
 
 impl From<&str> for Identity {
@@ -109,6 +115,18 @@ impl Opening {
     /// ```
     pub fn identity(mut self, identity: impl Into<Identity>) -> Opening {
         self.identity = Some(identity.into());
+        self
+    }
+
+    /// The pass phrase that seals the secrets of a principal's file, for `keys=center`.
+    ///
+    /// ```no_run
+    /// let url = "udpm://239.255.76.67:7667?keys=center&kdc=192.0.2.7:7680";
+    /// let session = sealcast::open(url).identity("robot7").passphrase("correct horse").wait()?;
+    /// # Ok::<(), sealcast::Error>(())
+    /// ```
+    pub fn passphrase(mut self, passphrase: impl Into<String>) -> Opening {
+        self.passphrase = Some(Arc::new(Zeroizing::new(passphrase.into())));
         self
     }
 
@@ -276,7 +294,7 @@ impl Future for Opened {
 pub fn open_parts(place: &str, me: &str, keys: Box<dyn Keys>, delivery: Box<dyn Delivery>) -> Result<Session> {
     let url = Url::parse(&format!("mem:{place}"))?;
     let (me, group) = (me.to_owned(), String::new());
-    let parts = Parts { keys, me, group, store: None, identity: None, control: None, reach: None };
+    let parts = Parts { keys, me, group, store: None, identity: None, rights: None, control: None, reach: None };
     let at_hub = |_: &mio::Registry, waker: &Arc<mio::Waker>| Ok(transports::at_hub(place, delivery, waker));
     start_over(url, parts, Clock::start(), false, at_hub)
 }
@@ -294,7 +312,7 @@ fn start_over(
     one_shot: bool,
     transport: impl FnOnce(&mio::Registry, &Arc<mio::Waker>) -> Result<Transport>,
 ) -> Result<Session> {
-    let Parts { keys, me, group: group_name, store, identity, control, reach: _ } = parts;
+    let Parts { keys, me, group: group_name, store, identity, rights, control, reach: _ } = parts;
     let poll = mio::Poll::new().map_err(|e| Error::system("waiting for sockets", &e))?;
     let waker = mio::Waker::new(poll.registry(), WAKER).map_err(|e| Error::system("waking a thread", &e))?;
     let waker = Arc::new(waker);
@@ -310,6 +328,7 @@ fn start_over(
         group_name,
         me,
         identity,
+        rights,
         one_shot,
         clock,
         process: Process::current(),

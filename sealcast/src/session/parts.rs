@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use sealcast_crypto::identity::{CertificateError, Identity as LoadedIdentity};
+use sealcast_crypto::identity::{CertificateError, Identity as LoadedIdentity, Principal, Rights};
 use sealcast_keys::Keys;
 use sealcast_wire::CertHash;
 
@@ -13,7 +13,7 @@ use super::transports::Reach;
 #[cfg(feature = "brokers")]
 pub(super) use crate::brokers::Purpose;
 use crate::code::Code;
-use crate::config::{Home, KeptIdentity};
+use crate::config::{Home, KeptIdentity, KeptPrincipal};
 use crate::control::socket_path;
 use crate::error::{Error, Result};
 use crate::io::clock::{self, Clock};
@@ -29,6 +29,8 @@ pub(super) struct Parts {
     pub(super) group: String,
     pub(super) store: Option<Store>,
     pub(super) identity: Option<Arc<LoadedIdentity>>,
+    /// What we may do, where somebody says so.
+    pub(super) rights: Option<Rights>,
     pub(super) control: Option<PathBuf>,
     /// What the transport needs to reach brokers.
     pub(super) reach: Option<Reach>,
@@ -51,6 +53,7 @@ impl Parts {
             _ if matches!(url.address, TransportAddress::Quorum(_)) => opening.through_brokers(url, home, clock),
             Scheme::Plain => opening.plain(url),
             Scheme::Contributory => opening.contributory(&opening.load(url, home)?, url, home, clock),
+            Scheme::Center => opening.center(url, home, clock),
             // It runs over brokers alone.
             Scheme::Threshold => Err(Error::closed()),
         }
@@ -79,11 +82,13 @@ impl Opening {
             Some(Identity::Named(name)) => name.clone(),
             Some(Identity::Loaded(held)) => held.certificate().name.to_string(),
             Some(Identity::Kept(kept)) => kept.name(),
+            Some(Identity::Principal(principal)) => principal.registration.name.to_string(),
             Some(Identity::File(_)) | None => "anonymous".to_owned(),
         };
         let keys = schemes::plain(&me)?;
         let group = url.options.group.clone().unwrap_or_default();
-        Ok(Parts { keys, me, group, store: None, identity: None, control: self.control.clone(), reach: None })
+        let control = self.control.clone();
+        Ok(Parts { keys, me, group, store: None, identity: None, rights: None, control, reach: None })
     }
 
     pub(super) fn load(&self, url: &Url, home: &Home) -> Result<Loaded> {
@@ -99,6 +104,10 @@ impl Opening {
                     }
                 };
                 return Err(Error::new(Code::NoIdentity, format!("{url}: {what}")).with_remedy(remedy));
+            }
+            Some(Identity::Principal(_)) => {
+                let what = format!("{url}: a key distribution centre's registration is for keys=center");
+                return Err(Error::new(Code::NoIdentity, what).with_remedy(Remedy::MakeIdentity));
             }
             Some(Identity::Loaded(held)) => return Ok(Loaded { held: Some(held.clone()), kept: None }),
             Some(Identity::Kept(kept)) => kept.clone(),
@@ -121,23 +130,7 @@ impl Opening {
         let held = who.held()?;
         let certificate = held.certificate();
         held.anchor().check(certificate, clock.now().utc, clock::FLOOR).map_err(|e| over(&certificate.name, e))?;
-        let group = match &url.options.group {
-            Some(group) => group.clone(),
-            None => {
-                let groups = certificate.rights.groups();
-                let mut names = groups.iter();
-                match (names.next(), names.next()) {
-                    (Some(only), None) => (*only).to_owned(),
-                    _ => {
-                        return Err(Error::new(
-                            Code::BadUrl,
-                            format!("{url}: which group? {} has rights in {}", certificate.name, several(&groups)),
-                        )
-                        .with_hint("add &group=NAME to the URL"));
-                    }
-                }
-            }
-        };
+        let group = which_group(url, &certificate.name, &certificate.rights)?;
         let kept = who.kept.as_ref();
         let store = kept.map(|_| Store::open(&records_path(home, &certificate.hash, &group))).transpose()?;
         let control = self.control.clone().or_else(|| kept.map(|_| socket_path(home, &certificate.hash, &group)));
@@ -145,7 +138,69 @@ impl Opening {
         let records = store.as_ref().map(Store::records).unwrap_or_default();
         let keys = schemes::contributory(url, &group, held.clone(), statements, &records, clock.now())?;
         let me = certificate.name.to_string();
-        Ok(Parts { keys, me, group, store, identity: Some(held), control, reach: None })
+        let rights = Some(certificate.rights.clone());
+        Ok(Parts { keys, me, group, store, identity: Some(held), rights, control, reach: None })
+    }
+
+    /// A member of a group whose keys come from a centre.
+    fn center(&self, url: &Url, home: &Home, clock: Clock) -> Result<Parts> {
+        let passphrase = self.passphrase.as_ref().map(|it| it.as_str());
+        let kept = match &self.identity {
+            Some(Identity::Principal(principal)) => Kept::InMemory(principal.clone()),
+            Some(Identity::Named(name)) => Kept::OnDisk(KeptPrincipal::load(home, name, passphrase).map_err(|e| {
+                let error = Error::from(e);
+                if error.code() == Code::Missing { not_registered(url, Some(name)) } else { error }
+            })?),
+            Some(Identity::File(path)) => Kept::OnDisk(KeptPrincipal::read(path, passphrase)?),
+            Some(Identity::Kept(_) | Identity::Loaded(_)) | None => return Err(not_registered(url, None)),
+        };
+        let (principal, on_disk) = match kept {
+            Kept::InMemory(principal) => (principal, false),
+            Kept::OnDisk(kept) => (Arc::new(kept.principal), true),
+        };
+        let registration = &principal.registration;
+        registration.check(clock.now().utc, clock::FLOOR).map_err(|e| {
+            let hint = format!("type: sealcast kdc register {}, at the key distribution centre", registration.name);
+            Error::new(Code::CertificateExpired, format!("{}: {e}", registration.name)).with_hint(hint)
+        })?;
+        let group = which_group(url, &registration.name, &registration.rights)?;
+        let me = registration.name.to_string();
+        let control = self.control.clone();
+        let control = control.or_else(|| on_disk.then(|| socket_path(home, &registration.hash(), &group)));
+        let rights = Some(registration.rights.clone());
+        let keys = schemes::center(url, &group, principal, clock.now())?;
+        Ok(Parts { keys, me, group, store: None, identity: None, rights, control, reach: None })
+    }
+}
+
+/// A principal, and whether this user keeps it on disk.
+enum Kept {
+    InMemory(Arc<Principal>),
+    OnDisk(KeptPrincipal),
+}
+
+fn not_registered(url: &Url, name: Option<&str>) -> Error {
+    let what = match name {
+        Some(name) => format!("{url}: no key distribution centre registered '{name}' here"),
+        None => format!("{url}: a group whose keys come from a centre needs a registration"),
+    };
+    let hint = "have `sealcast kdc register NAME` write a file at the centre, and type: sealcast join FILE";
+    Error::new(Code::NoIdentity, what).with_hint(hint)
+}
+
+/// The group of the URL, or the only one in which somebody has rights.
+fn which_group(url: &Url, name: &str, rights: &Rights) -> Result<String> {
+    if let Some(group) = &url.options.group {
+        return Ok(group.clone());
+    }
+    let groups = rights.groups();
+    let mut names = groups.iter();
+    match (names.next(), names.next()) {
+        (Some(only), None) => Ok((*only).to_owned()),
+        _ => {
+            let what = format!("{url}: which group? {name} has rights in {}", several(&groups));
+            Err(Error::new(Code::BadUrl, what).with_hint("add &group=NAME to the URL"))
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! The key schemes that a session can run: one constructor for each.
 
+use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
@@ -8,20 +9,22 @@ use sealcast_broker::cluster_file::{ClusterFile, Suite};
 use sealcast_crypto::aead;
 #[cfg(feature = "brokers")]
 use sealcast_crypto::group::{P256, Ristretto255};
-use sealcast_crypto::identity::Identity;
+use sealcast_crypto::identity::{Identity, Principal};
 #[cfg(feature = "brokers")]
 use sealcast_crypto::secret::Secret;
 use sealcast_keys::Keys;
+use sealcast_keys::center::{self, Center};
 use sealcast_keys::contributory::{Config, Contributory};
 use sealcast_keys::plain::Plain;
 #[cfg(feature = "brokers")]
 use sealcast_keys::threshold::{Client, Setup};
-use sealcast_wire::{Incarnation, Now};
+use sealcast_wire::{Address, Incarnation, Now};
 
-use crate::error::Result;
+use crate::code::Code;
+use crate::error::{Error, Result};
 use crate::io::{clock, rng};
 use crate::url::pairs::Transport;
-use crate::url::{Cipher, Url};
+use crate::url::{Cipher, TransportAddress, Url};
 
 /// No keys: everything is sent in clear.
 pub(super) fn plain(me: &str) -> Result<Box<dyn Keys>> {
@@ -39,6 +42,41 @@ pub(super) fn contributory(
 ) -> Result<Box<dyn Keys>> {
     let config = Config { floor: clock::FLOOR, statements, ..configured(url, Config::new(group, identity)) };
     Ok(Box::new(Contributory::restore(config, rng::bytes()?, now, records)))
+}
+
+/// A member of a group whose keys come from a centre.
+pub(super) fn center(url: &Url, group: &str, principal: Arc<Principal>, now: Now) -> Result<Box<dyn Keys>> {
+    let mut centers = Vec::new();
+    for place in &url.options.kdc {
+        let found = place.to_socket_addrs().map_err(|e| unreachable(place, &e.to_string()))?;
+        let ipv4 = matches!(url.address, TransportAddress::Multicast { group, .. } if group.is_ipv4());
+        let fits: Vec<SocketAddr> = found.filter(|it| it.is_ipv4() == ipv4).collect();
+        let family = if ipv4 {
+            "it has no IPv4 address, and the group has"
+        } else {
+            "it has no IPv6 address, and the group has"
+        };
+        let first = fits.first().ok_or_else(|| unreachable(place, family))?;
+        centers.push(Address::Socket(*first));
+    }
+    let usual = center::Config::new(group, principal, centers);
+    let config = center::Config {
+        suite: suite(url),
+        rekey_after: url.options.rekey.unwrap_or(usual.rekey_after),
+        detect: url.options.detect.unwrap_or(usual.detect),
+        floor: clock::FLOOR,
+        ..usual
+    };
+    let denied = |e: center::ConfigError| {
+        Error::new(Code::Denied, e.to_string())
+            .with_hint("have the key distribution centre register it with rights there")
+    };
+    Ok(Box::new(Center::new(config, rng::bytes()?, now).map_err(denied)?))
+}
+
+fn unreachable(place: &str, why: &str) -> Error {
+    Error::new(Code::NoRoute, format!("the key distribution centre {place}: {why}"))
+        .with_hint("kdc=HOST:PORT in the URL says where `sealcast kdc run` listens")
 }
 
 /// A client of brokers who hold shares of a key, which it asks them for.
@@ -60,10 +98,7 @@ pub(super) fn threshold(cluster: &ClusterFile, name: &str, client: [u8; 32]) -> 
 
 /// What a URL says of keys.
 fn configured(url: &Url, mut config: Config) -> Config {
-    config.suite = match url.options.cipher {
-        Cipher::Aes256Gcm => aead::Suite::Aes256Gcm,
-        Cipher::ChaCha20Poly1305 => aead::Suite::ChaCha20Poly1305,
-    };
+    config.suite = suite(url);
     config.rekey_after = url.options.rekey.unwrap_or(config.rekey_after);
     config.detect = url.options.detect.unwrap_or(config.detect);
     config.reliable = url.address.transport() == Transport::OrderedMulticast;
@@ -74,6 +109,13 @@ fn configured(url: &Url, mut config: Config) -> Config {
         config.detect = url.options.detect.map_or(config.detect, |detect| detect / PACE.get());
     }
     config
+}
+
+fn suite(url: &Url) -> aead::Suite {
+    match url.options.cipher {
+        Cipher::Aes256Gcm => aead::Suite::Aes256Gcm,
+        Cipher::ChaCha20Poly1305 => aead::Suite::ChaCha20Poly1305,
+    }
 }
 
 /// How much slower time goes for a group that meets at brokers.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use sealcast_crypto::identity::{Identity, Pattern};
+use sealcast_crypto::identity::{Identity, Pattern, Rights};
 use sealcast_delivery::{Outcome, Properties, SendError, Token};
 use sealcast_keys::{Command, Exclusion};
 use sealcast_wire::{Drops, Guarantee, Member, Monotonic, Now, Reason, View, limits};
@@ -36,6 +36,8 @@ pub(crate) struct Shared {
     pub(super) group_name: String,
     pub(super) me: String,
     pub(super) identity: Option<Arc<Identity>>,
+    /// What we may do, where somebody says so.
+    pub(super) rights: Option<Rights>,
     /// Whether it ends by itself in a moment.
     pub(super) one_shot: bool,
     pub(super) clock: Clock,
@@ -323,10 +325,10 @@ impl Shared {
         }
     }
 
-    /// Whether our certificate lets us read any topic that a subscription is for.
+    /// Whether our certificate or registration lets us read any topic that a subscription is for.
     pub(super) fn may_subscribe(&self, filter: &Filter, text: &str) -> Result<()> {
-        let (Some(identity), Filter::Pattern(pattern)) = (&self.identity, filter) else { return Ok(()) };
-        if identity.certificate().rights.subscribes(&self.group_name).any(|granted| granted.overlaps(pattern)) {
+        let (Some(rights), Filter::Pattern(pattern)) = (&self.rights, filter) else { return Ok(()) };
+        if rights.subscribes(&self.group_name).any(|granted| granted.overlaps(pattern)) {
             return Ok(());
         }
         Err(Error::new(Code::DeniedSubscribe, format!("{} may not subscribe to {text}", self.me))

@@ -44,7 +44,7 @@ pub struct Pair {
 }
 
 /// Schemes of the design that are not built.
-pub const LATER_SCHEMES: [&str; 4] = ["center", "mls", "hybrid", "broadcast"];
+pub const LATER_SCHEMES: [&str; 3] = ["mls", "hybrid", "broadcast"];
 /// Transports of the design that are not built, as URLs name them.
 pub const LATER_TRANSPORTS: [&str; 3] = ["mqtt", "mqtts", "gossip"];
 
@@ -128,13 +128,14 @@ impl Transport {
 
 impl Scheme {
     /// All of them.
-    pub const ALL: [Scheme; 3] = [Scheme::Plain, Scheme::Contributory, Scheme::Threshold];
+    pub const ALL: [Scheme; 4] = [Scheme::Plain, Scheme::Contributory, Scheme::Center, Scheme::Threshold];
 
     /// As `keys=` names it.
     pub const fn name(self) -> &'static str {
         match self {
             Scheme::Plain => "plain",
             Scheme::Contributory => "contributory",
+            Scheme::Center => "center",
             Scheme::Threshold => "threshold",
         }
     }
@@ -144,6 +145,7 @@ impl Scheme {
         match self {
             Scheme::Plain => keys::Properties::PLAIN,
             Scheme::Contributory => keys::contributory::PROPERTIES,
+            Scheme::Center => keys::center::PROPERTIES,
             #[cfg(feature = "brokers")]
             Scheme::Threshold => keys::threshold::PROPERTIES,
             #[cfg(not(feature = "brokers"))]
@@ -214,6 +216,7 @@ impl Pair {
             (Scheme::Plain, Transport::Quorum) => "signed, in clear to the brokers",
             (Scheme::Contributory, Transport::Quorum) => "sealed; ordered by brokers who read nothing",
             (Scheme::Contributory, _) => "sealed",
+            (Scheme::Center, _) => "sealed; keys from a key distribution centre (`kdc=`)",
             (Scheme::Threshold, _) => "sealed; brokers release each message to whom its policy allows",
         };
         format!("{what}{}", if is_default { "; the default" } else { "" })
@@ -230,6 +233,8 @@ enum Lack {
     LcmFormat,
     /// A transport that needs no views that members end together.
     NoFlush,
+    /// The way to a key distribution centre.
+    Outside,
 }
 
 impl fmt::Display for Lack {
@@ -242,6 +247,7 @@ impl fmt::Display for Lack {
             Lack::Directory => f.write_str("needs a directory"),
             Lack::Shares => f.write_str("needs brokers with shares of its key"),
             Lack::LcmFormat => f.write_str("needs LCM's own wire format"),
+            Lack::Outside => f.write_str("needs the way to a key distribution centre"),
             Lack::NoFlush => f.write_str("needs a transport for members that do not end views together"),
         }
     }
@@ -259,6 +265,9 @@ fn lack(keys: &keys::Properties, delivery: &delivery::Properties) -> Option<Lack
     }
     if delivery.needs_flush && !keys.flushes {
         return Some(Lack::NoFlush);
+    }
+    if keys.asks_outside && !delivery.reaches_outside {
+        return Some(Lack::Outside);
     }
     match (delivery.fetches.covers(keys.fetches), keys.fetches.directory && !delivery.fetches.directory) {
         (true, _) => None,

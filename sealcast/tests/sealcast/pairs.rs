@@ -16,7 +16,12 @@ fn url(transport: Transport, keys: Option<&str>) -> String {
         Transport::OrderedMemory => "mem:place?order=total",
         Transport::Quorum => "quorum:cluster.toml?wait=1s",
     };
-    keys.map_or_else(|| base.to_owned(), |keys| format!("{base}&keys={keys}"))
+    match (keys, transport) {
+        (Some("center"), Transport::Multicast) => format!("{base}&keys=center&order=best-effort&kdc=127.0.0.1:7680"),
+        (Some("center"), _) => format!("{base}&keys=center&kdc=127.0.0.1:7680"),
+        (Some(keys), _) => format!("{base}&keys={keys}"),
+        (None, _) => base.to_owned(),
+    }
 }
 
 #[test]
@@ -56,7 +61,8 @@ fn what_is_not_built_is_named_as_such() {
         let error = Url::parse(&text).expect_err("it is not built");
         assert!(error.message().contains("not built in this version") && error.hint().is_some(), "{error}");
     }
-    for (text, known) in [("mem:x?keys=plian", "plain, contributory or threshold"), ("udp:x", "udpm:, mem: or quorum:")]
+    for (text, known) in
+        [("mem:x?keys=plian", "plain, contributory, center or threshold"), ("udp:x", "udpm:, mem: or quorum:")]
     {
         let error = Url::parse(text).expect_err("nobody knows it");
         assert!(format!("{} {:?}", error.message(), error.hint()).contains(known), "{error} ({:?})", error.hint());

@@ -61,6 +61,11 @@ impl Shell for Udp {
         let fd: RawFd = receiver.as_raw_fd();
         let registered = registry.register(&mut mio::unix::SourceFd(&fd), SOCKET, mio::Interest::READABLE);
         registered.map_err(|e| Error::system("waiting for the socket", &e))?;
+        if !self.options.kdc.is_empty() {
+            let own: RawFd = self.tx_queue.udp.as_raw_fd();
+            let registered = registry.register(&mut mio::unix::SourceFd(&own), SOCKET, mio::Interest::READABLE);
+            registered.map_err(|e| Error::system("waiting for the socket", &e))?;
+        }
         let loopback_socket = receiver.loopback_socket(&self.tx_queue.udp);
         self.receiver = Some(Box::new(receiver));
         Ok(Some(Listening { warnings, loopback_socket }))
@@ -69,16 +74,29 @@ impl Shell for Udp {
     fn receive(&mut self, now: Now, core: &mut AnyCore) -> std::result::Result<bool, Fault> {
         let Some(receiver) = &mut self.receiver else { return Ok(false) };
         let received = receiver.receive(|from, datagram| core.handle_datagram(now, Address::Socket(from), datagram));
-        let any = received.map_err(|_| Fault::Refused)?;
+        let mut any = received.map_err(|_| Fault::Refused)?;
         if any {
             self.tx_queue.hear();
+        }
+        if !self.options.kdc.is_empty() {
+            let mut buffer = [0; ANSWER_BYTES];
+            while let Some((from, datagram)) =
+                self.tx_queue.udp.receive_answer(&mut buffer).map_err(|_| Fault::Refused)?
+            {
+                core.handle_datagram(now, Address::Socket(from), datagram);
+                any = true;
+            }
         }
         Ok(any)
     }
 
-    /// What it means is in the line's sender: the machine does not transmit by itself.
-    fn send(&mut self, _batch: &Batch) {
-        self.tx_queue.flush();
+    /// What it means is in the line's sender: the machine does not transmit by itself, but to who is no member.
+    fn send(&mut self, batch: &Batch) {
+        match batch.to {
+            // What is lost is asked again.
+            Some(Address::Socket(to)) => batch.iter().for_each(|it| _ = self.tx_queue.udp.send_to(to, it)),
+            Some(Address::Node(_)) | None => self.tx_queue.flush(),
+        }
     }
 
     fn flush(&mut self) {}
@@ -111,3 +129,5 @@ impl Shell for Udp {
 }
 
 const SOCKET: mio::Token = mio::Token(0);
+/// More than any answer of a key distribution centre.
+const ANSWER_BYTES: usize = 2048;
