@@ -7,7 +7,7 @@ use clap::builder::styling::AnsiColor;
 const GROUPS: &[(&str, &[&str])] = &[
     ("First steps", &["demo", "init", "doctor"]),
     ("Messages", &["pub", "sub", "bench"]),
-    ("People and keys", &["group", "invite", "join", "id", "ca"]),
+    ("People and keys", &["group", "invite", "join", "id", "ca", "kdc"]),
     ("Brokers", &["brokers", "policy", "read", "receipt"]),
     ("This program", &["ctx", "explain", "completion", "man", "lab"]),
 ];

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use clap::CommandFactory;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use sealcast::code::Code;
-use sealcast::config::{FileError, Home, NameError};
+use sealcast::config::{FileError, Home, NameError, PrincipalError};
 use serde_json::{Value, json};
 
 use crate::commands::Cli;
@@ -134,6 +134,22 @@ impl From<FileError> for Failure {
             }
             FileError::Content { path, what } => Failure::new(Code::Content, format!("{}: {what}", shown(path))),
             FileError::Io { path, error } => Failure::system(shown(path), error),
+        }
+    }
+}
+
+impl From<PrincipalError> for Failure {
+    fn from(error: PrincipalError) -> Failure {
+        match error {
+            PrincipalError::File(error) => error.into(),
+            PrincipalError::Sealed(path) => {
+                Failure::new(Code::Decrypt, format!("{} is sealed by a pass phrase", Home::shown(&path)))
+                    .hint("--passphrase-file FILE")
+            }
+            PrincipalError::WrongPassphrase(path) => {
+                let what = format!("{}: the pass phrase is wrong, or the file was changed", Home::shown(&path));
+                Failure::new(Code::Decrypt, what)
+            }
         }
     }
 }

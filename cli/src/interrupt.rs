@@ -23,6 +23,11 @@ pub(crate) fn asked() -> bool {
     ASKED.get().is_some_and(|asked| asked.load(Ordering::Relaxed))
 }
 
+/// What is set once we were asked to end.
+pub(crate) fn flag() -> Arc<AtomicBool> {
+    ASKED.get_or_init(Arc::default).clone()
+}
+
 /// How the program ends if nothing else is to be said.
 pub(crate) fn exit_code() -> ExitCode {
     ExitCode::from(if asked() { 130 } else { 0 })

@@ -1,15 +1,18 @@
-//! `sealcast join FILE`: become a member with an invite.
+//! `sealcast join FILE`: become a member with an invite, or with the file that a key distribution centre wrote.
+
+mod principal;
 
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use sealcast::brokers::load_named;
 use sealcast::code::Code;
-use sealcast::config::{Context, Contexts, Home, KeptIdentity, Membership, Overwrite, name_checked};
+use sealcast::config::{Context, Contexts, Home, KeptIdentity, Membership, Overwrite, PrincipalFile, name_checked};
 use sealcast::url::{TransportAddress, Url};
 use sealcast_crypto::identity::invite::Opened;
 use sealcast_crypto::identity::{Fingerprint, Invite, InviteError, keytext};
 use serde_json::json;
+use zeroize::Zeroizing;
 
 use super::{Env, read_text};
 use crate::cluster::moved;
@@ -17,29 +20,36 @@ use crate::hint::Failure;
 use crate::target;
 use crate::text::{FLOOR, date, now};
 
-/// Become a member with an invite
+/// Become a member with an invite, or with the file of a centre's principal
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Opens the invite with the identity that it is for, puts certificate and veil beside its keys, and
 makes a context named after the group, which is then in use. The cluster file of brokers may
-lie where the invite says, beside the invite, or in this folder.
+lie where the invite says, beside the invite, or in this folder. The file of 'sealcast kdc register'
+is copied, sealed if it is.
 
 Examples:
   sealcast join robot7.invite
   sealcast join - --authority scca1… < robot7.invite     only if it comes from this authority")]
 pub(crate) struct Join {
-    /// The invite; - is stdin
+    /// The invite, or the principal's file; - is stdin
     file: PathBuf,
     /// The authority that it must come from
     #[arg(long, value_name = "scca1…")]
     authority: Option<String>,
+    /// Try the pass phrase in this file on the principal's file
+    #[arg(long, value_name = "FILE")]
+    passphrase_file: Option<PathBuf>,
 }
 
 impl Join {
     pub(crate) fn run(self, env: &Env<'_>) -> Result<(), Failure> {
         let expected = self.authority.as_deref().map(str::parse::<Fingerprint>).transpose();
         let expected = expected.map_err(|e| Failure::new(Code::BadValue, format!("--authority: {e}")))?;
-        let text = read_text(&self.file)?;
+        let text = Zeroizing::new(read_text(&self.file)?);
+        if PrincipalFile::is_one(&text) {
+            return principal::join(env, &self, text);
+        }
         let sealed = Invite::from_pem(&text)
             .map_err(|e| Failure::new(Code::Content, format!("{}: {e}", Home::shown(&self.file))))?;
         let (identity, opened) = open(env, &sealed, expected)?;

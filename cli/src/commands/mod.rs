@@ -14,6 +14,7 @@ pub(crate) mod id;
 mod init;
 mod invite;
 mod join;
+mod kdc;
 mod lab;
 mod man;
 mod policy;
@@ -99,6 +100,7 @@ pub(crate) enum Command {
     Group(group::Group),
     Init(init::Init),
     Ca(ca::Ca),
+    Kdc(kdc::Kdc),
     Id(id::Id),
     Invite(invite::Invite),
     Join(join::Join),
@@ -132,6 +134,7 @@ pub(crate) fn run(cli: Cli, output: &Output) -> Result<(), Failure> {
         Command::Group(c) => c.run(&env),
         Command::Init(c) => c.run(&env),
         Command::Ca(c) => c.run(&env),
+        Command::Kdc(c) => c.run(&env),
         Command::Id(c) => c.run(&env),
         Command::Invite(c) => c.run(&env),
         Command::Join(c) => c.run(&env),

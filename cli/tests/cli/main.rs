@@ -6,6 +6,7 @@ mod brokers_admin;
 mod brokers_operator;
 mod brokers_told;
 mod common;
+mod kdc;
 mod plain;
 mod quickstarts;
 mod sealed;

@@ -118,11 +118,22 @@ impl KeptPrincipal {
     /// # Errors
     /// [`FileError::Exists`] under [`Overwrite::Never`], [`FileError::Content`] for an empty pass phrase, or the system's own.
     pub fn write(&self, passphrase: Option<&str>, overwrite: Overwrite) -> Result<(), PrincipalError> {
-        let text = self.text(passphrase)?;
-        Ok(write_secret(&self.path, text.as_bytes(), overwrite)?)
+        Ok(self.save(&self.text(passphrase)?, overwrite)?)
     }
 
-    fn text(&self, passphrase: Option<&str>) -> Result<Zeroizing<String>, FileError> {
+    /// Writes a text that [`KeptPrincipal::text`] made.
+    ///
+    /// # Errors
+    /// As [`KeptPrincipal::write`].
+    pub fn save(&self, text: &str, overwrite: Overwrite) -> Result<(), FileError> {
+        write_secret(&self.path, text.as_bytes(), overwrite)
+    }
+
+    /// The file's text: a secret, if no pass phrase seals it.
+    ///
+    /// # Errors
+    /// [`FileError::Content`] for an empty pass phrase, or without randomness.
+    pub fn text(&self, passphrase: Option<&str>) -> Result<Zeroizing<String>, FileError> {
         let wrong = |what: String| FileError::Content { path: self.path.clone(), what };
         let it = &self.principal;
         let bootstrap = it.bootstrap.iter();
