@@ -86,10 +86,22 @@ impl StandBy {
         };
         let held = after + rows.len() as u64;
         // A first centre that forgot rows is not the one that was followed.
-        self.diverged = newest < held || (!rows.is_empty() && self.store.follow(after, rows).is_err());
+        self.diverged = newest < held;
+        if !self.diverged && !rows.is_empty() {
+            match self.store.follow(after, rows) {
+                Ok(()) => {}
+                Err(StoreError::Diverged | StoreError::Damaged(_)) => self.diverged = true,
+                // A full disk, say: the server ends.
+                Err(why) => {
+                    self.store.noted(Err::<(), _>(why));
+                    return Ok(());
+                }
+            }
+        }
         if !self.diverged && newest == held {
             self.fresh_at = Some(sent);
         } else if !self.diverged && held > after {
+            // There are more to fetch.
             self.next = now;
         }
         Ok(())
