@@ -113,6 +113,14 @@ impl KeptPrincipal {
         PrincipalFile::read(path)?.open(passphrase)
     }
 
+    /// Whether it takes a pass phrase to open a file.
+    ///
+    /// # Errors
+    /// As [`PrincipalFile::read`].
+    pub fn is_sealed(path: &Path) -> Result<bool, FileError> {
+        Ok(PrincipalFile::read(path)?.is_sealed())
+    }
+
     /// Writes the file, private to its owner; with a pass phrase, its secrets are sealed.
     ///
     /// # Errors
@@ -345,6 +353,7 @@ mod tests {
         let home = Home::at(folder.path());
         let kept = kept(&home);
         kept.write(None, Overwrite::Never).unwrap();
+        assert!(!KeptPrincipal::is_sealed(&kept.path).unwrap());
         let path = folder.path().join("principals/robot7.toml");
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
         let text = fs::read_to_string(&path).unwrap();
@@ -372,7 +381,12 @@ mod tests {
         let text = fs::read_to_string(&kept.path).unwrap();
         assert!(!text.contains("SC-SECRET-1") && text.contains("memory_kib = 65536"), "{text}");
         let file = PrincipalFile::read(&kept.path).unwrap();
-        assert!(file.is_sealed() && *file.registration() == principal().registration && file.url() == Some(URL));
+        assert!(
+            KeptPrincipal::is_sealed(&kept.path).unwrap()
+                && file.is_sealed()
+                && *file.registration() == principal().registration
+                && file.url() == Some(URL)
+        );
         assert!(same(&file.open(Some("correct horse")).unwrap().principal, &principal()));
         let read = |passphrase| KeptPrincipal::read(&kept.path, passphrase).map(drop);
         assert!(matches!(read(None), Err(PrincipalError::Sealed(_))));
