@@ -193,6 +193,10 @@ fn rule_c1_a_stand_by_answers_until_it_is_stale() {
     assert!(fresh.exit == 3 && fresh.stderr.contains("has no file 'secret'"), "{}", fresh.stderr);
     assert!(fresh.stderr.contains("hint: mkdir -m 700 -p") && fresh.stderr.contains("scp -p"), "{}", fresh.stderr);
     assert!(!home.path().join("second/secret").exists(), "it made no secret of its own");
+    let hasty = home.run(&["kdc", "run", "--standby-of", &at, "--stale-after", "1s"]);
+    assert!(hasty.exit == 2 && hasty.stderr.contains("E0203"), "{}", hasty.stderr);
+    let nowhere = home.run(&["kdc", "run", "--standby-of", "nowhere"]);
+    assert!(nowhere.exit == 4 && nowhere.stderr.contains("E0404"), "{}", nowhere.stderr);
 
     fs::create_dir(home.path().join("second")).unwrap();
     fs::set_permissions(home.path().join("second"), Permissions::from_mode(0o700)).unwrap();

@@ -69,6 +69,38 @@ fn contexts() {
     );
 }
 
+#[test]
+fn centres() {
+    snapshot(
+        "kdc",
+        &[
+            "kdc ls",
+            "kdc revoke robot7",
+            "kdc register leader --group ward3 --lead --evict '#'",
+            "kdc register leader --group ward3",
+            "kdc register leader --group ward3 -o other.principal",
+            "kdc register robot7",
+            "kdc register ../robot7 --group ward3",
+            "kdc register robot7 --group ward3 --pub 'pose/#/x'",
+            "kdc register robot7 --group 'a&b'",
+            "kdc register robot7 --group ward3 --ttl 0s",
+            "kdc register robot7 --group ward3 --pub pose/robot7 --sub '#' --json",
+            "kdc register robot8 --group ward3 --both 'pose/#' --url mem:here -o -",
+            "kdc revoke robot7 --reason 'lost laptop'",
+            "kdc revoke robot8 --json",
+            "kdc revoke nobody",
+            "kdc ls",
+            "kdc ls --json",
+            "kdc run --dir second --standby-of 127.0.0.1:7680",
+            "kdc run --standby-of 127.0.0.1:7680 --stale-after 1s",
+            "join leader.principal",
+            "join leader.principal --authority scca1x",
+            "join robot7.principal --json",
+            "ctx ls",
+        ],
+    );
+}
+
 /// The policy that docs/policies.md explains.
 fn ward(home: &Home) -> (String, String) {
     let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/policies.md");

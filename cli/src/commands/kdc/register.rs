@@ -117,14 +117,15 @@ impl Register {
         let at = listens.unwrap_or_else(|| DEFAULT_LISTEN.parse().expect("an address"));
         let group = &self.group;
         let url = |at: &str| format!("udpm://239.255.76.67:7667?ttl=0&keys=center&group={group}&kdc={at}");
-        if at.ip().is_unspecified() || name_checked(group).is_err() {
-            let what = if at.ip().is_unspecified() {
-                format!("the centre listens on {at}: it is not known by which address the others reach it")
-            } else {
-                format!("the group's name '{group}' has characters that a URL needs escaped")
-            };
-            let hint = format!("--url '{}'", url(&format!("HOST:{}", at.port())));
-            return Err(Failure::new(Code::NoUrl, what).hint(hint));
+        if name_checked(group).is_err() {
+            let what = format!("the group's name '{group}' has characters that no URL of a group can have");
+            return Err(Failure::new(Code::BadValue, what).hint("letters, digits or . _ - @"));
+        }
+        if at.ip().is_unspecified() {
+            let what = format!("the centre listens on {at}: it is not known by which address the others reach it");
+            return Err(
+                Failure::new(Code::NoUrl, what).hint(format!("--url '{}'", url(&format!("HOST:{}", at.port()))))
+            );
         }
         Ok(url(&at.to_string()))
     }
@@ -132,7 +133,8 @@ impl Register {
 
 fn said(env: &Env<'_>, kept: &KeptPrincipal, text: Option<&Zeroizing<String>>, sealed: bool) -> Result<(), Failure> {
     let it = &kept.principal.registration;
-    let (hash, out) = (it.hash(), Home::shown(&kept.path));
+    let (hash, to) = (it.hash(), Home::shown(&kept.path));
+    let out = if text.is_some() { "stdout".to_owned() } else { to.clone() };
     env.output.object(&json!({
         "name": *it.name, "hash": hex::encode(hash.0), "serial": it.serial, "principal": kept.path, "url": kept.url,
         "rights": it.rights.iter().map(ToString::to_string).collect::<Vec<_>>(), "valid_to": date(Utc(it.not_after)),
@@ -146,7 +148,7 @@ fn said(env: &Env<'_>, kept: &KeptPrincipal, text: Option<&Zeroizing<String>>, s
     } else {
         env.output.line(line)?;
     }
-    env.output.say(format!("          Next:  there:  sealcast join {out}"));
+    env.output.say(format!("          Next:  there:  sealcast join {to}"));
     Ok(())
 }
 

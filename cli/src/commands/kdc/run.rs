@@ -27,7 +27,11 @@ pub(super) struct Part<'a> {
 }
 
 pub(super) fn run(env: &Env<'_>, folder: &Path, listen: SocketAddr, part: &Part<'_>) -> Result<(), Failure> {
-    let first = part.of.map(resolved).transpose()?;
+    let first = part.of.map(|of| resolved(of, listen)).transpose()?;
+    if first.is_some() && part.stale_after < STALE_AFTER_MIN {
+        let what = format!("--stale-after: a stand-by asks once a second, so {} at least", duration(STALE_AFTER_MIN));
+        return Err(Failure::new(Code::BadValue, what).hint("--stale-after 10s"));
+    }
     let store = opened(folder, part)?;
     let clock = Clock::start();
     let realm = hex::encode(store.realm());
@@ -94,10 +98,12 @@ fn opened(folder: &Path, part: &Part<'_>) -> Result<Store, Failure> {
     Ok(store)
 }
 
-fn resolved(of: &str) -> Result<SocketAddr, Failure> {
+/// The first centre's address; of several, one of the family on which this one listens.
+fn resolved(of: &str, listen: SocketAddr) -> Result<SocketAddr, Failure> {
     let failure = |why: String| Failure::new(Code::Address, format!("--standby-of {of}: {why}")).hint("HOST:PORT");
-    let mut found = of.to_socket_addrs().map_err(|e| failure(crate::hint::plain(&e)))?;
-    found.next().ok_or_else(|| failure("it has no address".to_owned()))
+    let found: Vec<_> = of.to_socket_addrs().map_err(|e| failure(crate::hint::plain(&e)))?.collect();
+    let alike = found.iter().find(|it| it.is_ipv4() == listen.is_ipv4());
+    alike.or(found.first()).copied().ok_or_else(|| failure("it has no address".to_owned()))
 }
 
 fn told(env: &Env<'_>, status: FeedStatus) {
@@ -123,3 +129,6 @@ fn ended(error: ServeError, listen: SocketAddr) -> Failure {
         ServeError::Randomness(error) => error.into(),
     }
 }
+
+/// A shorter time would end between two answers.
+const STALE_AFTER_MIN: Duration = Duration::from_secs(2);

@@ -163,6 +163,8 @@ pub fn redacted(text: &str, folder: &Path) -> String {
         (r"\b20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ", "[time]"),
         (r"\b20\d\d-\d\d-\d\d\b", "[date]"),
         (r"\b[0-9a-f]{16,64}\b", "[hash]"),
+        (r"\(?\b[0-9a-f]{12}\b\)?", "[hash]"),
+        (r"\bregistration = .[0-9a-f]+.", "registration = [registration]"),
         (r"0x[0-9a-f]{4}…", "0x[id]…"),
         (r"\+\d+(\.\d+)? (ms|s)", "+[time]"),
         (r"\b\d+(\.\d+)? (ms|µs|s|m|h|d)( \d+ [smh])?\b", "[time]"),
