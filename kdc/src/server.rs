@@ -317,7 +317,7 @@ mod tests {
     use sealcast_crypto::identity::Principal;
     use sealcast_crypto::leighton_micali::Pair;
     use sealcast_crypto::secret::Secret;
-    use sealcast_keys::center::ask::{Answer, Ask, Refusal};
+    use sealcast_keys::center::query::{Answer, Query, Refusal};
     use tempfile::TempDir;
 
     use super::*;
@@ -403,7 +403,7 @@ mod tests {
         socket
     }
 
-    fn ask(to: SocketAddr, who: &Principal, ask: &Ask, nonce: [u8; 16]) -> Answer {
+    fn ask(to: SocketAddr, who: &Principal, ask: &Query, nonce: [u8; 16]) -> Answer {
         let socket = client(to);
         let me = who.registration.hash();
         let question = framed(&ask.write(&me, &nonce, &who.long_term));
@@ -418,7 +418,7 @@ mod tests {
 
     fn gets_a_key(to: SocketAddr, leader: &Principal, other: &Principal) {
         let [from, whom] = [leader, other].map(|it| it.registration.hash());
-        let Answer::Granted(number, granted) = ask(to, leader, &Ask::Pair(whom), [7; 16]) else { panic!() };
+        let Answer::Granted(number, granted) = ask(to, leader, &Query::Pair(whom), [7; 16]) else { panic!() };
         let pair = Pair { from: from.0, to: whom.0, nonce: [7; 16] };
         let key = leader.long_term.unmask(&pair, &granted, &number.to_be_bytes()).unwrap();
         assert_eq!(key, other.long_term.receives(&from.0, &whom.0, &granted.salt));
@@ -431,9 +431,9 @@ mod tests {
             let (leader, alice) = (centre.register("leader"), centre.register("alice"));
             gets_a_key(centre.address, &leader, &alice);
             let whom = alice.registration.hash();
-            assert_eq!(ask(centre.address, &leader, &Ask::Revoke(whom, "lost".into()), [1; 16]), Answer::Done(1));
+            assert_eq!(ask(centre.address, &leader, &Query::Revoke(whom, "lost".into()), [1; 16]), Answer::Done(1));
             let news = Answer::Revoked(1, vec![(1, whom)]);
-            assert_eq!(ask(centre.address, &leader, &Ask::News(0), [2; 16]), news);
+            assert_eq!(ask(centre.address, &leader, &Query::News(0), [2; 16]), news);
             let revoked = centre.store.named("alice").unwrap().unwrap().revoked.unwrap();
             assert_eq!((revoked.by.as_str(), revoked.reason.as_str()), ("leader", "lost"));
             let now = Clock::start().now().utc.unwrap();
@@ -447,10 +447,10 @@ mod tests {
         let centre = Running::first(LOOPBACK);
         let leader = centre.register("leader");
         let me = leader.registration.hash();
-        let good = framed(&Ask::News(0).write(&me, &[1; 16], &leader.long_term));
+        let good = framed(&Query::News(0).write(&me, &[1; 16], &leader.long_term));
         let mut forged = good.clone();
         *forged.last_mut().unwrap() ^= 1;
-        let unknown = framed(&Ask::News(0).write(&CertHash([5; 32]), &[1; 16], &leader.long_term));
+        let unknown = framed(&Query::News(0).write(&CertHash([5; 32]), &[1; 16], &leader.long_term));
         let socket = client(centre.address);
         let long = vec![MAGIC; 2_000];
         let sent: [&[u8]; 7] =
@@ -475,18 +475,18 @@ mod tests {
         gets_a_key(second.address, &leader, &alice);
         // What needs a row is the first centre's to do.
         let (whom, refused) = (alice.registration.hash(), |why| Answer::Refused(5, 0, why));
-        let revoke = Ask::Revoke(whom, "lost".into());
+        let revoke = Query::Revoke(whom, "lost".into());
         assert_eq!(ask(second.address, &leader, &revoke, [1; 16]), refused(Refusal::Store));
         assert_eq!(ask(first.address, &leader, &revoke, [2; 16]), Answer::Done(1));
         let begun = std::time::Instant::now();
-        while ask(second.address, &leader, &Ask::News(0), [3; 16]) != Answer::Revoked(1, vec![(1, whom)]) {
+        while ask(second.address, &leader, &Query::News(0), [3; 16]) != Answer::Revoked(1, vec![(1, whom)]) {
             assert!(begun.elapsed() < Duration::from_secs(10), "the revocation never came");
             std::thread::sleep(Duration::from_millis(50));
         }
         drop(first);
         second.awaits(FeedStatus::Stale);
         let stale = Answer::Refused(3, 1, Refusal::Stale);
-        assert_eq!(ask(second.address, &leader, &Ask::News(0), [4; 16]), stale);
+        assert_eq!(ask(second.address, &leader, &Query::News(0), [4; 16]), stale);
     }
 
     #[test]

@@ -27,6 +27,20 @@ pub const COMPARTMENT_PATTERNS_MAX: usize = 16;
 pub const REGISTRATION_BYTES_MAX: usize = 1024;
 /// Rights in a registration.
 pub const REGISTRATION_RIGHTS_MAX: usize = 64;
+/// Bytes of the longest question to a key distribution centre, and of the longest answer.
+pub const KDC_QUERY_BYTES_MAX: usize = 512;
+/// Revocations in one of its answers, which is no longer than the question.
+pub const KDC_NEWS_MAX: usize = 10;
+/// Messages for addresses outside the group that wait to be transmitted: a key scheme says them again.
+pub const OUTSIDE_MAX: usize = 1024;
+/// Leaders whose pair keys a member keeps: it can make them again.
+pub const LEADERS_KNOWN_MAX: usize = 16;
+/// Those who ask a leader to be let in at once.
+pub const APPLICANTS_MAX: usize = 2 * MEMBERS_MAX;
+/// Pair keys that a leader keeps, for those who come back, too.
+pub const PAIR_KEYS_MAX: usize = 4 * MEMBERS_MAX;
+/// Bytes of one member's entry of an epoch: secrets of all rings, sending keys where it only writes, and a tag.
+pub const EPOCH_ENTRY_BYTES_MAX: usize = 32 * (2 * COMPARTMENTS_MAX + 1) + 16;
 /// Questions of one member to a key distribution centre that are not answered yet.
 pub const KDC_QUESTIONS_MAX: usize = 128;
 /// Bytes of a certificate, DER.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 use sealcast::config::KeptPrincipal;
 use sealcast_kdc::server::{framed, unframed};
-use sealcast_keys::center::ask::{Answer, Ask, Refusal};
+use sealcast_keys::center::query::{Answer, Query, Refusal};
 use serde_json::Value;
 
 use crate::common::{Home, Running};
@@ -46,7 +46,7 @@ fn news(home: &Home, file: &str, at: &str) -> Answer {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
     socket.connect(at).expect("an address");
     socket.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
-    socket.send(&framed(&Ask::News(0).write(&me, &nonce, &who.long_term))).expect("it is sent");
+    socket.send(&framed(&Query::News(0).write(&me, &nonce, &who.long_term))).expect("it is sent");
     let mut buffer = [0; 2000];
     let length = socket.recv(&mut buffer).expect("an answer");
     let answer = Answer::read(unframed(&buffer[..length]).expect("a frame")).expect("an answer");

@@ -160,7 +160,7 @@ impl Delivery for Multicast {
             return Err(SendError::NotGiven(message.guarantee));
         }
         if let (To::Peer(address), What::Keys { bytes, sealed: false }) = (message.to, &message.what) {
-            if self.outside.len() >= OUTSIDE_MAX {
+            if self.outside.len() >= limits::OUTSIDE_MAX {
                 return Err(SendError::Full);
             }
             self.outside.push_back((address, [&[MAGIC, KIND_OPEN][..], bytes].concat()));
@@ -342,8 +342,6 @@ impl Sink for Inbox {
     }
 }
 
-/// Messages for addresses outside the group that wait to be transmitted: a key scheme says them again.
-const OUTSIDE_MAX: usize = 1024;
 /// Ethernet's MTU of 1,500 bytes less IPv4's and UDP's headers.
 pub const ETHERNET_SEGMENT: usize = 1472;
 /// Eight in a row lost to 20 % independent loss: 3 in a million.

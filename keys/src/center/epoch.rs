@@ -3,7 +3,7 @@
 //! ```text
 //! COMMIT:  transcript = H(proposal, cut, commitments)        epoch id = counter ‖ its first 8 bytes (A13)
 //!          commitment of ring r = HKDF(secret r, proposal, "com", r)
-//!          entry of a seat = AEAD(pair key and transcript; secrets of its rings ‖ sending keys where it only writes)
+//!          entry of a slot = AEAD(pair key and transcript; secrets of its rings ‖ sending keys where it only writes)
 //! secret of a ring ── HKDF(epoch, "domain", d) ──▶ secret of a domain
 //! ```
 
@@ -21,13 +21,13 @@ use crate::Output;
 use crate::compartments::Table;
 use crate::epoch::{EpochKeys, Parts, sending_key};
 
-/// What the epoch of a proposal is to one seat.
+/// What the epoch of a proposal is to one slot.
 pub(super) struct Taken {
     epoch: EpochId,
     cut: [u8; 32],
-    /// By ring; `None` where the seat is not in it.
+    /// By ring; `None` where the slot is not in it.
     rings: Vec<Option<Secret<32>>>,
-    /// Sending keys of domains that the seat writes and does not read.
+    /// Sending keys of domains that the slot writes and does not read.
     own: Vec<(Domain, Secret<32>)>,
 }
 
@@ -35,12 +35,12 @@ pub(super) struct Taken {
 pub(super) struct Made {
     /// Without entries.
     pub(super) commit: Commit,
-    /// By seat.
+    /// By slot.
     pub(super) entries: Vec<Vec<u8>>,
     pub(super) mine: Taken,
 }
 
-/// Draws an epoch's secrets, and seals each seat's under its key; the leader's seat has none.
+/// Draws an epoch's secrets, and seals each slot's under its key; the leader's slot has none.
 pub(super) fn make(
     center: &mut Center,
     content: &Propose,
@@ -54,19 +54,19 @@ pub(super) fn make(
     let commit = Commit { proposal, cut, commitments, entries: Vec::new() };
     let transcript = commit.transcript();
     let epoch = id(content, &transcript);
-    let taken = |seat: usize| {
-        let in_ring = |(readers, secret): (&u64, &Secret<32>)| (readers >> seat & 1 == 1).then(|| secret.clone());
-        let run = content.seats[seat].who.incarnation;
-        let own = only_writes(table, seat).map(|(domain, ring)| {
+    let taken = |slot: usize| {
+        let in_ring = |(readers, secret): (&u64, &Secret<32>)| (readers >> slot & 1 == 1).then(|| secret.clone());
+        let run = content.slots[slot].who.incarnation;
+        let own = only_writes(table, slot).map(|(domain, ring)| {
             let secret = domain_secret(epoch, domain, &rings[ring]);
             let of = (&*center.group, center.config.suite, epoch);
-            (domain, sending_key(of, domain, (Slot(seat as u32), run), &secret))
+            (domain, sending_key(of, domain, (Slot(slot as u32), run), &secret))
         });
         Taken { epoch, cut, rings: table.rings().iter().zip(&rings).map(in_ring).collect(), own: own.collect() }
     };
-    let entry = |(seat, key): (usize, &Option<PairKey>)| {
+    let entry = |(slot, key): (usize, &Option<PairKey>)| {
         let Some(key) = key else { return Vec::new() };
-        let taken = taken(seat);
+        let taken = taken(slot);
         let mut plaintext = zeroize::Zeroizing::new(Vec::new());
         let secrets = taken.rings.iter().flatten().chain(taken.own.iter().map(|(_, key)| key));
         secrets.for_each(|secret| plaintext.extend_from_slice(secret.expose()));
@@ -76,7 +76,7 @@ pub(super) fn make(
     Made { entries, mine: taken(0), commit }
 }
 
-/// Opens a seat's entry.
+/// Opens a slot's entry.
 ///
 /// # Errors
 /// [`Dropped::Auth`] if the key is not the one that sealed it, [`Dropped::Conflict`] if it is, and what it says is not what the
@@ -85,7 +85,7 @@ pub(super) fn take(
     content: &Propose,
     table: &Table,
     commit: &Commit,
-    seat: usize,
+    slot: usize,
     (sealed, key): (&[u8], &PairKey),
 ) -> Result<Taken, Dropped> {
     let transcript = commit.transcript();
@@ -97,7 +97,7 @@ pub(super) fn take(
         return Err(Dropped::Conflict);
     }
     for ((ring, readers), said) in (0..).zip(table.rings()).zip(&commit.commitments) {
-        if readers >> seat & 1 == 0 {
+        if readers >> slot & 1 == 0 {
             rings.push(None);
             continue;
         }
@@ -107,23 +107,24 @@ pub(super) fn take(
         }
         rings.push(Some(secret));
     }
-    let own = only_writes(table, seat).map(|(domain, _)| Some((domain, secrets.next()?)));
+    let own = only_writes(table, slot).map(|(domain, _)| Some((domain, secrets.next()?)));
     let own = own.collect::<Option<_>>().ok_or(Dropped::Conflict)?;
     Ok(Taken { epoch: id(content, &transcript), cut: commit.cut, rings, own })
 }
 
 impl Center {
-    /// The compartments of a proposal's seats, if all their registrations are here.
+    /// The compartments of a proposal's slots, if all their registrations are here.
     pub(super) fn table_of(&self, content: &Propose) -> Option<Table> {
-        let rights =
-            |seat: &super::message::Seat| Some(Arc::new(self.people.get(&seat.who.cert)?.registration.rights.clone()));
-        let rights: Vec<Arc<Rights>> = content.seats.iter().map(rights).collect::<Option<_>>()?;
+        let rights = |slot: &super::message::MemberSlot| {
+            Some(Arc::new(self.people.get(&slot.who.cert)?.registration.rights.clone()))
+        };
+        let rights: Vec<Arc<Rights>> = content.slots.iter().map(rights).collect::<Option<_>>()?;
         Some(Table::new(self.group.clone(), rights, None))
     }
 
     /// The epoch is in use.
     pub(super) fn enter(&mut self, now: Now, content: &Propose, table: Table, taken: Taken) {
-        let me = Slot(content.seat_of(&self.me).expect("whoever enters has a seat") as u32);
+        let me = Slot(content.slot_of(&self.me).expect("whoever enters has a slot") as u32);
         let Taken { epoch, cut, rings, own } = taken;
         let table = Arc::new(table);
         let secret_of = |domain: Domain| {
@@ -137,7 +138,7 @@ impl Center {
             suite: self.config.suite,
             epoch,
             me,
-            members: content.seats.iter().map(|s| (s.who.incarnation, known(&s.who.cert).key.clone())).collect(),
+            members: content.slots.iter().map(|s| (s.who.incarnation, known(&s.who.cert).key.clone())).collect(),
             secrets: table.domains().map(secret_of).collect(),
             // Whoever only writes was given the key that readers derive for it.
             readers: table.domains().map(|_| u64::MAX).collect(),
@@ -146,15 +147,15 @@ impl Center {
         }));
         let change = self.change_to(content);
         let members = self.roster_of(content);
-        let of_base = self.installed.as_ref().map_or(content.seats.len() == 1, |it| it.epoch == content.base);
+        let of_base = self.installed.as_ref().map_or(content.slots.len() == 1, |it| it.epoch == content.base);
         let view = View::new(self.installed_members(), epoch, members.clone(), me, change);
         let view = view.after(if of_base { cut } else { [0; 32] });
-        let since = |seat: &super::message::Seat| {
+        let since = |slot: &super::message::MemberSlot| {
             let before = self.installed.as_ref();
-            let known = before.and_then(|it| Some(it.since[it.seats.iter().position(|s| *s == seat.who)?]));
+            let known = before.and_then(|it| Some(it.since[it.slots.iter().position(|s| *s == slot.who)?]));
             known.unwrap_or(epoch.counter)
         };
-        let since = content.seats.iter().map(since).collect();
+        let since = content.slots.iter().map(since).collect();
         let access: Arc<dyn Access> = table.clone();
         let (protect, view) = (keys, view);
         self.outputs.push_back(Output::Keyed {
@@ -165,8 +166,8 @@ impl Center {
             passed: false,
         });
         self.outputs.push_back(Output::Epoch { view, protect: Some(protect), access });
-        let seats = content.seats.iter().map(|it| it.who).collect();
-        self.installed = Some(Installed { epoch, seats, members, table, at: now.monotonic, since });
+        let slots = content.slots.iter().map(|it| it.who).collect();
+        self.installed = Some(Installed { epoch, slots, members, table, at: now.monotonic, since });
         self.entered(now, content);
     }
 
@@ -178,7 +179,7 @@ impl Center {
         for timer in [Timer::Flush, Timer::Ack, Timer::Form, Timer::Join] {
             self.timers.stop(timer);
         }
-        let in_view = |cert: &_| content.seats.iter().any(|it| it.who.cert == *cert);
+        let in_view = |cert: &_| content.slots.iter().any(|it| it.who.cert == *cert);
         self.going.retain(|cert, why| in_view(cert) && *why == Gone::Revoked);
         self.leads.entered(content, self.me);
         self.timers.set(Timer::Rekey, now.monotonic + self.config.rekey_after);
@@ -190,7 +191,7 @@ impl Center {
         self.fetch_keys(now);
         self.plan(now, super::lead::GATHER);
         if self.phase == Phase::Leaving {
-            self.wish(super::Asked::Leave);
+            self.wish(super::WishKind::Leave);
         }
     }
 
@@ -200,12 +201,12 @@ impl Center {
 
     pub(super) fn roster_of(&self, content: &Propose) -> Roster {
         let name = |cert| self.people.get(cert).map(|it| it.registration.name.clone()).unwrap_or_default();
-        content.seats.iter().map(|it| Member { id: it.who, name: name(&it.who.cert) }).collect()
+        content.slots.iter().map(|it| Member { id: it.who, name: name(&it.who.cert) }).collect()
     }
 
     pub(super) fn change_to(&self, content: &Propose) -> Change {
         let Some(installed) = &self.installed else { return Change::Formed };
-        let stays = |id: &sealcast_wire::MemberId| content.seats.iter().any(|it| it.who.cert == id.cert);
+        let stays = |id: &sealcast_wire::MemberId| content.slots.iter().any(|it| it.who.cert == id.cert);
         let why = |id: &sealcast_wire::MemberId| {
             let said = content.gone.iter().find(|(cert, _)| *cert == id.cert).map(|(_, why)| *why);
             match said.or(self.going.get(&id.cert).copied()) {
@@ -214,13 +215,13 @@ impl Center {
                 Some(Gone::Silent | Gone::Replaced) | None => Change::Suspected,
             }
         };
-        if let Some(worst) = installed.seats.iter().filter(|it| !stays(it)).map(why).max() {
+        if let Some(worst) = installed.slots.iter().filter(|it| !stays(it)).map(why).max() {
             return worst;
         }
-        let new = content.seats.iter().filter(|it| !installed.seats.contains(&it.who)).count();
+        let new = content.slots.iter().filter(|it| !installed.slots.contains(&it.who)).count();
         match new {
             0 => Change::Rekeyed,
-            n if n > installed.seats.len() || content.base != installed.epoch => Change::Merged,
+            n if n > installed.slots.len() || content.base != installed.epoch => Change::Merged,
             _ => Change::Joined,
         }
     }
@@ -231,7 +232,7 @@ impl Center {
         (self.cut, self.flushing) = (None, epoch);
         self.timers.set(Timer::Flush, now.monotonic + FLUSH);
         self.prepared = true;
-        let me = Slot(content.seat_of(&self.me).unwrap_or(0) as u32);
+        let me = Slot(content.slot_of(&self.me).unwrap_or(0) as u32);
         let (members, change) = (self.roster_of(content), self.change_to(content));
         let view = View::new(self.installed_members(), epoch, members, me, change);
         self.outputs.push_back(Output::Prepare { view, flush: sealcast_wire::Flush::Now });
@@ -241,21 +242,21 @@ impl Center {
     pub(super) fn send_commit(&mut self, commit: &Commit, entries: &[(u16, Vec<u8>)]) {
         let mut parts: Vec<Commit> = Vec::new();
         let mut bytes = usize::MAX;
-        for (seat, sealed) in entries {
+        for (slot, sealed) in entries {
             if bytes.saturating_add(sealed.len() + 4) > COMMIT_BYTES {
                 bytes = commit.commitments.len() * 32;
                 parts.push(commit.clone());
             }
             bytes += sealed.len() + 4;
-            parts.last_mut().expect("one was pushed").entries.push((*seat, sealed.clone()));
+            parts.last_mut().expect("one was pushed").entries.push((*slot, sealed.clone()));
         }
         parts.into_iter().for_each(|part| self.send(&Message::Commit(part)));
     }
 }
 
-/// Domains that a seat writes and does not read, and the rings that make their keys.
-fn only_writes(table: &Table, seat: usize) -> impl Iterator<Item = (Domain, usize)> {
-    let writes = move |domain: &Domain| table.writers_only(*domain) >> seat & 1 == 1;
+/// Domains that a slot writes and does not read, and the rings that make their keys.
+fn only_writes(table: &Table, slot: usize) -> impl Iterator<Item = (Domain, usize)> {
+    let writes = move |domain: &Domain| table.writers_only(*domain) >> slot & 1 == 1;
     table.domains().filter(writes).filter_map(|domain| Some((domain, table.ring_of(domain)?)))
 }
 

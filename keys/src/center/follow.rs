@@ -6,18 +6,18 @@ use std::time::Duration;
 use sealcast_crypto::identity::Registration;
 use sealcast_wire::{CertHash, Dropped, EpochId, MemberId, Monotonic, Now, limits};
 
-use super::ask::Ask;
 use super::epoch::take;
-use super::message::{Accept, Ack, Beacon, Commit, Dismiss, Gone, Join, Message, Offer, Propose};
+use super::message::{Accept, Ack, Beacon, Challenge, Commit, Dismiss, Gone, Join, Message, Propose};
 use super::pair::PairKey;
+use super::query::Query;
 use super::{Center, JOIN_RETRY, JOIN_RETRY_MAX, Phase, Timer};
 use crate::timers::jitter;
 use crate::{Exclusion, HandleError, Misbehaviour, Output};
 
-/// An offer that we take, or take once the centre says that the leader is good.
+/// A leader's challenge that we accept, or accept once the centre says that the leader is good.
 pub(super) struct Courts {
     pub(super) leader: MemberId,
-    offer: Offer,
+    challenge: Challenge,
     key: PairKey,
     accepted: bool,
     at: Monotonic,
@@ -53,7 +53,7 @@ impl PairKeys {
     }
 
     fn put(&mut self, leader: MemberId, salt: [u8; 16], key: PairKey) {
-        if self.0.len() >= PAIR_KEYS_MAX && !self.0.contains_key(&leader.cert) {
+        if self.0.len() >= limits::LEADERS_KNOWN_MAX && !self.0.contains_key(&leader.cert) {
             self.0.pop_first();
         }
         self.0.insert(leader.cert, (leader, salt, key));
@@ -93,7 +93,7 @@ impl Center {
     }
 
     /// A leader would let us in.
-    pub(super) fn on_offer(&mut self, now: Now, m: Offer) -> Result<(), Dropped> {
+    pub(super) fn on_challenge(&mut self, now: Now, m: Challenge) -> Result<(), Dropped> {
         let leader = MemberId { cert: m.registration.hash(), incarnation: m.run };
         if m.to != self.me || self.phase != Phase::Running {
             return Err(Dropped::Stale);
@@ -110,25 +110,25 @@ impl Center {
             return Err(Dropped::Stale);
         }
         let key = self.pair_with(&leader, &m.salt);
-        key.check_offer(&m).map_err(|_| Dropped::Auth)?;
+        key.check_challenge(&m).map_err(|_| Dropped::Auth)?;
         // From here on it is a leader whom the centre registered, and gave a key for us at some time.
         self.learn(now.monotonic, &m.registration);
         self.pairs.put(leader, m.salt, key.clone());
-        self.courts = Some(Courts { leader, offer: m, key, accepted: false, at: now.monotonic });
-        self.take_offer(now);
+        self.courts = Some(Courts { leader, challenge: m, key, accepted: false, at: now.monotonic });
+        self.take_challenge(now);
         Ok(())
     }
 
-    /// Takes the offer if its leader is known to be good: whoever was revoked while we were off still has a key for us.
-    pub(super) fn take_offer(&mut self, now: Now) {
+    /// Accepts the challenge if its leader is known to be good: whoever was revoked while we were off still has a key for us.
+    pub(super) fn take_challenge(&mut self, now: Now) {
         let Some(courts) = &self.courts else { return };
         let cert = courts.leader.cert;
         let is_good = self.good.get(&cert).is_some_and(|at| now.monotonic.since(*at) < super::GOOD_FOR);
         if !is_good && !self.is_in_view(&cert) {
-            self.ask(now, Ask::Check(cert));
+            self.ask(now, Query::Check(cert));
             return;
         }
-        let (to, token) = (courts.leader, courts.offer.token);
+        let (to, token) = (courts.leader, courts.challenge.token);
         let mut accept = Accept { from: self.me, to, token, epoch: self.epoch(), tag: [0; 16] };
         accept.tag = courts.key.accept(&accept);
         if let Some(courts) = &mut self.courts {
@@ -140,7 +140,7 @@ impl Center {
     /// A leader says who shall be in the next epoch.
     pub(super) fn on_propose(&mut self, now: Now, m: Propose) -> Result<(), Dropped> {
         let leader = m.leader;
-        let Some(seat) = m.seat_of(&self.me) else { return Err(Dropped::Foreign) };
+        let Some(slot) = m.slot_of(&self.me) else { return Err(Dropped::Foreign) };
         let id = m.id();
         let over = m.counter <= self.epoch().counter || self.failed == Some(id);
         if leader.cert == self.me.cert || self.phase == Phase::Out || over {
@@ -163,8 +163,8 @@ impl Center {
         if !known.rights.may_lead(&self.group) {
             return Err(Dropped::Policy);
         }
-        let key = self.pair_with(&leader, &m.seats[seat].salt);
-        key.check_propose(&id, &m.seats[seat].tag).map_err(|_| Dropped::Auth)?;
+        let key = self.pair_with(&leader, &m.slots[slot].salt);
+        key.check_propose(&id, &m.slots[slot].tag).map_err(|_| Dropped::Auth)?;
         if !self.may_follow(&m) {
             return Err(Dropped::Policy);
         }
@@ -175,7 +175,7 @@ impl Center {
         if self.follows.as_ref().filter(older).is_some() {
             return Err(Dropped::Stale);
         }
-        self.pairs.put(leader, m.seats[seat].salt, key.clone());
+        self.pairs.put(leader, m.slots[slot].salt, key.clone());
         self.last_sign = Some(now.monotonic);
         self.leads.give_up();
         self.timers.stop(Timer::Resend);
@@ -195,8 +195,8 @@ impl Center {
             m.gone.iter().any(|(gone, why)| gone == cert && matches!(why, Gone::Left | Gone::Revoked))
         };
         let deposed = |it: &MemberId| it.cert != m.leader.cert && (self.going.contains_key(&it.cert) || said(&it.cert));
-        let next = installed.seats.iter().find(|it| self.may_lead(&it.cert) && !deposed(it));
-        courted || installed.seats[0] == m.leader || (next == Some(&m.leader) && m.base == installed.epoch)
+        let next = installed.slots.iter().find(|it| self.may_lead(&it.cert) && !deposed(it));
+        courted || installed.slots[0] == m.leader || (next == Some(&m.leader) && m.base == installed.epoch)
     }
 
     /// Goes on with the proposal that we follow, as far as that is possible now.
@@ -204,7 +204,7 @@ impl Center {
         let Some(follows) = self.follows.as_ref().filter(|it| it.state == FollowState::Gathering) else { return };
         let content = follows.content.clone();
         let missing: Vec<CertHash> =
-            content.seats.iter().map(|it| it.who.cert).filter(|cert| !self.people.contains_key(cert)).collect();
+            content.slots.iter().map(|it| it.who.cert).filter(|cert| !self.people.contains_key(cert)).collect();
         if !missing.is_empty() {
             return self.send(&Message::Want(missing));
         }
@@ -222,7 +222,7 @@ impl Center {
 
     /// Whether we lack this registration.
     pub(super) fn is_wanted(&self, cert: &CertHash) -> bool {
-        let named = |it: &&Follows| it.content.seats.iter().any(|seat| seat.who.cert == *cert);
+        let named = |it: &&Follows| it.content.slots.iter().any(|slot| slot.who.cert == *cert);
         self.follows.as_ref().filter(named).is_some() && !self.people.contains_key(cert)
     }
 
@@ -289,12 +289,12 @@ impl Center {
     pub(super) fn on_commit(&mut self, now: Now, m: &Commit) -> Result<(), HandleError> {
         let ready = |it: &&Follows| it.id == m.proposal && it.state == FollowState::Acknowledged;
         let follows = self.follows.as_ref().filter(ready).ok_or(Dropped::Stale)?;
-        let seat = follows.content.seat_of(&self.me).ok_or(Dropped::Stale)?;
-        let entry = m.entries.iter().find(|(at, _)| usize::from(*at) == seat).ok_or(Dropped::Foreign)?;
+        let slot = follows.content.slot_of(&self.me).ok_or(Dropped::Stale)?;
+        let entry = m.entries.iter().find(|(at, _)| usize::from(*at) == slot).ok_or(Dropped::Foreign)?;
         let (content, leader) = (follows.content.clone(), follows.content.leader.cert);
         let of_base = self.installed.as_ref().is_some_and(|it| it.epoch == content.base);
         let table = self.table_of(&content).ok_or(Dropped::Stale)?;
-        let taken = take(&content, &table, m, seat, (&entry.1, &follows.key));
+        let taken = take(&content, &table, m, slot, (&entry.1, &follows.key));
         let taken = taken.map_err(|why| match why {
             // Only the leader seals for us: what it says contradicts itself (A13).
             Dropped::Conflict => HandleError::Misbehaved(leader, Misbehaviour::WrongValue),
@@ -320,8 +320,8 @@ impl Center {
         self.last_sign = Some(now.monotonic);
         let calls = match &self.installed {
             None => true,
-            Some(it) if it.seats[0] == leader => m.epoch != it.epoch && m.epoch.counter >= it.epoch.counter,
-            // A beacon proves nothing; an offer will.
+            Some(it) if it.slots[0] == leader => m.epoch != it.epoch && m.epoch.counter >= it.epoch.counter,
+            // A beacon proves nothing; a challenge will.
             Some(it) if self.is_in_view(&leader.cert) && it.epoch == m.epoch => false,
             Some(_) => self.is_orphaned() || self.outranks((m.size, leader.cert)),
         };
@@ -372,9 +372,7 @@ impl Center {
     }
 }
 
-/// Pair keys with leaders that are kept.
-const PAIR_KEYS_MAX: usize = 16;
-/// For so long an offer that we took is the only one.
+/// For so long a challenge that we accepted is the only one.
 const COURT: Duration = Duration::from_millis(1500);
 /// For so long we try to come to another part of the group.
 const TOWARDS: Duration = Duration::from_secs(3);

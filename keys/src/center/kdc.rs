@@ -9,9 +9,10 @@ use rand_core::SeedableRng as _;
 use sealcast_crypto::identity::Registration;
 use sealcast_crypto::leighton_micali::{Master, Pair};
 use sealcast_crypto::secret::Secret;
+use sealcast_wire::limits::KDC_NEWS_MAX;
 use sealcast_wire::{CertHash, Dropped, Now, Utc};
 
-use super::ask::{Answer, Ask, NEWS_MAX, Refusal, kind_of};
+use super::query::{Answer, Query, Refusal, kind_of};
 
 /// Who is registered, and who is revoked.
 pub trait Registry {
@@ -58,7 +59,7 @@ impl<R: Registry> Kdc<R> {
     /// # Errors
     /// Why there is no answer.
     pub fn answer(&mut self, now: Now, bytes: &[u8]) -> Result<Vec<u8>, Dropped> {
-        let asked = Ask::read(bytes)?;
+        let asked = Query::read(bytes)?;
         let (asker, nonce) = (asked.asker, asked.nonce);
         let (registration, revoked) = self.registry.find(&asker).ok_or(Dropped::Foreign)?;
         let keys = self.master.long_term(&asker.0);
@@ -76,16 +77,16 @@ impl<R: Registry> Kdc<R> {
     }
 
     /// Whether the question may be asked.
-    fn judge(&self, now: Now, asker: &Registration, ask: &Ask) -> Result<(), Refusal> {
+    fn judge(&self, now: Now, asker: &Registration, ask: &Query) -> Result<(), Refusal> {
         if self.registry.is_stale(now) {
             return Err(Refusal::Stale);
         }
         let groups = asker.rights.groups();
         let leads = |group: &&str| asker.rights.may_lead(group);
         match ask {
-            Ask::News(_) if groups.iter().any(leads) => Ok(()),
-            Ask::News(_) => Err(Refusal::Denied),
-            Ask::Pair(to) => {
+            Query::News(_) if groups.iter().any(leads) => Ok(()),
+            Query::News(_) => Err(Refusal::Denied),
+            Query::Pair(to) => {
                 let (to, revoked) = self.registry.find(to).ok_or(Refusal::Unknown)?;
                 let shared = groups.iter().filter(|it| leads(it)).any(|group| to.rights.is_member(group));
                 match (shared, revoked) {
@@ -94,14 +95,14 @@ impl<R: Registry> Kdc<R> {
                     (true, false) => to.check(now.utc, self.floor).map_err(|_| Refusal::Expired),
                 }
             }
-            Ask::Check(whom) => {
+            Query::Check(whom) => {
                 let (whom, revoked) = self.registry.find(whom).ok_or(Refusal::Unknown)?;
                 if revoked {
                     return Err(Refusal::Revoked);
                 }
                 whom.check(now.utc, self.floor).map_err(|_| Refusal::Expired)
             }
-            Ask::Revoke(whom, _) => {
+            Query::Revoke(whom, _) => {
                 let (whom, _) = self.registry.find(whom).ok_or(Refusal::Unknown)?;
                 // It is revoked everywhere: the right must cover it everywhere.
                 let covers = |group: &&str| asker.rights.may_evict(group, &whom.rights);
@@ -114,19 +115,19 @@ impl<R: Registry> Kdc<R> {
         &mut self,
         asker: &Registration,
         (from, nonce): (CertHash, [u8; 16]),
-        ask: &Ask,
+        ask: &Query,
     ) -> Result<Answer, Refusal> {
         match ask {
-            Ask::Pair(to) => {
+            Query::Pair(to) => {
                 let number = self.registry.number();
                 let pair = Pair { from: from.0, to: to.0, nonce };
                 Ok(Answer::Granted(number, self.master.grant(&pair, &number.to_be_bytes(), &mut self.rng)))
             }
-            Ask::News(since) => {
-                Ok(Answer::Revoked(self.registry.number(), self.registry.revoked_since(*since, NEWS_MAX)))
+            Query::News(since) => {
+                Ok(Answer::Revoked(self.registry.number(), self.registry.revoked_since(*since, KDC_NEWS_MAX)))
             }
-            Ask::Check(_) => Ok(Answer::Done(self.registry.number())),
-            Ask::Revoke(whom, reason) => {
+            Query::Check(_) => Ok(Answer::Done(self.registry.number())),
+            Query::Revoke(whom, reason) => {
                 self.registry.revoke(whom, &asker.name, reason).map(Answer::Done).ok_or(Refusal::Store)
             }
         }

@@ -8,12 +8,12 @@ use sealcast_crypto::leighton_micali::{PairSecret, tag};
 use sealcast_crypto::secret::Secret;
 use sealcast_wire::{CertHash, Change, Dropped, EpochId, Flush, MemberId, Monotonic, Now, Roster, Slot, View, limits};
 
-use super::ask::Ask;
 use super::epoch::make;
 use super::message::{
-    Accept, Ack, Asked, Beacon, Commit, Dismiss, Gone, Join, Message, Offer, Propose, Seat, Tag, Wish,
+    Accept, Ack, Beacon, Challenge, Commit, Dismiss, Gone, Join, MemberSlot, Message, Propose, Tag, Wish, WishKind,
 };
 use super::pair::PairKey;
+use super::query::Query;
 use super::{Center, NEWS_EVERY, Phase, STAND_BYS, Timer};
 use crate::timers::jitter;
 use crate::{Notice, Output};
@@ -54,18 +54,18 @@ pub(super) struct Applicant {
     accepted: bool,
     epoch: EpochId,
     size: u16,
-    offered: Option<Monotonic>,
+    challenged: Option<Monotonic>,
     at: Monotonic,
 }
 
 struct Proposed {
     id: [u8; 32],
     content: Propose,
-    /// By seat; none for ours.
+    /// By slot; none for ours.
     keys: Vec<Option<PairKey>>,
     acks: Vec<Option<Ack>>,
     since: Monotonic,
-    patience: Duration,
+    timeout: Duration,
     wait: Duration,
 }
 
@@ -122,7 +122,7 @@ impl Leads {
 
     /// An epoch is in use.
     pub(super) fn entered(&mut self, content: &Propose, me: MemberId) {
-        let is_in = |who: &MemberId| content.seats.iter().any(|it| it.who == *who);
+        let is_in = |who: &MemberId| content.slots.iter().any(|it| it.who == *who);
         self.applicants.retain(|_, it| !is_in(&it.who));
         (self.proposed, self.lacks_since) = (None, None);
         self.rotate = false;
@@ -132,8 +132,8 @@ impl Leads {
             self.dismissed.clear();
         }
         let applies = |cert: &CertHash| self.applicants.contains_key(cert);
-        while self.sigmas.len() > SIGMAS_MAX {
-            let spare = |cert: &&CertHash| !applies(cert) && content.seats.iter().all(|it| it.who.cert != **cert);
+        while self.sigmas.len() > limits::PAIR_KEYS_MAX {
+            let spare = |cert: &&CertHash| !applies(cert) && content.slots.iter().all(|it| it.who.cert != **cert);
             let Some(cert) = self.sigmas.keys().find(spare).copied() else { return };
             self.sigmas.remove(&cert);
         }
@@ -167,20 +167,20 @@ impl Center {
             self.notice_other(now, &m.registration, m.epoch);
             return Ok(());
         }
-        let is_in = self.installed.as_ref().is_some_and(|it| it.seats.contains(&who) && it.epoch == m.epoch);
+        let is_in = self.installed.as_ref().is_some_and(|it| it.slots.contains(&who) && it.epoch == m.epoch);
         if is_in || self.leads.refused.get(&who.cert).is_some_and(|at| now.monotonic.since(*at) < REFUSED_FOR) {
             return Err(Dropped::Stale);
         }
         self.leads.applicants.retain(|_, it| now.monotonic.since(it.at) < APPLIES_FOR);
         let known = self.leads.applicants.get(&who.cert).is_some_and(|it| it.who == who);
         if !known {
-            if self.leads.applicants.len() >= APPLICANTS_MAX {
+            if self.leads.applicants.len() >= limits::APPLICANTS_MAX {
                 return Err(Dropped::Rate);
             }
             let (epoch, size, at) = (m.epoch, m.size, now.monotonic);
             self.leads.applied += 1;
             let number = self.leads.applied;
-            let new = Applicant { who, number, accepted: false, epoch, size, offered: None, at };
+            let new = Applicant { who, number, accepted: false, epoch, size, challenged: None, at };
             // A run that showed its key stays until another one does.
             let shown = self.leads.applicants.get(&who.cert).is_some_and(|it| it.accepted);
             if !shown {
@@ -188,8 +188,8 @@ impl Center {
             }
         }
         match self.leads.sigmas.contains_key(&who.cert) {
-            true => self.offer(now, who, (m.epoch, m.size)),
-            false => _ = self.ask(now, Ask::Pair(who.cert)),
+            true => self.challenge(now, who, (m.epoch, m.size)),
+            false => _ = self.ask(now, Query::Pair(who.cert)),
         }
         Ok(())
     }
@@ -198,26 +198,26 @@ impl Center {
     pub(super) fn on_pair(&mut self, now: Now, with: CertHash, salt: [u8; 16], sigma: PairSecret) {
         self.leads.sigmas.entry(with).or_insert(Sigma { salt, secret: sigma });
         if let Some(it) = self.leads.applicants.get(&with).filter(|it| !it.accepted) {
-            self.offer(now, it.who, (it.epoch, it.size));
+            self.challenge(now, it.who, (it.epoch, it.size));
         }
         self.plan(now, Duration::ZERO);
     }
 
-    fn offer(&mut self, now: Now, to: MemberId, (epoch, size): (EpochId, u16)) {
+    fn challenge(&mut self, now: Now, to: MemberId, (epoch, size): (EpochId, u16)) {
         let Some(token) = self.leads.token(&to) else { return };
         let Some(key) = self.leads.key_with(&self.group, &self.me, &to) else { return };
         let Some(sigma) = self.leads.sigmas.get(&to.cert) else { return };
         let (registration, run, salt) = (self.registration.clone(), self.me.incarnation, sigma.salt);
         if let Some(it) = self.leads.applicants.get_mut(&to.cert).filter(|it| it.who == to) {
             (it.epoch, it.size, it.at) = (epoch, size, now.monotonic);
-            if it.offered.is_some_and(|at| now.monotonic.since(at) < OFFER_SPACING) {
+            if it.challenged.is_some_and(|at| now.monotonic.since(at) < CHALLENGE_SPACING) {
                 return;
             }
-            it.offered = Some(now.monotonic);
+            it.challenged = Some(now.monotonic);
         }
-        let mut offer = Offer { to, registration, run, salt, token, tag: [0; 16] };
-        offer.tag = key.offer(&offer);
-        self.send(&Message::Offer(offer));
+        let mut challenge = Challenge { to, registration, run, salt, token, tag: [0; 16] };
+        challenge.tag = key.challenge(&challenge);
+        self.send(&Message::Challenge(challenge));
     }
 
     /// An applicant showed that it holds the key, and is there.
@@ -251,8 +251,8 @@ impl Center {
             return;
         }
         // A proposal that names somebody who has to go comes to nothing.
-        let goes = |it: &Seat| self.going.contains_key(&it.who.cert);
-        let runs = self.leads.proposed.as_ref().is_some_and(|it| !it.content.seats.iter().any(goes));
+        let goes = |it: &MemberSlot| self.going.contains_key(&it.who.cert);
+        let runs = self.leads.proposed.as_ref().is_some_and(|it| !it.content.slots.iter().any(goes));
         if !runs {
             self.timers.sooner(Timer::Propose, now.monotonic + wait);
         }
@@ -277,9 +277,9 @@ impl Center {
             self.courts.take_if(|_| !recent);
             return self.timers.set(Timer::Form, now.monotonic + wait);
         }
-        let seats = vec![Seat { who: self.me, salt: [0; 16], tag: [0; 16] }];
+        let slots = vec![MemberSlot { who: self.me, salt: [0; 16], tag: [0; 16] }];
         let (base, leader) = (EpochId::default(), self.me);
-        self.begin(now, Propose { leader, base, counter: 1, attempt: 1, gone: Vec::new(), seats });
+        self.begin(now, Propose { leader, base, counter: 1, attempt: 1, gone: Vec::new(), slots });
     }
 
     /// Proposes what there is to change.
@@ -287,17 +287,17 @@ impl Center {
         let Some(installed) = self.installed.as_ref().filter(|_| self.is_leading() && self.has_work()) else { return };
         let accepted = |it: &&Applicant| it.accepted && !self.revoked.contains(&it.who.cert);
         let applicants: Vec<MemberId> = self.leads.applicants.values().filter(accepted).map(|it| it.who).collect();
-        let stays = installed.seats.iter().filter(|it| !self.going.contains_key(&it.cert));
+        let stays = installed.slots.iter().filter(|it| !self.going.contains_key(&it.cert));
         // Another run of a member takes its place.
         let run_of = |it: &MemberId| applicants.iter().find(|new| new.cert == it.cert).copied().unwrap_or(*it);
-        let mut seats: Vec<MemberId> = stays.map(run_of).filter(|it| *it != self.me).collect();
-        let came: Vec<MemberId> = applicants.iter().filter(|it| !seats.contains(it)).copied().collect();
-        seats.extend(came);
-        seats.truncate(limits::MEMBERS_MAX - 1);
+        let mut slots: Vec<MemberId> = stays.map(run_of).filter(|it| *it != self.me).collect();
+        let came: Vec<MemberId> = applicants.iter().filter(|it| !slots.contains(it)).copied().collect();
+        slots.extend(came);
+        slots.truncate(limits::MEMBERS_MAX - 1);
         // Who may lead comes first, to stand by and to order.
-        seats.sort_by_key(|it| !self.may_lead(&it.cert));
+        slots.sort_by_key(|it| !self.may_lead(&it.cert));
         let lacks: Vec<CertHash> =
-            seats.iter().map(|it| it.cert).filter(|cert| !self.leads.sigmas.contains_key(cert)).collect();
+            slots.iter().map(|it| it.cert).filter(|cert| !self.leads.sigmas.contains_key(cert)).collect();
         if !lacks.is_empty() {
             return self.fetch_missing(now, &lacks);
         }
@@ -305,17 +305,17 @@ impl Center {
         let claims = self.leads.applicants.values().filter(|it| it.accepted).map(|it| it.epoch.counter);
         let last = claims.chain([installed.epoch.counter]).max().unwrap_or_default();
         let Some(counter) = last.checked_add(1) else { return };
-        let gone = installed.seats.iter().filter(|it| !seats.contains(it) && **it != self.me);
+        let gone = installed.slots.iter().filter(|it| !slots.contains(it) && **it != self.me);
         let why = |it: &MemberId| self.going.get(&it.cert).copied().unwrap_or(Gone::Replaced);
         let gone = gone.map(|it| (it.cert, why(it))).collect();
         let base = installed.epoch;
         self.leads.attempt += 1;
         let salt_of = |it: &MemberId| self.leads.sigmas[&it.cert].salt;
-        let seat = |who: MemberId| Seat { who, salt: salt_of(&who), tag: [0; 16] };
-        let mine = Seat { who: self.me, salt: [0; 16], tag: [0; 16] };
-        let seats = [mine].into_iter().chain(seats.into_iter().map(seat)).collect();
+        let slot = |who: MemberId| MemberSlot { who, salt: salt_of(&who), tag: [0; 16] };
+        let mine = MemberSlot { who: self.me, salt: [0; 16], tag: [0; 16] };
+        let slots = [mine].into_iter().chain(slots.into_iter().map(slot)).collect();
         let (leader, attempt) = (self.me, self.leads.attempt);
-        self.begin(now, Propose { leader, base, counter, attempt, gone, seats });
+        self.begin(now, Propose { leader, base, counter, attempt, gone, slots });
     }
 
     /// Keys that a proposal needs are asked for; who has none for long stays out.
@@ -328,34 +328,34 @@ impl Center {
                 self.goes(now, *cert, Gone::Silent);
             }
         } else {
-            lacks.iter().for_each(|cert| _ = self.ask(now, Ask::Pair(*cert)));
+            lacks.iter().for_each(|cert| _ = self.ask(now, Query::Pair(*cert)));
         }
         self.timers.sooner(Timer::Propose, now.monotonic + LACKS_AGAIN);
     }
 
     fn begin(&mut self, now: Now, mut content: Propose) {
         let id = content.id();
-        let key = |it: &Seat| self.leads.key_with(&self.group, &self.me, &it.who).filter(|_| it.who != self.me);
-        let keys: Vec<Option<PairKey>> = content.seats.iter().map(key).collect();
-        for (seat, key) in content.seats.iter_mut().zip(&keys) {
-            seat.tag = key.as_ref().map_or([0; 16], |key| key.propose(&id));
+        let key = |it: &MemberSlot| self.leads.key_with(&self.group, &self.me, &it.who).filter(|_| it.who != self.me);
+        let keys: Vec<Option<PairKey>> = content.slots.iter().map(key).collect();
+        for (slot, key) in content.slots.iter_mut().zip(&keys) {
+            slot.tag = key.as_ref().map_or([0; 16], |key| key.propose(&id));
         }
-        let (counter, attempt, members) = (content.counter, content.attempt, content.seats.len());
+        let (counter, attempt, members) = (content.counter, content.attempt, content.slots.len());
         self.notice(Notice::Attempt { counter, attempt, members });
         let takes_over = self.leader().is_some_and(|it| it != self.me);
-        let patience = silent(self.config.detect) + if takes_over { self.config.detect } else { Duration::ZERO };
+        let timeout = silent(self.config.detect) + if takes_over { self.config.detect } else { Duration::ZERO };
         let acks = vec![None; members];
         let (since, wait) = (now.monotonic, RESEND);
         self.follows = None;
-        let known = |it: &Seat| self.installed.as_ref().is_some_and(|i| i.seats.contains(&it.who));
-        let newcomers = !content.seats.iter().all(known) && members > 1;
-        self.leads.proposed = Some(Proposed { id, content: content.clone(), keys, acks, since, patience, wait });
+        let known = |it: &MemberSlot| self.installed.as_ref().is_some_and(|i| i.slots.contains(&it.who));
+        let newcomers = !content.slots.iter().all(known) && members > 1;
+        self.leads.proposed = Some(Proposed { id, content: content.clone(), keys, acks, since, timeout, wait });
         self.timers.set(Timer::Resend, now.monotonic + RESEND);
         if members > 1 {
             self.send(&Message::Propose(content.clone()));
         }
         if newcomers {
-            let all: Vec<CertHash> = content.seats.iter().map(|it| it.who.cert).collect();
+            let all: Vec<CertHash> = content.slots.iter().map(|it| it.who.cert).collect();
             self.give(&all);
         }
         self.prepare(now, &content);
@@ -364,11 +364,11 @@ impl Center {
     /// Says a proposal again, or goes on without those who do not answer.
     pub(super) fn resend(&mut self, now: Now) {
         let Some(proposed) = &mut self.leads.proposed else { return };
-        if now.monotonic.since(proposed.since) < proposed.patience || proposed.content.seats.len() == 1 {
+        if now.monotonic.since(proposed.since) < proposed.timeout || proposed.content.slots.len() == 1 {
             proposed.wait = (proposed.wait * 2).min(RESEND_MAX);
             self.timers.set(Timer::Resend, now.monotonic + proposed.wait);
             let content = proposed.content.clone();
-            if content.seats.len() > 1 {
+            if content.slots.len() > 1 {
                 self.send(&Message::Propose(content));
             }
             return;
@@ -376,7 +376,7 @@ impl Center {
         let Some(proposed) = self.leads.proposed.take() else { return };
         let answered = |at: usize| at == 0 || proposed.acks[at].is_some();
         let silent: Vec<MemberId> =
-            (0..proposed.acks.len()).filter(|at| !answered(*at)).map(|at| proposed.content.seats[at].who).collect();
+            (0..proposed.acks.len()).filter(|at| !answered(*at)).map(|at| proposed.content.slots[at].who).collect();
         for who in silent {
             self.leads.applicants.remove(&who.cert);
             self.goes(now, who.cert, Gone::Silent);
@@ -392,18 +392,18 @@ impl Center {
         }
         let key = self.leads.key_with(&self.group, &self.me, &m.from).ok_or(Dropped::Stale)?;
         if let Some(committed) = self.leads.committed.as_ref().filter(|it| it.id == m.proposal) {
-            let seats = self.installed.as_ref().map_or(&[][..], |it| &it.seats);
-            let seat = seats.iter().position(|it| *it == m.from).ok_or(Dropped::Stale)?;
+            let slots = self.installed.as_ref().map_or(&[][..], |it| &it.slots);
+            let slot = slots.iter().position(|it| *it == m.from).ok_or(Dropped::Stale)?;
             key.check_ack(&m).map_err(|_| Dropped::Auth)?;
-            let entry = committed.entries.iter().find(|(at, _)| usize::from(*at) == seat).cloned();
+            let entry = committed.entries.iter().find(|(at, _)| usize::from(*at) == slot).cloned();
             let commit = committed.commit.clone();
             self.send_commit(&commit, entry.as_slice());
             return Ok(());
         }
         let proposed = self.leads.proposed.as_mut().filter(|it| it.id == m.proposal).ok_or(Dropped::Stale)?;
-        let seat = proposed.content.seat_of(&m.from).ok_or(Dropped::Stale)?;
+        let slot = proposed.content.slot_of(&m.from).ok_or(Dropped::Stale)?;
         key.check_ack(&m).map_err(|_| Dropped::Auth)?;
-        proposed.acks[seat] = Some(m);
+        proposed.acks[slot] = Some(m);
         self.try_commit(now);
         Ok(())
     }
@@ -429,7 +429,7 @@ impl Center {
         let entries: Vec<(u16, Vec<u8>)> = (0..).zip(made.entries).skip(1).collect();
         self.send_commit(&made.commit, &entries);
         self.leads.committed = Some(Committed { id: proposed.id, commit: made.commit, entries });
-        let went = self.installed.iter().flat_map(|it| &it.seats).filter(|it| proposed.content.seat_of(it).is_none());
+        let went = self.installed.iter().flat_map(|it| &it.slots).filter(|it| proposed.content.slot_of(it).is_none());
         let why = |it: &MemberId| proposed.content.gone.iter().find(|(cert, _)| *cert == it.cert).map(|(_, why)| *why);
         let went: Vec<(MemberId, Gone)> =
             went.map(|it| (*it, why(it).unwrap_or(Gone::Replaced))).filter(|(_, why)| *why != Gone::Silent).collect();
@@ -460,14 +460,14 @@ impl Center {
             self.dismiss(m.from, why);
             return Ok(());
         }
-        let is_in = self.installed.as_ref().is_some_and(|it| it.seats.contains(&m.from) && it.epoch == m.epoch);
+        let is_in = self.installed.as_ref().is_some_and(|it| it.slots.contains(&m.from) && it.epoch == m.epoch);
         let leads_us = self.leader() == Some(m.from);
         if !is_in || (!self.is_leading() && !leads_us) {
             return Err(Dropped::Stale);
         }
         match m.what {
-            Asked::Leave => self.goes(now, m.from.cert, Gone::Left),
-            Asked::Rotate => {
+            WishKind::Leave => self.goes(now, m.from.cert, Gone::Left),
+            WishKind::Rotate => {
                 let young = self.installed.as_ref().is_some_and(|it| now.monotonic.since(it.at) < limits::REKEY_MIN);
                 if young {
                     return Err(Dropped::Rate);
@@ -475,7 +475,7 @@ impl Center {
                 self.leads.rotate = true;
                 self.plan(now, GATHER);
             }
-            Asked::News => self.timers.sooner(Timer::News, now.monotonic),
+            WishKind::News => self.timers.sooner(Timer::News, now.monotonic),
         }
         Ok(())
     }
@@ -533,17 +533,17 @@ impl Center {
         if !self.line().take(1 + STAND_BYS).any(|it| *it == self.me) {
             return;
         }
-        let seats = self.installed.iter().flat_map(|it| &it.seats);
-        let lacks = seats.filter(|it| **it != self.me && !self.leads.sigmas.contains_key(&it.cert));
+        let slots = self.installed.iter().flat_map(|it| &it.slots);
+        let lacks = slots.filter(|it| **it != self.me && !self.leads.sigmas.contains_key(&it.cert));
         let lacks: Vec<CertHash> = lacks.map(|it| it.cert).collect();
-        lacks.into_iter().for_each(|cert| _ = self.ask(now, Ask::Pair(cert)));
+        lacks.into_iter().for_each(|cert| _ = self.ask(now, Query::Pair(cert)));
     }
 
     /// Somebody in the view must go: publishers pause at once.
     pub(super) fn prepare_removal(&mut self) {
         let Some(installed) = &self.installed else { return };
         let stays: Vec<MemberId> =
-            installed.seats.iter().filter(|it| !self.going.contains_key(&it.cert)).copied().collect();
+            installed.slots.iter().filter(|it| !self.going.contains_key(&it.cert)).copied().collect();
         let me = stays.iter().position(|it| *it == self.me).unwrap_or(0);
         let members: Roster =
             stays.iter().filter_map(|it| installed.members.find(&it.cert)).map(|(_, m)| m.clone()).collect();
@@ -578,9 +578,8 @@ const AGAIN: Duration = Duration::from_millis(5);
 const SIGN_FOR: Duration = Duration::from_millis(400);
 /// An applicant that says nothing for so long is forgotten.
 const APPLIES_FOR: Duration = Duration::from_secs(3);
-const APPLICANTS_MAX: usize = 2 * limits::MEMBERS_MAX;
-/// Between two offers to one applicant.
-const OFFER_SPACING: Duration = Duration::from_millis(10);
+/// Between two challenges to one applicant.
+const CHALLENGE_SPACING: Duration = Duration::from_millis(10);
 /// The centre's refusal counts for so long.
 const REFUSED_FOR: Duration = Duration::from_secs(2);
 /// A stand-by that lacks a key goes on without its member after this.
@@ -594,5 +593,3 @@ const DISMISSALS: u32 = 3;
 const GIVEN_WITHIN: Duration = Duration::from_millis(15);
 const GIVE_BYTES: usize = 1100;
 const BEACON_MIN: Duration = Duration::from_millis(100);
-/// Pair keys that are kept for those who come back.
-const SIGMAS_MAX: usize = 4 * limits::MEMBERS_MAX;

@@ -2,12 +2,12 @@
 //!
 //! ```text
 //! 1 JOIN      registration ‖ run (16) ‖ epoch that it is in (12) ‖ size of that (2)
-//! 2 OFFER     to (48) ‖ leader's registration ‖ run (16) ‖ salt (16) ‖ token (16) ‖ tag (16)
+//! 2 CHALLENGE     to (48) ‖ leader's registration ‖ run (16) ‖ salt (16) ‖ token (16) ‖ tag (16)
 //! 3 ACCEPT    from (48) ‖ to (48) ‖ token (16) ‖ epoch that it is in (12) ‖ tag (16)
 //! 4 PROPOSE   leader (48) ‖ base (12) ‖ counter (4) ‖ attempt (4) ‖ count (2) of those who go: hash (32), why (1)
-//!             ‖ count (2) of seats: who (48), tag (16) and salt (16)
+//!             ‖ count (2) of slots: who (48), tag (16) and salt (16)
 //! 5 ACK       from (48) ‖ to (48) ‖ proposal (32) ‖ base (12) ‖ cut (32) ‖ tag (16)
-//! 6 COMMIT    proposal (32) ‖ cut (32) ‖ count (2) of commitments (32) ‖ count (2) of entries: seat (2), sealed (16-bit length)
+//! 6 COMMIT    proposal (32) ‖ cut (32) ‖ count (2) of commitments (32) ‖ count (2) of entries: slot (2), sealed (16-bit length)
 //! 7 BEACON    registration ‖ run (16) ‖ epoch (12) ‖ size (2)
 //! 8 WISH      from (48) ‖ to (48) ‖ epoch (12) ‖ what (1) ‖ tag (16)
 //! 9 DISMISS   from (48) ‖ to (48) ‖ why (1) ‖ tag (16)
@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use sealcast_crypto::hash::Transcript;
 use sealcast_crypto::identity::Registration;
-use sealcast_wire::limits::{COMPARTMENTS_MAX, MEMBERS_MAX, REGISTRATION_BYTES_MAX};
+use sealcast_wire::limits::{COMPARTMENTS_MAX, EPOCH_ENTRY_BYTES_MAX, MEMBERS_MAX, REGISTRATION_BYTES_MAX};
 use sealcast_wire::{CertHash, EpochId, Incarnation, Malformed, MemberId, Reader, Writer};
 
 /// Sixteen bytes under a pair key.
@@ -30,7 +30,7 @@ pub(super) type Tag = [u8; 16];
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Message {
     Join(Join),
-    Offer(Offer),
+    Challenge(Challenge),
     Accept(Accept),
     Propose(Propose),
     Ack(Ack),
@@ -53,7 +53,7 @@ pub(super) struct Join {
 
 /// A leader's answer: whoever makes σ of the salt knows that a registered leader made it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Offer {
+pub(super) struct Challenge {
     pub(super) to: MemberId,
     pub(super) registration: Arc<Registration>,
     pub(super) run: Incarnation,
@@ -81,7 +81,7 @@ pub(super) struct Propose {
     pub(super) attempt: u32,
     /// Of the base: who goes, and why.
     pub(super) gone: Vec<(CertHash, Gone)>,
-    pub(super) seats: Vec<Seat>,
+    pub(super) slots: Vec<MemberSlot>,
 }
 
 /// Why somebody goes.
@@ -95,7 +95,7 @@ pub(super) enum Gone {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Seat {
+pub(super) struct MemberSlot {
     pub(super) who: MemberId,
     pub(super) salt: [u8; 16],
     pub(super) tag: Tag,
@@ -112,7 +112,7 @@ pub(super) struct Ack {
     pub(super) tag: Tag,
 }
 
-/// The epoch's secrets, one entry for each seat; each datagram of it stands alone.
+/// The epoch's secrets, one entry for each slot; each datagram of it stands alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Commit {
     pub(super) proposal: [u8; 32],
@@ -137,15 +137,15 @@ pub(super) struct Wish {
     pub(super) from: MemberId,
     pub(super) to: MemberId,
     pub(super) epoch: EpochId,
-    pub(super) what: Asked,
+    pub(super) what: WishKind,
     pub(super) tag: Tag,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(super) enum WishKind {
     Leave = 1,
     Rotate = 2,
-    /// Ask the centre who is revoked, now.
+    /// Query the centre who is revoked, now.
     News = 3,
 }
 
@@ -159,23 +159,23 @@ pub(super) struct Dismiss {
 }
 
 impl Propose {
-    /// Names it, and binds everything but the seats' tags.
+    /// Names it, and binds everything but the slots' tags.
     pub(super) fn id(&self) -> [u8; 32] {
         let mut w = Writer::new();
         self.write_head(&mut w);
-        self.seats.iter().for_each(|seat| _ = write_who(&mut w, &seat.who).raw(&seat.salt));
+        self.slots.iter().for_each(|slot| _ = write_who(&mut w, &slot.who).raw(&slot.salt));
         Transcript::of("sealcast/v1/center/propose", w.as_slice())
     }
 
-    pub(super) fn seat_of(&self, who: &MemberId) -> Option<usize> {
-        self.seats.iter().position(|seat| seat.who == *who)
+    pub(super) fn slot_of(&self, who: &MemberId) -> Option<usize> {
+        self.slots.iter().position(|slot| slot.who == *who)
     }
 
     fn write_head(&self, w: &mut Writer) {
         write_who(w, &self.leader).raw(&self.base.to_bytes()).u32(self.counter).u32(self.attempt);
         w.u16(self.gone.len() as u16);
         self.gone.iter().for_each(|(who, why)| _ = w.raw(&who.0).u8(*why as u8));
-        w.u16(self.seats.len() as u16);
+        w.u16(self.slots.len() as u16);
     }
 }
 
@@ -194,7 +194,7 @@ impl Message {
             Message::Join(m) => {
                 w.u8(1).bytes16(&m.registration.to_bytes()).raw(&m.run.0).raw(&m.epoch.to_bytes()).u16(m.size);
             }
-            Message::Offer(m) => {
+            Message::Challenge(m) => {
                 write_who(w.u8(2), &m.to).bytes16(&m.registration.to_bytes()).raw(&m.run.0);
                 w.raw(&m.salt).raw(&m.token).raw(&m.tag);
             }
@@ -203,7 +203,7 @@ impl Message {
             }
             Message::Propose(m) => {
                 m.write_head(w.u8(4));
-                m.seats.iter().for_each(|s| _ = write_who(&mut w, &s.who).raw(&s.tag).raw(&s.salt));
+                m.slots.iter().for_each(|s| _ = write_who(&mut w, &s.who).raw(&s.tag).raw(&s.salt));
             }
             Message::Ack(m) => {
                 write_who(write_who(w.u8(5), &m.from), &m.to).raw(&m.proposal).raw(&m.base.to_bytes());
@@ -213,7 +213,7 @@ impl Message {
                 w.u8(6).raw(&m.proposal).raw(&m.cut).u16(m.commitments.len() as u16);
                 m.commitments.iter().for_each(|it| _ = w.raw(it));
                 w.u16(m.entries.len() as u16);
-                m.entries.iter().for_each(|(seat, sealed)| _ = w.u16(*seat).bytes16(sealed));
+                m.entries.iter().for_each(|(slot, sealed)| _ = w.u16(*slot).bytes16(sealed));
             }
             Message::Beacon(m) => {
                 w.u8(7).bytes16(&m.registration.to_bytes()).raw(&m.run.0).raw(&m.epoch.to_bytes()).u16(m.size);
@@ -245,7 +245,7 @@ impl Message {
                 epoch: epoch(&mut r)?,
                 size: r.u16()?,
             }),
-            2 => Message::Offer(Offer {
+            2 => Message::Challenge(Challenge {
                 to: who(&mut r)?,
                 registration: registration(&mut r)?,
                 run: Incarnation(r.array()?),
@@ -274,7 +274,7 @@ impl Message {
                 let count = r.count16(32, COMPARTMENTS_MAX + 1)?;
                 let commitments = (0..count).map(|_| r.array()).collect::<Result<_, _>>()?;
                 let count = r.count16(4, MEMBERS_MAX)?;
-                let entry = |_| Ok((r.u16()?, r.bytes16(ENTRY_BYTES_MAX)?.to_vec()));
+                let entry = |_| Ok((r.u16()?, r.bytes16(EPOCH_ENTRY_BYTES_MAX)?.to_vec()));
                 let entries = (0..count).map(entry).collect::<Result<_, Malformed>>()?;
                 Message::Commit(Commit { proposal, cut, commitments, entries })
             }
@@ -289,9 +289,9 @@ impl Message {
                 to: who(&mut r)?,
                 epoch: epoch(&mut r)?,
                 what: match r.u8()? {
-                    1 => Asked::Leave,
-                    2 => Asked::Rotate,
-                    3 => Asked::News,
+                    1 => WishKind::Leave,
+                    2 => WishKind::Rotate,
+                    3 => WishKind::News,
                     _ => return Err(Malformed),
                 },
                 tag: r.array()?,
@@ -320,16 +320,16 @@ fn propose(r: &mut Reader<'_>) -> Result<Propose, Malformed> {
     let goes = |_| Ok((CertHash(r.array()?), gone(r.u8()?)?));
     let gone = (0..count).map(goes).collect::<Result<_, Malformed>>()?;
     let count = r.count16(80, MEMBERS_MAX)?;
-    let seat = |_| Ok(Seat { who: who(r)?, tag: r.array()?, salt: r.array()? });
-    let seats: Vec<Seat> = (0..count).map(seat).collect::<Result<_, Malformed>>()?;
-    let mut certs: Vec<CertHash> = seats.iter().map(|it| it.who.cert).collect();
+    let slot = |_| Ok(MemberSlot { who: who(r)?, tag: r.array()?, salt: r.array()? });
+    let slots: Vec<MemberSlot> = (0..count).map(slot).collect::<Result<_, Malformed>>()?;
+    let mut certs: Vec<CertHash> = slots.iter().map(|it| it.who.cert).collect();
     certs.sort_unstable();
     certs.dedup();
-    let leads = seats.first().is_some_and(|first| first.who == leader);
-    if !leads || certs.len() < seats.len() || counter == 0 {
+    let leads = slots.first().is_some_and(|first| first.who == leader);
+    if !leads || certs.len() < slots.len() || counter == 0 {
         return Err(Malformed);
     }
-    Ok(Propose { leader, base, counter, attempt, gone, seats })
+    Ok(Propose { leader, base, counter, attempt, gone, slots })
 }
 
 fn write_who<'a>(w: &'a mut Writer, who: &MemberId) -> &'a mut Writer {
@@ -354,6 +354,3 @@ fn gone(number: u8) -> Result<Gone, Malformed> {
 fn registration(r: &mut Reader<'_>) -> Result<Arc<Registration>, Malformed> {
     Registration::from_bytes(r.bytes16(REGISTRATION_BYTES_MAX)?).map(Arc::new)
 }
-
-/// Secrets of all rings, or a sending key instead of a secret, and a tag.
-const ENTRY_BYTES_MAX: usize = 32 * (2 * COMPARTMENTS_MAX + 1) + 16;

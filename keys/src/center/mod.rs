@@ -7,7 +7,7 @@
 //! ```text
 //! newcomer                         leader                        centre          members
 //!    │ JOIN ─────────────────────────▶ │ PAIR, unless it has it ────▶ │
-//!    │ ◀───────────── OFFER, a salt ── │ ◀──────── GRANTED, masked ── │
+//!    │ ◀───────────── CHALLENGE, a salt ── │ ◀──────── GRANTED, masked ── │
 //!    │ CHECK: is it revoked? ───────────────────────────────────────▶ │
 //!    │ ACCEPT ───────────────────────▶ │ now it is an applicant
 //!    │ ◀─────────────────── PROPOSE: who is in, a tag for each ───────────────────────▶ │
@@ -30,13 +30,11 @@
 //! | `message`, `pair` | the bytes; what a leader and a member share |
 //! | `lead`, `follow` | a leader's side; a member's side |
 //! | `epoch` | the epoch's secrets, made and taken in |
-//! | `ask`, `asker` | what members ask the centre, and what it answers; our questions |
+//! | `query`, `queries` | what members ask the centre, and what it answers; our questions |
 //! | `kdc` | the centre |
 //! | `row` | a row of its log |
 //! | `feed` | what a stand-by centre asks the first one |
 
-pub mod ask;
-mod asker;
 mod epoch;
 pub mod feed;
 mod follow;
@@ -44,6 +42,8 @@ pub mod kdc;
 mod lead;
 mod message;
 mod pair;
+mod queries;
+pub mod query;
 pub mod row;
 #[cfg(test)]
 mod tests;
@@ -63,11 +63,11 @@ use sealcast_wire::{
     To, Utc, limits,
 };
 
-use self::ask::{Ask, Refusal};
-use self::asker::{Asker, News};
 use self::follow::{Courts, Follows, PairKeys};
 use self::lead::Leads;
-use self::message::{Asked, Gone, Message, Wish};
+use self::message::{Gone, Message, Wish, WishKind};
+use self::queries::{News, Queries};
+use self::query::{Query, Refusal};
 use crate::compartments::Table;
 use crate::status::{MemberStatus, Status};
 use crate::timers::{Timers, jitter};
@@ -137,7 +137,7 @@ pub struct Center {
     follows: Option<Follows>,
     /// The last one that we gave up.
     failed: Option<[u8; 32]>,
-    /// Whose offer we took.
+    /// Whose challenge we accepted, or shall.
     courts: Option<Courts>,
     /// The leader of another part of the group that we want to come to.
     towards: Option<(CertHash, Monotonic)>,
@@ -152,7 +152,7 @@ pub struct Center {
     /// The newest revocation that we know of.
     number: u64,
     leads: Leads,
-    asker: Asker,
+    queries: Queries,
     /// What the view in use is flushed for, and how it ends; none while it is flushed.
     flushing: EpochId,
     cut: Option<[u8; 32]>,
@@ -186,7 +186,7 @@ struct Known {
 struct Installed {
     epoch: EpochId,
     /// By slot; the first one leads.
-    seats: Vec<MemberId>,
+    slots: Vec<MemberId>,
     members: Roster,
     table: Arc<Table>,
     at: Monotonic,
@@ -197,7 +197,7 @@ struct Installed {
 /// What a member waits for. The order breaks ties of equal times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Timer {
-    /// Ask again to be let in.
+    /// Query again to be let in.
     Join,
     /// Nobody leads: form a group.
     Form,
@@ -209,9 +209,9 @@ enum Timer {
     Ack,
     /// What is delivered in the view is not settled in time.
     Flush,
-    /// Ask the centre again.
-    Ask,
-    /// Ask the centre who is revoked, and look whose registration has ended.
+    /// Query the centre again.
+    Query,
+    /// Query the centre who is revoked, and look whose registration has ended.
     News,
     /// Say that the group is here.
     Beacon,
@@ -241,7 +241,7 @@ impl Center {
         let mut member = Center {
             bootstrap_key: BootstrapKey::new(bootstrap),
             signer: Arc::new(config.principal.origin_key()),
-            asker: Asker::new(me.cert, config.centers.clone()),
+            queries: Queries::new(me.cert, config.centers.clone()),
             leads: Leads::new(&mut rng),
             group,
             me,
@@ -317,7 +317,7 @@ impl Center {
                 *cert == self.me.cert
                     || self.is_in_view(cert)
                     || self.leads.applicants.contains_key(cert)
-                    || self.follows.as_ref().is_some_and(|it| it.content.seats.iter().any(|s| s.who.cert == *cert))
+                    || self.follows.as_ref().is_some_and(|it| it.content.slots.iter().any(|s| s.who.cert == *cert))
             };
             let oldest = self.people.iter().filter(|(cert, _)| !needed(cert)).min_by_key(|(_, it)| it.seen);
             let Some(oldest) = oldest.map(|(cert, _)| *cert) else { return };
@@ -341,7 +341,7 @@ impl Center {
     }
 
     fn view_size(&self) -> usize {
-        self.installed.as_ref().map_or(0, |it| it.seats.len())
+        self.installed.as_ref().map_or(0, |it| it.slots.len())
     }
 
     fn epoch(&self) -> EpochId {
@@ -350,13 +350,13 @@ impl Center {
 
     /// Who leads our view.
     fn leader(&self) -> Option<MemberId> {
-        self.installed.as_ref().map(|it| it.seats[0])
+        self.installed.as_ref().map(|it| it.slots[0])
     }
 
     /// Who in our view may lead and need not go, in the order in which they stand by; the leader first.
     fn line(&self) -> impl Iterator<Item = &MemberId> {
-        let seats = self.installed.iter().flat_map(|it| &it.seats);
-        seats.filter(|it| !self.going.contains_key(&it.cert) && self.may_lead(&it.cert))
+        let slots = self.installed.iter().flat_map(|it| &it.slots);
+        slots.filter(|it| !self.going.contains_key(&it.cert) && self.may_lead(&it.cert))
     }
 
     /// Whether we lead, or have to lead on.
@@ -375,15 +375,15 @@ impl Center {
             self.phase = Phase::Out;
             (self.follows, self.courts) = (None, None);
             self.leads.clear();
-            self.asker.retain(|_| false);
+            self.queries.retain(|_| false);
             self.timers = Timers::default();
             self.outputs.push_back(Output::Excluded { why });
         }
     }
 
     fn receive(&mut self, now: Now, bytes: &[u8]) -> Result<(), HandleError> {
-        if bytes.starts_with(&ask::MAGIC) {
-            let news = self.asker.answered(now.monotonic, &self.config.principal.long_term, bytes)?;
+        if bytes.starts_with(&query::MAGIC) {
+            let news = self.queries.answered(now.monotonic, &self.config.principal.long_term, bytes)?;
             self.on_news(now, news);
             return Ok(());
         }
@@ -393,7 +393,7 @@ impl Center {
         })?;
         match Message::decode(&bytes)? {
             Message::Join(m) => Ok(self.on_join(now, &m)?),
-            Message::Offer(m) => Ok(self.on_offer(now, m)?),
+            Message::Challenge(m) => Ok(self.on_challenge(now, m)?),
             Message::Accept(m) => Ok(self.on_accept(now, &m)?),
             Message::Propose(m) => Ok(self.on_propose(now, m)?),
             Message::Ack(m) => Ok(self.on_ack(now, m)?),
@@ -423,33 +423,33 @@ impl Center {
                 }
                 self.number = self.number.max(last);
                 if last < number {
-                    self.ask(now, Ask::News(last));
+                    self.ask(now, Query::News(last));
                 }
             }
-            News::Done { ask: Ask::Check(cert), .. } => {
+            News::Done { ask: Query::Check(cert), .. } => {
                 self.good.retain(|_, at| now.monotonic.since(*at) < GOOD_FOR);
                 if self.good.len() < limits::REMEMBERED_PEOPLE_MAX {
                     self.good.insert(cert, now.monotonic);
                 }
-                self.take_offer(now);
+                self.take_challenge(now);
             }
-            News::Done { ask: Ask::Revoke(cert, reason), number } => {
+            News::Done { ask: Query::Revoke(cert, reason), number } => {
                 let by = self.registration.name.to_string();
                 self.notice(Notice::Eviction { cert, number, reason, by });
-                self.wish(Asked::News);
+                self.wish(WishKind::News);
                 self.revoke(now, cert);
             }
             News::Done { .. } => {}
-            News::Refused { ask: Ask::Pair(cert) | Ask::Check(cert), why } => {
+            News::Refused { ask: Query::Pair(cert) | Query::Check(cert), why } => {
                 if why == Refusal::Revoked {
                     self.revoke(now, cert);
                 }
                 self.courts.take_if(|it| it.leader.cert == cert);
                 self.leads.refused(now.monotonic, cert);
             }
-            News::Refused { ask: Ask::News(_), .. } => {}
+            News::Refused { ask: Query::News(_), .. } => {}
             // The command was judged by our own registration: the centre knows better.
-            News::Refused { ask: Ask::Revoke(..), .. } => self.notice(Notice::StaleCrl),
+            News::Refused { ask: Query::Revoke(..), .. } => self.notice(Notice::StaleCrl),
         }
     }
 
@@ -486,18 +486,18 @@ impl Center {
         }
     }
 
-    fn ask(&mut self, now: Now, ask: Ask) -> bool {
-        let asked = self.asker.ask(now.monotonic, ask, &mut self.rng);
+    fn ask(&mut self, now: Now, ask: Query) -> bool {
+        let asked = self.queries.ask(now.monotonic, ask, &mut self.rng);
         self.ask_due(now);
         asked
     }
 
     fn ask_due(&mut self, now: Now) {
-        let due = self.asker.due(now.monotonic, &self.config.principal.long_term, &mut self.rng);
+        let due = self.queries.due(now.monotonic, &self.config.principal.long_term, &mut self.rng);
         due.into_iter().for_each(|(to, bytes)| self.transmit(To::Peer(to), bytes));
-        match self.asker.timeout() {
-            Some(at) => self.timers.set(Timer::Ask, at),
-            None => self.timers.stop(Timer::Ask),
+        match self.queries.timeout() {
+            Some(at) => self.timers.set(Timer::Query, at),
+            None => self.timers.stop(Timer::Query),
         }
     }
 
@@ -507,7 +507,7 @@ impl Center {
         if self.registration.check(now.utc, self.config.floor).is_err() {
             return self.exclude(Exclusion::Revoked);
         }
-        let over: Vec<CertHash> = self.installed.iter().flat_map(|it| &it.seats).map(|it| it.cert).collect();
+        let over: Vec<CertHash> = self.installed.iter().flat_map(|it| &it.slots).map(|it| it.cert).collect();
         for cert in over {
             let known = self.people.get(&cert).map(|it| it.registration.clone());
             if known.is_some_and(|it| it.check(now.utc, self.config.floor).is_err()) {
@@ -516,8 +516,8 @@ impl Center {
         }
         let stands_by = self.line().take(1 + STAND_BYS).any(|it| *it == self.me);
         if stands_by {
-            self.asker.retain(|it| !matches!(it, Ask::News(_)));
-            self.ask(now, Ask::News(self.number));
+            self.queries.retain(|it| !matches!(it, Query::News(_)));
+            self.ask(now, Query::News(self.number));
             self.fetch_keys(now);
         }
     }
@@ -530,7 +530,7 @@ impl Center {
             Command::Rotate if self.installed.is_none() => Err(CommandError::NotReady),
             Command::Rotate => {
                 self.leads.rotate |= self.is_leading();
-                self.wish(Asked::Rotate);
+                self.wish(WishKind::Rotate);
                 self.plan(now, Duration::ZERO);
                 Ok(())
             }
@@ -542,7 +542,7 @@ impl Center {
                 if reason.len() > limits::REASON_BYTES_MAX {
                     return Err(CommandError::Invalid);
                 }
-                if self.ask(now, Ask::Revoke(cert, reason)) { Ok(()) } else { Err(CommandError::NotReady) }
+                if self.ask(now, Query::Revoke(cert, reason)) { Ok(()) } else { Err(CommandError::NotReady) }
             }
             Command::Leave => {
                 self.phase = Phase::Leaving;
@@ -560,12 +560,12 @@ impl Center {
         if self.leave_tries > LEAVE_TRIES || self.view_size() < 2 {
             return self.exclude(Exclusion::Left);
         }
-        self.wish(Asked::Leave);
+        self.wish(WishKind::Leave);
         self.timers.set(Timer::Leave, now.monotonic + LEAVE_AGAIN);
     }
 
     /// Asks our leader for something; who leads asks the one next in line.
-    fn wish(&mut self, what: Asked) {
+    fn wish(&mut self, what: WishKind) {
         let Some(leader) = self.leader() else { return };
         let to = if leader == self.me { self.line().find(|it| **it != self.me).copied() } else { Some(leader) };
         let Some(to) = to else { return };
@@ -592,7 +592,7 @@ impl Center {
                 since: *since,
             })
         };
-        let members = installed.map_or(Vec::new(), |it| it.seats.iter().zip(&it.since).filter_map(member).collect());
+        let members = installed.map_or(Vec::new(), |it| it.slots.iter().zip(&it.since).filter_map(member).collect());
         let compartments = installed.map_or(Vec::new(), |it| it.table.status());
         let rotates_in = Some(self.config.rekey_after.saturating_sub(age));
         Status { members, compartments, rotates_in, ..Status::default() }
@@ -618,7 +618,7 @@ impl Keys for Center {
             }
             Input::Command(command) => Ok(self.command(now, command)?),
             Input::Suspected(slot) => {
-                let who = self.installed.as_ref().and_then(|it| it.seats.get(slot.index()).copied());
+                let who = self.installed.as_ref().and_then(|it| it.slots.get(slot.index()).copied());
                 if let Some(who) = who.filter(|_| self.phase == Phase::Running) {
                     self.goes(now, who.cert, Gone::Silent);
                 }
@@ -662,7 +662,7 @@ impl Keys for Center {
                 Timer::Resend => self.resend(now),
                 Timer::Ack => self.ack_again(now),
                 Timer::Flush => self.flushed(now, [0; 32]),
-                Timer::Ask => self.ask_due(now),
+                Timer::Query => self.ask_due(now),
                 Timer::News => self.look_around(now),
                 Timer::Beacon => self.beacon(now),
                 Timer::Rekey => {

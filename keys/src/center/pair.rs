@@ -12,7 +12,7 @@ use sealcast_crypto::leighton_micali::{Forged, PairSecret, tag, verify};
 use sealcast_crypto::secret::Secret;
 use sealcast_wire::MemberId;
 
-use super::message::{Accept, Ack, Dismiss, Offer, Tag, Wish};
+use super::message::{Accept, Ack, Challenge, Dismiss, Tag, Wish};
 
 /// The key of a leader and a member, in one run of each.
 #[derive(Clone)]
@@ -28,12 +28,12 @@ impl PairKey {
         *tag(&self.0, label, parts).first_chunk().expect("a tag has 32 bytes")
     }
 
-    pub(super) fn offer(&self, it: &Offer) -> Tag {
-        self.tag(OFFER, &[&it.token])
+    pub(super) fn challenge(&self, it: &Challenge) -> Tag {
+        self.tag(CHALLENGE, &[&it.token])
     }
 
-    pub(super) fn check_offer(&self, it: &Offer) -> Result<(), Forged> {
-        verify(&self.0, OFFER, &[&it.token], &it.tag)
+    pub(super) fn check_challenge(&self, it: &Challenge) -> Result<(), Forged> {
+        verify(&self.0, CHALLENGE, &[&it.token], &it.tag)
     }
 
     pub(super) fn accept(&self, it: &Accept) -> Tag {
@@ -94,9 +94,9 @@ impl PairKey {
     }
 }
 
-const OFFER: &str = "sealcast/v1/center/offer";
+const CHALLENGE: &str = "sealcast/v1/center/challenge";
 const ACCEPT: &str = "sealcast/v1/center/accept";
-const PROPOSE: &str = "sealcast/v1/center/seat";
+const PROPOSE: &str = "sealcast/v1/center/slot";
 const ACK: &str = "sealcast/v1/center/ack";
 const WISH: &str = "sealcast/v1/center/wish";
 const DISMISS: &str = "sealcast/v1/center/dismiss";

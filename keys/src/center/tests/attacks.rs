@@ -10,11 +10,11 @@ use sealcast_wire::{CertHash, Dropped, EpochId, Incarnation, MemberId};
 
 use super::net::Net;
 use super::realm::{ALL, PLAIN, now};
-use crate::center::ask::{Answer, Ask};
 use crate::center::message::{
-    Accept, Ack, Asked, Beacon, Commit, Dismiss, Gone, Join, Message, Offer, Propose, Seat, Wish,
+    Accept, Ack, Beacon, Challenge, Commit, Dismiss, Gone, Join, MemberSlot, Message, Propose, Wish, WishKind,
 };
 use crate::center::pair::PairKey;
+use crate::center::query::{Answer, Query};
 use crate::{Command, Exclusion, HandleError, Misbehaviour};
 
 const AUTH: Result<(), HandleError> = Err(HandleError::Dropped(Dropped::Auth));
@@ -40,7 +40,7 @@ fn epochs(net: &Net, all: &[usize]) -> Vec<EpochId> {
 fn pair_key(net: &mut Net, leader: usize, member: usize) -> (PairKey, [u8; 16]) {
     let (from, to) = (net.hash(leader), net.hash(member));
     let keys = net.nodes[leader].principal.long_term.clone();
-    let bytes = net.realm.kdc.answer(now(net.time), &Ask::Pair(to).write(&from, &[1; 16], &keys)).unwrap();
+    let bytes = net.realm.kdc.answer(now(net.time), &Query::Pair(to).write(&from, &[1; 16], &keys)).unwrap();
     let Answer::Granted(number, granted) = Answer::read(&bytes).unwrap().check(&keys).unwrap() else { panic!() };
     let pair = Pair { from: from.0, to: to.0, nonce: [1; 16] };
     let sigma = keys.unmask(&pair, &granted, &number.to_be_bytes()).unwrap();
@@ -82,7 +82,7 @@ fn w5_no_message_that_was_changed_is_believed() {
     }
     net.for_millis(3000);
     assert!(net.together(&all) && net.convicted.is_empty());
-    // A JOIN, a BEACON and a WANT prove nothing: all that they can bring about is an offer that nobody takes.
+    // A JOIN, a BEACON and a WANT prove nothing: all that they can bring about is a challenge that nobody takes.
     assert!(epochs(&net, &all)[0].counter <= before[0].counter + 1, "{:?}", net.seen());
 }
 
@@ -92,17 +92,21 @@ fn w1b_an_applicant_gets_tags_of_its_own_name_and_run_alone() {
     let (mut net, all) = group();
     let late = net.start("late", PLAIN);
     net.for_millis(30);
-    let offers: Vec<Offer> =
-        net.heard().into_iter().filter_map(|it| if let Message::Offer(it) = it { Some(it) } else { None }).collect();
-    let offer = offers.iter().find(|it| it.to == net.nodes[late].me).expect("it was offered a place").clone();
+    let challenges: Vec<Challenge> = net
+        .heard()
+        .into_iter()
+        .filter_map(|it| if let Message::Challenge(it) = it { Some(it) } else { None })
+        .collect();
+    let challenge =
+        challenges.iter().find(|it| it.to == net.nodes[late].me).expect("it was challenged a place").clone();
     net.meet(&[all[0], all[1], all[2], all[3], late], 1000);
     // The same tag fits no other message, run or member.
     let (key, _) = pair_key(&mut net, all[0], late);
-    assert_ne!(key.offer(&offer), offer.tag, "another salt is another key");
-    let other = Offer { to: MemberId { incarnation: Incarnation([9; 16]), ..offer.to }, ..offer.clone() };
-    assert_eq!(net.say(late, &Message::Offer(other)), Err(Dropped::Stale.into()));
+    assert_ne!(key.challenge(&challenge), challenge.tag, "another salt is another key");
+    let other = Challenge { to: MemberId { incarnation: Incarnation([9; 16]), ..challenge.to }, ..challenge.clone() };
+    assert_eq!(net.say(late, &Message::Challenge(other)), Err(Dropped::Stale.into()));
     let me = net.nodes[late].me;
-    let dismiss = Dismiss { from: net.nodes[all[0]].me, to: me, why: Gone::Revoked, tag: offer.tag };
+    let dismiss = Dismiss { from: net.nodes[all[0]].me, to: me, why: Gone::Revoked, tag: challenge.tag };
     assert_eq!(net.say(late, &Message::Dismiss(dismiss)), AUTH);
 }
 
@@ -112,13 +116,13 @@ fn w7_nobody_leaves_or_is_dismissed_by_anothers_word() {
     let (mut net, all) = group();
     let (leader, alice, bob) = (net.nodes[all[0]].me, net.nodes[all[2]].me, net.nodes[all[3]].me);
     let epoch = net.view(all[0]).epoch;
-    let wish = Wish { from: alice, to: leader, epoch, what: Asked::Leave, tag: [7; 16] };
+    let wish = Wish { from: alice, to: leader, epoch, what: WishKind::Leave, tag: [7; 16] };
     assert_eq!(net.say(all[0], &Message::Wish(wish)), AUTH);
     // Bob's own, in alice's name.
     net.command(all[3], Command::Leave);
     let heard = net.heard();
     let mut wishes = heard.iter().filter_map(|it| if let Message::Wish(it) = it { Some(*it) } else { None });
-    let bobs = wishes.find(|it| it.from == bob && it.what == Asked::Leave).unwrap();
+    let bobs = wishes.find(|it| it.from == bob && it.what == WishKind::Leave).unwrap();
     assert_eq!(net.say(all[0], &Message::Wish(Wish { from: alice, ..bobs })), AUTH);
     net.for_millis(1000);
     assert!(net.together(&all[..3]) && net.nodes[all[2]].excluded.is_none());
@@ -135,21 +139,21 @@ fn w8_a_stolen_token_lets_nobody_in() {
     let (mut net, all) = group();
     let late = net.start("late", PLAIN);
     net.for_millis(3);
-    let mut offer = None;
-    while offer.is_none() {
+    let mut challenge = None;
+    while challenge.is_none() {
         net.for_millis(1);
         let to = net.nodes[late].me;
-        offer = net
+        challenge = net
             .heard()
             .into_iter()
-            .find_map(|it| if let Message::Offer(it) = it { (it.to == to).then_some(it) } else { None });
+            .find_map(|it| if let Message::Challenge(it) = it { (it.to == to).then_some(it) } else { None });
     }
-    let (offer, leader) = (offer.unwrap(), net.nodes[all[0]].me);
+    let (challenge, leader) = (challenge.unwrap(), net.nodes[all[0]].me);
     net.stop(late);
     net.for_millis(500);
     let before = epochs(&net, &all);
-    for from in [offer.to, net.nodes[all[3]].me] {
-        let stolen = Accept { from, to: leader, token: offer.token, epoch: EpochId::default(), tag: [1; 16] };
+    for from in [challenge.to, net.nodes[all[3]].me] {
+        let stolen = Accept { from, to: leader, token: challenge.token, epoch: EpochId::default(), tag: [1; 16] };
         assert!(net.say(all[0], &Message::Accept(stolen)).is_err());
     }
     net.for_millis(500);
@@ -164,18 +168,18 @@ fn rule_c1_tokens_die_at_a_revocation() {
     net.for_millis(1);
     let registration = Arc::new(net.nodes[late].principal.registration.clone());
     let join = Join { registration, run: net.nodes[late].me.incarnation, epoch: EpochId::default(), size: 0 };
-    let offer_of = |net: &mut Net| {
+    let challenge_of = |net: &mut Net| {
         net.tapped.clear();
         net.say(all[0], &Message::Join(join.clone())).unwrap();
         net.for_millis(20);
-        net.heard().into_iter().find_map(|it| if let Message::Offer(it) = it { Some(it) } else { None }).unwrap()
+        net.heard().into_iter().find_map(|it| if let Message::Challenge(it) = it { Some(it) } else { None }).unwrap()
     };
-    let (one, again) = (offer_of(&mut net), offer_of(&mut net));
+    let (one, again) = (challenge_of(&mut net), challenge_of(&mut net));
     assert_eq!(one.token, again.token);
     let cert = net.hash(all[3]);
     net.command(all[0], Command::Evict { cert, reason: String::new() });
     net.meet(&all[..3], 2000);
-    assert_ne!(offer_of(&mut net).token, one.token);
+    assert_ne!(challenge_of(&mut net).token, one.token);
 }
 
 /// "Read after eviction": a leader that was revoked still has keys for members who were off at the time.
@@ -196,17 +200,17 @@ fn rule_c1_a_revoked_leader_captures_nobody_who_comes_back() {
     let (liar, member) = (net.nodes[all[1]].me, net.nodes[carol].me);
     let key = PairKey::new("ward3", &sigma, &liar, &member);
     let registration = Arc::new(net.nodes[all[1]].principal.registration.clone());
-    let mut offer =
-        Offer { to: member, registration, run: liar.incarnation, salt: old.salt, token: [5; 16], tag: [0; 16] };
-    offer.tag = key.offer(&offer);
-    assert_eq!(net.say(carol, &Message::Offer(offer.clone())), Ok(()), "it cannot know better yet");
+    let mut challenge =
+        Challenge { to: member, registration, run: liar.incarnation, salt: old.salt, token: [5; 16], tag: [0; 16] };
+    challenge.tag = key.challenge(&challenge);
+    assert_eq!(net.say(carol, &Message::Challenge(challenge.clone())), Ok(()), "it cannot know better yet");
     net.for_millis(20);
     assert!(!net.heard().iter().any(|it| matches!(it, Message::Accept(it) if it.from == member)));
-    assert_eq!(net.say(carol, &Message::Offer(offer)), Err(Dropped::Policy.into()), "the centre told it");
-    let seats = [liar, member].map(|who| Seat { who, salt: old.salt, tag: [0; 16] }).to_vec();
+    assert_eq!(net.say(carol, &Message::Challenge(challenge)), Err(Dropped::Policy.into()), "the centre told it");
+    let slots = [liar, member].map(|who| MemberSlot { who, salt: old.salt, tag: [0; 16] }).to_vec();
     let mut propose =
-        Propose { leader: liar, base: EpochId::default(), counter: 9, attempt: 1, gone: Vec::new(), seats };
-    propose.seats[1].tag = key.propose(&propose.id());
+        Propose { leader: liar, base: EpochId::default(), counter: 9, attempt: 1, gone: Vec::new(), slots };
+    propose.slots[1].tag = key.propose(&propose.id());
     assert!(net.say(carol, &Message::Propose(propose)).is_err());
     assert!(net.nodes[carol].views.is_empty());
 }
@@ -224,7 +228,7 @@ fn a_newcomer_takes_no_offer_that_the_centre_does_not_vouch_for() {
     net.meet(&[all[0], all[1], all[2], all[3], carol], 5000);
 }
 
-/// C2: a member without the right offers, proposes and says that it leads.
+/// C2: a member without the right challenges, proposes and says that it leads.
 #[test]
 fn rule_c2_who_may_not_lead_leads_nobody() {
     let (mut net, all) = group();
@@ -233,17 +237,18 @@ fn rule_c2_who_may_not_lead_leads_nobody() {
     let run = alice.incarnation;
     let beacon = Beacon { registration: registration.clone(), run, epoch: EpochId { counter: 99, hash: 1 }, size: 60 };
     assert_eq!(net.say(all[3], &Message::Beacon(beacon)), Err(Dropped::Policy.into()));
-    let offer = Offer { to: bob, registration, run, salt: [1; 16], token: [2; 16], tag: [3; 16] };
-    assert_eq!(net.say(all[3], &Message::Offer(offer)), Err(Dropped::Policy.into()));
-    let seats = [alice, bob].map(|who| Seat { who, salt: [1; 16], tag: [2; 16] }).to_vec();
+    let challenge = Challenge { to: bob, registration, run, salt: [1; 16], token: [2; 16], tag: [3; 16] };
+    assert_eq!(net.say(all[3], &Message::Challenge(challenge)), Err(Dropped::Policy.into()));
+    let slots = [alice, bob].map(|who| MemberSlot { who, salt: [1; 16], tag: [2; 16] }).to_vec();
     let base = net.view(all[3]).epoch;
-    let propose = Propose { leader: alice, base, counter: base.counter + 1, attempt: 1, gone: Vec::new(), seats };
+    let propose = Propose { leader: alice, base, counter: base.counter + 1, attempt: 1, gone: Vec::new(), slots };
     assert_eq!(net.say(all[3], &Message::Propose(propose)), Err(Dropped::Policy.into()));
     // With another registration in its name: the centre made its keys for the one that it knows.
     let mut other = net.nodes[all[2]].principal.registration.clone();
     other.rights = net.nodes[all[0]].principal.registration.rights.clone();
-    let offer = Offer { to: bob, registration: Arc::new(other), run, salt: [1; 16], token: [2; 16], tag: [3; 16] };
-    assert!(net.say(all[3], &Message::Offer(offer)).is_err());
+    let challenge =
+        Challenge { to: bob, registration: Arc::new(other), run, salt: [1; 16], token: [2; 16], tag: [3; 16] };
+    assert!(net.say(all[3], &Message::Challenge(challenge)).is_err());
 }
 
 /// A stand-by that proposes though the leader is there: nobody follows until they miss the leader themselves.
@@ -286,12 +291,12 @@ fn a_claimed_epoch_number_is_believed_so_far_only() {
     net.say(all[0], &Message::Join(Join { registration, run: who.incarnation, epoch: claim, size: 1 })).unwrap();
     net.for_millis(20);
     let heard = net.heard();
-    let offer =
-        heard.iter().find_map(|it| if let Message::Offer(it) = it { (it.to == who).then_some(it) } else { None });
-    let offer = offer.expect("it was offered a place").clone();
-    let sigma = net.nodes[late].principal.long_term.receives(&net.hash(all[0]).0, &who.cert.0, &offer.salt);
+    let challenge =
+        heard.iter().find_map(|it| if let Message::Challenge(it) = it { (it.to == who).then_some(it) } else { None });
+    let challenge = challenge.expect("it was challenged a place").clone();
+    let sigma = net.nodes[late].principal.long_term.receives(&net.hash(all[0]).0, &who.cert.0, &challenge.salt);
     let key = PairKey::new("ward3", &sigma, &net.nodes[all[0]].me, &who);
-    let mut accept = Accept { from: who, to: net.nodes[all[0]].me, token: offer.token, epoch: claim, tag: [0; 16] };
+    let mut accept = Accept { from: who, to: net.nodes[all[0]].me, token: challenge.token, epoch: claim, tag: [0; 16] };
     accept.tag = key.accept(&accept);
     assert_eq!(net.say(all[0], &Message::Accept(accept)), Err(Dropped::Policy.into()));
     assert!(net.view(all[0]).epoch.counter < 100);
@@ -304,11 +309,11 @@ fn rule_a13_a_leader_that_gives_other_secrets_than_it_committed_to_is_named() {
     let (key, salt) = pair_key(&mut net, all[0], all[3]);
     let (leader, bob) = (net.nodes[all[0]].me, net.nodes[all[3]].me);
     let base = net.view(all[3]).epoch;
-    let seats = [leader, bob].map(|who| Seat { who, salt, tag: [0; 16] }).to_vec();
+    let slots = [leader, bob].map(|who| MemberSlot { who, salt, tag: [0; 16] }).to_vec();
     let counter = base.counter + 1;
-    let mut propose = Propose { leader, base, counter, attempt: 9, gone: Vec::new(), seats };
+    let mut propose = Propose { leader, base, counter, attempt: 9, gone: Vec::new(), slots };
     let id = propose.id();
-    propose.seats[1].tag = key.propose(&id);
+    propose.slots[1].tag = key.propose(&id);
     assert_eq!(net.say(all[3], &Message::Propose(propose)), Ok(()));
     net.for_millis(20);
     let mut commit = Commit { proposal: id, cut: [1; 32], commitments: vec![[1; 32]], entries: Vec::new() };
@@ -370,11 +375,11 @@ fn what_a_false_centre_answers_is_not_believed() {
     let mut false_realm = super::realm::Realm::new();
     false_realm.secret = sealcast_crypto::secret::Secret::from_bytes([1; 32]);
     let liar = sealcast_crypto::leighton_micali::Master::new(&false_realm.secret);
-    for question in asked.iter().filter_map(|it| Ask::read(it).ok()) {
+    for question in asked.iter().filter_map(|it| Query::read(it).ok()) {
         let keys = liar.long_term(&question.asker.0);
         for answer in [
             Answer::Done(7),
-            Answer::Refused(1, 7, crate::center::ask::Refusal::Revoked),
+            Answer::Refused(1, 7, crate::center::query::Refusal::Revoked),
             Answer::Revoked(9, vec![(9, net.hash(all[2]))]),
         ] {
             let bytes = answer.write(&question.asker, &question.nonce, &keys);

@@ -37,6 +37,9 @@ fn one_joins_sixteen_within_milliseconds() {
     all.push(net.start("late", PLAIN));
     let took = net.meet(&all, 1000);
     assert!(took <= 40, "{took} ms");
+    let epoch = net.view(all[0]).epoch;
+    net.for_millis(1000);
+    assert_eq!(net.view(all[0]).epoch, epoch, "nothing else changes");
 }
 
 #[test]

@@ -4,4 +4,4 @@ mod attacks;
 mod kdc;
 mod life;
 mod net;
-mod realm;
+pub(in crate::center) mod realm;

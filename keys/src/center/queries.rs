@@ -8,22 +8,22 @@ use rand_core::Rng as _;
 use sealcast_crypto::leighton_micali::{LongTerm, Pair, PairSecret};
 use sealcast_wire::{Address, CertHash, Dropped, Monotonic, limits};
 
-use super::ask::{Answer, Ask, Nonce, Refusal};
+use super::query::{Answer, Nonce, Query, Refusal};
 use crate::timers::jitter;
 
 /// Questions under way.
-pub(super) struct Asker {
+pub(super) struct Queries {
     me: CertHash,
     centers: Vec<Address>,
     /// Which of them answered last.
     at: usize,
-    open: BTreeMap<Nonce, Question>,
+    open: BTreeMap<Nonce, OpenQuery>,
     /// When one of them last answered.
     pub(super) heard: Option<Monotonic>,
 }
 
-struct Question {
-    ask: Ask,
+struct OpenQuery {
+    ask: Query,
     tries: u32,
     next: Monotonic,
 }
@@ -36,18 +36,18 @@ pub(super) enum News {
     /// The newest revocation's number, and those after `since`.
     Revoked { number: u64, list: Vec<(u64, CertHash)> },
     /// Somebody is revoked now, by our word, or good.
-    Done { ask: Ask, number: u64 },
+    Done { ask: Query, number: u64 },
     /// It does not do what we asked for.
-    Refused { ask: Ask, why: Refusal },
+    Refused { ask: Query, why: Refusal },
 }
 
-impl Asker {
-    pub(super) fn new(me: CertHash, centers: Vec<Address>) -> Asker {
-        Asker { me, centers, at: 0, open: BTreeMap::new(), heard: None }
+impl Queries {
+    pub(super) fn new(me: CertHash, centers: Vec<Address>) -> Queries {
+        Queries { me, centers, at: 0, open: BTreeMap::new(), heard: None }
     }
 
     /// Asks, unless the same is asked already; whether there was room.
-    pub(super) fn ask(&mut self, now: Monotonic, ask: Ask, rng: &mut ChaCha20Rng) -> bool {
+    pub(super) fn ask(&mut self, now: Monotonic, ask: Query, rng: &mut ChaCha20Rng) -> bool {
         if self.asks(&ask) {
             return true;
         }
@@ -56,16 +56,16 @@ impl Asker {
         }
         let mut nonce = [0; 16];
         rng.fill_bytes(&mut nonce);
-        self.open.insert(nonce, Question { ask, tries: 0, next: now });
+        self.open.insert(nonce, OpenQuery { ask, tries: 0, next: now });
         true
     }
 
-    pub(super) fn asks(&self, ask: &Ask) -> bool {
+    pub(super) fn asks(&self, ask: &Query) -> bool {
         self.open.values().any(|it| it.ask == *ask)
     }
 
     /// Forgets questions that nobody waits for.
-    pub(super) fn retain(&mut self, keep: impl Fn(&Ask) -> bool) {
+    pub(super) fn retain(&mut self, keep: impl Fn(&Query) -> bool) {
         self.open.retain(|_, it| keep(&it.ask));
     }
 
@@ -103,13 +103,13 @@ impl Asker {
         let ask = self.open.get(&nonce).map(|it| it.ask.clone()).ok_or(Dropped::Stale)?;
         let answer = unchecked.check(keys).map_err(|_| Dropped::Auth)?;
         let news = match (answer, ask) {
-            (Answer::Granted(number, granted), Ask::Pair(with)) => {
+            (Answer::Granted(number, granted), Query::Pair(with)) => {
                 let pair = Pair { from: self.me.0, to: with.0, nonce };
                 let sigma = keys.unmask(&pair, &granted, &number.to_be_bytes()).map_err(|_| Dropped::Auth)?;
                 News::Pair { with, salt: granted.salt, sigma }
             }
-            (Answer::Revoked(number, list), Ask::News(_)) => News::Revoked { number, list },
-            (Answer::Done(number), ask @ (Ask::Revoke(..) | Ask::Check(_))) => News::Done { ask, number },
+            (Answer::Revoked(number, list), Query::News(_)) => News::Revoked { number, list },
+            (Answer::Done(number), ask @ (Query::Revoke(..) | Query::Check(_))) => News::Done { ask, number },
             // A stand-by that lags behind: another one may not.
             (Answer::Refused(_, _, Refusal::Stale), _) => {
                 self.at = (self.at + 1) % self.centers.len();

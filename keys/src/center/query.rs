@@ -13,20 +13,18 @@
 //! GRANTED has no tag of its own: its proof binds all of it.
 
 use sealcast_crypto::leighton_micali::{Forged, Granted, LongTerm, tag, verify};
-use sealcast_wire::limits::REASON_BYTES_MAX;
+use sealcast_wire::limits::{KDC_NEWS_MAX, KDC_QUERY_BYTES_MAX, REASON_BYTES_MAX};
 use sealcast_wire::{CertHash, Malformed, Reader, Writer};
 
 /// How every question and answer begins.
 pub const MAGIC: [u8; 8] = *b"SCKDC1\0\0";
-/// Bytes of the longest question: whatever is longer is none.
-pub const ASK_BYTES_MAX: usize = 512;
 
 /// Tells one question of a principal from its others.
 pub type Nonce = [u8; 16];
 
 /// A question.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ask {
+pub enum Query {
     /// A key to talk to this principal.
     Pair(CertHash),
     /// Who was revoked after the revocation of this number.
@@ -106,13 +104,13 @@ impl<T> Unchecked<'_, T> {
     }
 }
 
-impl Ask {
+impl Query {
     fn kind(&self) -> u8 {
         match self {
-            Ask::Pair(_) => PAIR,
-            Ask::News(_) => NEWS,
-            Ask::Revoke(..) => REVOKE,
-            Ask::Check(_) => CHECK,
+            Query::Pair(_) => PAIR,
+            Query::News(_) => NEWS,
+            Query::Revoke(..) => REVOKE,
+            Query::Check(_) => CHECK,
         }
     }
 
@@ -120,17 +118,17 @@ impl Ask {
     pub fn write(&self, asker: &CertHash, nonce: &Nonce, keys: &LongTerm) -> Vec<u8> {
         let mut w = head(self.kind(), asker, nonce);
         let bytes = match self {
-            Ask::Pair(whom) | Ask::Check(whom) => {
+            Query::Pair(whom) | Query::Check(whom) => {
                 w.raw(&whom.0);
                 PAIR_BYTES
             }
-            Ask::News(since) => {
+            Query::News(since) => {
                 w.u64(*since);
-                ASK_BYTES_MAX
+                KDC_QUERY_BYTES_MAX
             }
-            Ask::Revoke(whom, reason) => {
+            Query::Revoke(whom, reason) => {
                 w.raw(&whom.0).bytes16(reason.as_bytes());
-                ASK_BYTES_MAX
+                KDC_QUERY_BYTES_MAX
             }
         };
         finish(w, bytes, keys, ASKED)
@@ -140,16 +138,16 @@ impl Ask {
     ///
     /// # Errors
     /// [`Malformed`].
-    pub fn read(bytes: &[u8]) -> Result<Unchecked<'_, Ask>, Malformed> {
+    pub fn read(bytes: &[u8]) -> Result<Unchecked<'_, Query>, Malformed> {
         let (kind, asker, nonce, mut r) = open(bytes)?;
         let what = match kind {
-            PAIR if bytes.len() == PAIR_BYTES => Ask::Pair(CertHash(r.array()?)),
-            CHECK if bytes.len() == PAIR_BYTES => Ask::Check(CertHash(r.array()?)),
-            NEWS if bytes.len() == ASK_BYTES_MAX => Ask::News(r.u64()?),
-            REVOKE if bytes.len() == ASK_BYTES_MAX => {
+            PAIR if bytes.len() == PAIR_BYTES => Query::Pair(CertHash(r.array()?)),
+            CHECK if bytes.len() == PAIR_BYTES => Query::Check(CertHash(r.array()?)),
+            NEWS if bytes.len() == KDC_QUERY_BYTES_MAX => Query::News(r.u64()?),
+            REVOKE if bytes.len() == KDC_QUERY_BYTES_MAX => {
                 let whom = CertHash(r.array()?);
                 let reason = std::str::from_utf8(r.bytes16(REASON_BYTES_MAX)?).map_err(|_| Malformed)?;
-                Ask::Revoke(whom, reason.to_owned())
+                Query::Revoke(whom, reason.to_owned())
             }
             _ => return Err(Malformed),
         };
@@ -206,7 +204,7 @@ impl Answer {
         let what = match kind {
             REVOKED => {
                 let number = r.u64()?;
-                let count = r.count16(40, NEWS_MAX)?;
+                let count = r.count16(40, KDC_NEWS_MAX)?;
                 let one = |_| Ok((r.u64()?, CertHash(r.array()?)));
                 Answer::Revoked(number, (0..count).map(one).collect::<Result<_, Malformed>>()?)
             }
@@ -225,7 +223,7 @@ impl Answer {
 }
 
 /// The kind of a question, as [`Answer::Refused`] names it.
-pub fn kind_of(ask: &Ask) -> u8 {
+pub fn kind_of(ask: &Query) -> u8 {
     ask.kind()
 }
 
@@ -244,7 +242,7 @@ fn finish(w: Writer, padded_to: usize, keys: &LongTerm, label: &str) -> Vec<u8> 
 }
 
 fn open(bytes: &[u8]) -> Result<(u8, CertHash, Nonce, Reader<'_>), Malformed> {
-    if bytes.len() > ASK_BYTES_MAX || bytes.len() < HEAD_BYTES + TAG_BYTES {
+    if bytes.len() > KDC_QUERY_BYTES_MAX || bytes.len() < HEAD_BYTES + TAG_BYTES {
         return Err(Malformed);
     }
     let mut r = Reader::new(&bytes[..bytes.len() - TAG_BYTES]);
@@ -266,7 +264,6 @@ const TAG_BYTES: usize = 32;
 const HEAD_BYTES: usize = 8 + 1 + 32 + 16;
 /// As long as the answer.
 const PAIR_BYTES: usize = HEAD_BYTES + 8 + 16 + 32 + 32 + 40;
-/// Revocations of one answer: no more than make it as long as the question.
-pub const NEWS_MAX: usize = (ASK_BYTES_MAX - HEAD_BYTES - 10 - TAG_BYTES) / 40;
+const _: () = assert!(HEAD_BYTES + 10 + 40 * KDC_NEWS_MAX + TAG_BYTES <= KDC_QUERY_BYTES_MAX);
 const ASKED: &str = "sealcast/v1/kdc/ask";
 const ANSWERED: &str = "sealcast/v1/kdc/answer";
