@@ -60,6 +60,12 @@ pub(crate) fn typed(remedy: &Remedy) -> String {
             return format!("their issuers are {}; --id NAME", issuers.join(", "));
         }
         Remedy::CheckIssuer => "sealcast id show; the cluster file names the issuers",
+        Remedy::RegisterPrincipal { name } => {
+            let name = name.as_deref().unwrap_or("NAME");
+            return format!(
+                "where the centre is: sealcast kdc register {name} --group GROUP -o FILE; here: sealcast join FILE"
+            );
+        }
         Remedy::Register => "sealcast brokers reg, with an identity of an issuer that the cluster file names",
         Remedy::RenewCertificate => {
             "sealcast id show; the authority's operator renews it: sealcast ca issue NAME --ca ISSUER --attr …"

@@ -1,16 +1,18 @@
 //! Opening sessions for commands, and finding those that run already (A7).
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use sealcast::Session;
 use sealcast::code::Code;
-use sealcast::config::KeptIdentity;
+use sealcast::config::{KeptIdentity, PrincipalFile};
 use sealcast::control::{Client, GroupInfo, running, socket_path};
 use sealcast::session::Opening;
 use sealcast::url::{OriginMode, Scheme, TransportAddress};
 use sealcast_keys::Exclusion;
 
 use crate::cluster::Cluster;
+use crate::commands::kdc::read_passphrase;
 use crate::commands::{Env, id};
 use crate::hint::Failure;
 use crate::interrupt;
@@ -36,7 +38,11 @@ pub(crate) fn open(env: &Env<'_>, target: &Target, wanted: For) -> Result<Sessio
 fn opening(env: &Env<'_>, target: &Target) -> Result<Opening, Failure> {
     let mut opening = sealcast::open(&target.url.to_string()).home(env.home.clone());
     if let Some(name) = target.identity(env)? {
-        if let (_, Some(hint)) = id::check(env, &name)? {
+        if target.url.keys == Scheme::Center {
+            if let Some(passphrase) = passphrase(env, &name)? {
+                opening = opening.passphrase(passphrase);
+            }
+        } else if let (_, Some(hint)) = id::check(env, &name)? {
             env.output.warn(hint);
         }
         opening = opening.identity(name.as_str());
@@ -51,6 +57,21 @@ fn opening(env: &Env<'_>, target: &Target) -> Result<Opening, Failure> {
     }
     Ok(opening)
 }
+
+/// The pass phrase of a principal whose file is sealed: in the file that `SEALCAST_PASSPHRASE_FILE` names.
+fn passphrase(env: &Env<'_>, name: &str) -> Result<Option<String>, Failure> {
+    if !PrincipalFile::read(&env.home.principal(name))?.is_sealed() {
+        return Ok(None);
+    }
+    let Some(path) = std::env::var_os(PASSPHRASE_FILE).filter(|it| !it.is_empty()) else {
+        let failure = Failure::new(Code::Decrypt, format!("a pass phrase seals the secrets of '{name}'"));
+        return Err(failure.hint(format!("export {PASSPHRASE_FILE}=FILE, a file with it that only you can read")));
+    };
+    Ok(Some(read_passphrase(Path::new(&path))?.to_string()))
+}
+
+/// Names the file with the pass phrase.
+const PASSPHRASE_FILE: &str = "SEALCAST_PASSPHRASE_FILE";
 
 /// What a session is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,7 +142,12 @@ pub(crate) fn wait_for_key(
         if left.is_zero() && session.view().is_none() {
             let failure =
                 Failure::new(Code::NotReady, format!("no key of {group} was agreed in {}", duration(timeout)));
-            return Err(failure.hint("sealcast doctor; do the others have the same URL and the same authority?"));
+            return Err(failure.hint(match target.url.keys {
+                Scheme::Center => {
+                    "is a member there whose registration says --lead, and does 'sealcast kdc run' listen at kdc=?"
+                }
+                _ => "sealcast doctor; do the others have the same URL and the same authority?",
+            }));
         }
         if !told && start.elapsed() > TELL_AFTER {
             env.output.say(format!("waiting for a key of {group} ({})", target.url));
@@ -133,7 +159,7 @@ pub(crate) fn wait_for_key(
 
 /// Whether all processes of an identity share one session there, as members of a group do.
 pub(crate) fn is_shared(target: &Target) -> bool {
-    target.url.keys == Scheme::Contributory
+    matches!(target.url.keys, Scheme::Contributory | Scheme::Center)
 }
 
 /// The running session of the target's identity, if there is one.
@@ -142,7 +168,7 @@ pub(crate) fn of_target(env: &Env<'_>, target: &Target) -> Result<Option<Client>
         return Ok(None);
     }
     match target.identity(env)? {
-        Some(name) => of_identity(env, &name, target.url.options.group.as_deref()),
+        Some(name) => of_identity(env, target.url.keys, &name, target.url.options.group.as_deref()),
         None => Ok(None),
     }
 }
@@ -163,12 +189,19 @@ pub(crate) fn at_target(env: &Env<'_>, target: &Target) -> Result<Option<(Client
 }
 
 /// The running session of an identity, in this group or in any of its groups.
-fn of_identity(env: &Env<'_>, name: &str, group: Option<&str>) -> Result<Option<Client>, Failure> {
-    let kept = KeptIdentity::load(&env.home, name)?;
-    let Some(membership) = &kept.membership else { return Ok(None) };
-    let groups = group.map_or_else(|| membership.groups(), |g| vec![g.to_owned()]);
+fn of_identity(env: &Env<'_>, keys: Scheme, name: &str, group: Option<&str>) -> Result<Option<Client>, Failure> {
+    let (hash, groups) = if keys == Scheme::Center {
+        let file = PrincipalFile::read(&env.home.principal(name))?;
+        let groups = file.registration().rights.groups().into_iter().map(str::to_owned).collect();
+        (file.registration().hash(), groups)
+    } else {
+        let kept = KeptIdentity::load(&env.home, name)?;
+        let Some(membership) = &kept.membership else { return Ok(None) };
+        (membership.certificate.hash(), membership.groups())
+    };
+    let groups = group.map_or(groups, |g| vec![g.to_owned()]);
     for group in groups {
-        let path = socket_path(&env.home, &membership.certificate.hash(), &group);
+        let path = socket_path(&env.home, &hash, &group);
         if let Some(client) = Client::connect(&path)? {
             return Ok(Some(client));
         }
@@ -179,9 +212,11 @@ fn of_identity(env: &Env<'_>, name: &str, group: Option<&str>) -> Result<Option<
 /// The session that `group` commands mean: that of the identity, else the only one that runs.
 pub(crate) fn meant(env: &Env<'_>) -> Result<(Client, GroupInfo), Failure> {
     let named = env.global.id.is_some() || env.global.ctx.is_some();
-    let group = Target::of(env).ok().and_then(|t| t.url.options.group);
-    let found = match target::identity(env) {
-        Ok(Some(name)) => of_identity(env, &name, group.as_deref())?,
+    let url = Target::of(env).ok().map(|t| t.url);
+    let group = url.as_ref().and_then(|url| url.options.group.clone());
+    let keys = url.map_or(Scheme::Contributory, |url| url.keys);
+    let found = match target::identity_for(env, keys) {
+        Ok(Some(name)) => of_identity(env, keys, &name, group.as_deref())?,
         Err(failure) if named => return Err(failure),
         _ => None,
     };

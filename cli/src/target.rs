@@ -38,7 +38,7 @@ impl Target {
             return Err(failure.hint("sealcast init NAME makes all that is needed; or say --url"));
         };
         let url = Url::parse(&text)?;
-        let id = identity(env)?;
+        let id = identity_for(env, url.keys)?;
         Ok(Target { url, from, id })
     }
 
@@ -47,6 +47,7 @@ impl Target {
         match &self.id {
             Some(id) => Ok(Some(id.clone())),
             None if self.url.keys == Scheme::Plain => Ok(None),
+            None if self.url.keys == Scheme::Center => Err(no_principal(env)),
             None => Err(no_identity(env)),
         }
     }
@@ -54,18 +55,42 @@ impl Target {
 
 /// `--id`, else that of `--ctx`, else `SEALCAST_ID`, else that of the selected context, else the only one.
 pub(crate) fn identity(env: &Env<'_>) -> Result<Option<String>, Failure> {
+    identity_for(env, Scheme::Contributory)
+}
+
+/// The same for a group with these keys: from a key distribution centre, it is a principal's name.
+pub(crate) fn identity_for(env: &Env<'_>, keys: Scheme) -> Result<Option<String>, Failure> {
     let (context, named) = chosen(env)?;
     let from_context = context.and_then(|(_, c)| c.id);
-    let all = env.home.identities();
+    let all = if keys == Scheme::Center { env.home.principals() } else { env.home.identities() };
     let asked = env.global.id.clone();
     let asked = asked.or_else(|| from_context.clone().filter(|_| named)).or_else(|| variable("SEALCAST_ID"));
     let found = asked.or(from_context).or_else(|| all.first().filter(|_| all.len() == 1).cloned());
     if let Some(id) = &found
         && !all.contains(id)
     {
-        return Err(unknown_identity(id, &all));
+        return Err(if keys == Scheme::Center { unknown_principal(id, &all) } else { unknown_identity(id, &all) });
     }
     Ok(found)
+}
+
+fn no_principal(env: &Env<'_>) -> Failure {
+    let all = env.home.principals();
+    if all.is_empty() {
+        let failure = "this group's keys come from a key distribution centre, and none registered you";
+        return Failure::new(Code::NoIdentity, failure)
+            .hint("sealcast join FILE, which 'sealcast kdc register NAME -o FILE' wrote");
+    }
+    Failure::new(Code::NoIdentity, format!("which principal? You have {}", all.join(", ")))
+        .hint(format!("--id {}", all[0]))
+}
+
+fn unknown_principal(id: &str, all: &[String]) -> Failure {
+    let failure = Failure::new(Code::NoIdentity, format!("no key distribution centre registered '{id}' here"));
+    match nearest(id, all.iter().map(String::as_str)) {
+        Some(better) => failure.hint(format!("did you mean '{better}'?")),
+        None => failure.hint("sealcast join FILE, which 'sealcast kdc register NAME -o FILE' wrote"),
+    }
 }
 
 /// The error where an identity must be and none is chosen.

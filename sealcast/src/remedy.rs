@@ -76,6 +76,11 @@ pub enum Remedy {
     },
     /// A comparison of the certificate's issuer with those that the cluster names.
     CheckIssuer,
+    /// A registration at the group's key distribution centre, whose file the principal takes in.
+    RegisterPrincipal {
+        /// Its name, where it is known.
+        name: Option<String>,
+    },
     /// A registration with the brokers.
     Register,
     /// A renewed certificate of the issuer.

@@ -266,7 +266,7 @@ impl Url {
         url.check_pair()?;
         match (url.keys, given.contains("kdc")) {
             (Scheme::Center, false) => {
-                let hint = "add &kdc=HOST:PORT, where `sealcast kdc run` listens";
+                let hint = "add &kdc=HOST:PORT, where the centre listens";
                 return Err(bad(text, "keys=center needs to know where its centre is").with_hint(hint));
             }
             (Scheme::Center, true) | (_, false) => {}

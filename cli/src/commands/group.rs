@@ -93,11 +93,14 @@ fn show(env: &Env<'_>, info: &GroupInfo) -> Result<(), Failure> {
     env.output.line(env.output.bold(format!("{}   {place}   {epoch}{rotates}", safe(&info.group))))?;
     let scheme = match info.keys.as_str() {
         "contributory" => "contributory (Dutta-Barua, ristretto255)",
+        "center" => "center (Leighton-Micali, symmetric)",
         other => other,
     };
     let any = if info.origin == "signed" { "" } else { "   write: any reader, where signatures are not demanded" };
-    env.output
-        .line(format!("keys    {scheme}   sealed {}   origin: {}{any}   post-quantum: NO", info.cipher, info.origin))?;
+    // Whoever records a symmetric group gains nothing by a quantum computer; its signatures can be forged then.
+    let quantum = if info.keys == "center" { "keys" } else { "NO" };
+    let (cipher, origin) = (&info.cipher, &info.origin);
+    env.output.line(format!("keys    {scheme}   sealed {cipher}   origin: {origin}{any}   post-quantum: {quantum}"))?;
     if !info.has_bootstrap_key {
         let what = "! names are hidden only from those who do not know the authority: this group has no bootstrap key";
         env.output.line(what)?;
@@ -224,6 +227,11 @@ fn evict(env: &Env<'_>, mut client: Client, info: &GroupInfo, who: &str, reason:
     let change = match evicted {
         Err(e) if e.code() == Code::DeniedEvict => match authority_of(env, info) {
             Some(kept) => evict_as_authority(kept, &mut client, info, member, reason)?,
+            None if info.keys == "center" => {
+                let name = &member.name;
+                let hint = format!("somebody with an evict right; or, where the centre is: sealcast kdc revoke {name}");
+                return Err(Failure::from(e).hint(hint));
+            }
             None => {
                 return Err(Failure::from(e).hint("somebody with an evict right, or the authority: sealcast ca revoke"));
             }

@@ -14,7 +14,7 @@ pub(crate) mod id;
 mod init;
 mod invite;
 mod join;
-mod kdc;
+pub(crate) mod kdc;
 mod lab;
 mod man;
 mod policy;

@@ -160,8 +160,8 @@ impl Opening {
         };
         let registration = &principal.registration;
         registration.check(clock.now().utc, clock::FLOOR).map_err(|e| {
-            let hint = format!("type: sealcast kdc register {}, at the key distribution centre", registration.name);
-            Error::new(Code::CertificateExpired, format!("{}: {e}", registration.name)).with_hint(hint)
+            let remedy = Remedy::RegisterPrincipal { name: Some(registration.name.to_string()) };
+            Error::new(Code::CertificateExpired, format!("{}: {e}", registration.name)).with_remedy(remedy)
         })?;
         let group = which_group(url, &registration.name, &registration.rights)?;
         let me = registration.name.to_string();
@@ -184,8 +184,8 @@ fn not_registered(url: &Url, name: Option<&str>) -> Error {
         Some(name) => format!("{url}: no key distribution centre registered '{name}' here"),
         None => format!("{url}: a group whose keys come from a centre needs a registration"),
     };
-    let hint = "have `sealcast kdc register NAME` write a file at the centre, and type: sealcast join FILE";
-    Error::new(Code::NoIdentity, what).with_hint(hint)
+    let name = name.map(str::to_owned);
+    Error::new(Code::NoIdentity, what).with_remedy(Remedy::RegisterPrincipal { name })
 }
 
 /// The group of the URL, or the only one in which somebody has rights.

@@ -23,6 +23,7 @@ use sealcast_wire::{Address, Incarnation, Now};
 use crate::code::Code;
 use crate::error::{Error, Result};
 use crate::io::{clock, rng};
+use crate::remedy::Remedy;
 use crate::url::pairs::Transport;
 use crate::url::{Cipher, TransportAddress, Url};
 
@@ -59,6 +60,7 @@ pub(super) fn center(url: &Url, group: &str, principal: Arc<Principal>, now: Now
         let first = fits.first().ok_or_else(|| unreachable(place, family))?;
         centers.push(Address::Socket(*first));
     }
+    let principal_name = principal.registration.name.to_string();
     let usual = center::Config::new(group, principal, centers);
     let config = center::Config {
         suite: suite(url),
@@ -67,16 +69,16 @@ pub(super) fn center(url: &Url, group: &str, principal: Arc<Principal>, now: Now
         floor: clock::FLOOR,
         ..usual
     };
+    let name = Some(principal_name);
     let denied = |e: center::ConfigError| {
-        Error::new(Code::Denied, e.to_string())
-            .with_hint("have the key distribution centre register it with rights there")
+        Error::new(Code::Denied, e.to_string()).with_remedy(Remedy::RegisterPrincipal { name })
     };
     Ok(Box::new(Center::new(config, rng::bytes()?, now).map_err(denied)?))
 }
 
 fn unreachable(place: &str, why: &str) -> Error {
     Error::new(Code::NoRoute, format!("the key distribution centre {place}: {why}"))
-        .with_hint("kdc=HOST:PORT in the URL says where `sealcast kdc run` listens")
+        .with_hint("kdc=HOST:PORT in the URL says where the centre listens")
 }
 
 /// A client of brokers who hold shares of a key, which it asks them for.
