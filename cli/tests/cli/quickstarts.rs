@@ -160,7 +160,7 @@ impl Drop for Machine {
 
 /// Types a document's console.
 fn type_in(text: &str, document: &str, heading: &str) {
-    let port = free_port().to_string();
+    let (port, kdc_port) = (free_port().to_string(), free_port().to_string());
     let mut machines: BTreeMap<String, Machine> = BTreeMap::new();
     let mut keys = String::new();
     let all = steps(consoles(document, heading));
@@ -172,7 +172,8 @@ fn type_in(text: &str, document: &str, heading: &str) {
             continue;
         }
         // All are on this machine.
-        let command = step.command.replace("7667", &port).replace("ttl=1", "ttl=0").replace("scpub1…", &keys);
+        let ports = step.command.replace("7667", &port).replace("7680", &kdc_port);
+        let command = ports.replace("ttl=1", "ttl=0").replace("scpub1…", &keys);
         if let Some(copied) = command.strip_prefix("scp ") {
             let (file, to) = copied.split_once(' ').expect("a file and a machine");
             let (from, to) = (&machines[&step.machine], &machines[to.trim_end_matches(':')]);
@@ -181,7 +182,7 @@ fn type_in(text: &str, document: &str, heading: &str) {
         }
         let machine = machines.get_mut(&step.machine).expect("made above");
         machine.settle();
-        let is_endless = ["sealcast sub", "brokers up", "tail -f"].iter().any(|it| command.contains(it));
+        let is_endless = ["sealcast sub", "brokers up", "kdc run", "tail -f"].iter().any(|it| command.contains(it));
         let mut child = machine.start(command.trim_end_matches('&'));
         if is_endless {
             machine.running.push(child);
@@ -221,6 +222,11 @@ fn readme_first_sealed_message() {
 #[test]
 fn two_machines_one_sealed_topic() {
     type_in("lan", "docs/quickstart-lan.md", "# Two machines, one sealed topic");
+}
+
+#[test]
+fn a_group_with_a_key_distribution_centre() {
+    type_in("kdc", "docs/quickstart-kdc.md", "# A group with a key distribution centre");
 }
 
 #[test]
