@@ -348,6 +348,11 @@ impl Backlog {
         open.map(|(stream, sent)| (*stream, sent.last)).collect()
     }
 
+    /// Whether something of a stream is not acknowledged.
+    pub(crate) fn waits(&self, stream: Stream) -> bool {
+        self.streams.get(&stream).is_some_and(|sent| sent.last > sent.acknowledged)
+    }
+
     /// The last record of a stream.
     pub(crate) fn last(&self, stream: Stream) -> u64 {
         self.streams.get(&stream).map_or(0, |sent| sent.last)

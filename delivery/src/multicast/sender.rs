@@ -371,6 +371,11 @@ impl Sender {
         self.next(|_| true)
     }
 
+    /// Whether ordered messages that come now gather behind those that have no position yet.
+    pub fn gathers_ordered(&self) -> bool {
+        self.backlog.as_ref().is_some_and(|it| it.waits(Stream::ORDERED))
+    }
+
     /// As [`Sender::poll`], but leaves signed messages to gather for one signature until the oldest of them
     /// has waited for [`limits::SIGNING_GATHER`].
     ///
@@ -465,7 +470,12 @@ impl Sender {
         let whole = head.whole_len() + body.len();
         if whole <= room && body.len() == total {
             self.reserve(lane, whole);
-            self.lanes[lane].since.get_or_insert(now);
+            // While the order still owes us a position, nothing is gained by another record for each message.
+            let ordered = self.lanes[lane].of.reliable() == Some(Stream::ORDERED);
+            let waits = ordered && self.backlog.as_ref().is_some_and(|it| it.waits(Stream::ORDERED));
+            if self.lanes[lane].since.is_none() {
+                (self.lanes[lane].since, self.lanes[lane].gathers) = (Some(now), waits);
+            }
             head.write_whole(body, &mut self.lanes[lane].batch.bytes);
         } else {
             // Pieces of equal length: ⌈body ÷ n⌉ bytes each, for the least n that fits.
@@ -633,6 +643,8 @@ struct Lane {
     open: Option<usize>,
     /// When the first small message in it came.
     since: Option<Monotonic>,
+    /// Whether it gathers, as what is to be signed does.
+    gathers: bool,
     unsigned: Unsigned,
     /// Of reliable ones: in which record of the batch which message ends.
     ends: Vec<(usize, u64)>,
@@ -647,6 +659,7 @@ impl Lane {
             batch: Batch::default(),
             open: None,
             since: None,
+            gathers: false,
             unsigned: Unsigned::default(),
             ends: Vec::new(),
         }
@@ -741,9 +754,9 @@ impl Lane {
         alone && !signed || self.batch.bytes.len() >= target || self.unsigned.len() == limits::ORIGIN_BATCH_MAX
     }
 
-    /// Until when what is to be signed may wait for more.
+    /// Until when what is to be signed, or ordered behind others, may wait for more.
     fn gathers_until(&self) -> Option<Monotonic> {
-        self.since.filter(|_| self.of.stream.signed).map(|since| since + limits::SIGNING_GATHER)
+        self.since.filter(|_| self.of.stream.signed || self.gathers).map(|since| since + limits::SIGNING_GATHER)
     }
 }
 

@@ -41,7 +41,7 @@ use self::incoming::{Incoming, Record};
 use self::order::Order;
 use self::primary::Report;
 use crate::multicast::backlog::Settled;
-use crate::multicast::frame::{Frame, Frames, Stamp, Stream};
+use crate::multicast::frame::{Frame, Frames, STAMPS_MAX, Stamp, Stream};
 use crate::multicast::origin::without_proof;
 use crate::multicast::{Config, Data, Multicast, Sender};
 use crate::{Batch, Channel, Cut, Delivery, Input, OrderStatus, Outgoing, Output, Properties, SendError, Token, What};
@@ -61,6 +61,10 @@ pub struct Sequencer {
     status: Saying,
     /// The same of what all readers have, if we are the coordinator.
     summary: Saying,
+    stamping: Saying,
+    /// How much of the order we hold, and, of the sequencer, how much enough members hold.
+    ack: Saying,
+    stable: Saying,
     /// When we said last how far our streams go without an answer, and how often.
     tail: (Monotonic, u32),
     /// When we said so last since somebody asked for more.
@@ -163,6 +167,11 @@ impl Current {
         self.sequencer() == Some(self.me) && self.order.as_ref().is_some_and(|it| !it.is_settled())
     }
 
+    /// Between two times that a member says how much of the order it holds: what waits for it are messages.
+    fn ack_pause(&self) -> Duration {
+        ACK_PAUSE_MIN.max(Duration::from_secs(1) * self.members.len() as u32 / STATUSES_PER_SECOND)
+    }
+
     /// Between two of a member's statuses: all members' together are at most [`STATUSES_PER_SECOND`].
     fn pause(&self) -> Duration {
         PAUSE_MIN.max(Duration::from_secs(1) * self.members.len() as u32 / STATUSES_PER_SECOND)
@@ -195,6 +204,9 @@ impl Sequencer {
             told: Drops::default(),
             status: Saying::default(),
             summary: Saying::default(),
+            stamping: Saying::default(),
+            ack: Saying::default(),
+            stable: Saying::default(),
             tail: (Monotonic(0), 0),
             corrected: Monotonic(0),
             vouched: Monotonic(0),
@@ -408,7 +420,7 @@ impl Sequencer {
     fn deliver_as(&mut self, now: Monotonic, anyway: bool) {
         let Sequencer { multicast, current, last, incoming, delivered, leaving, .. } = self;
         let Some(view) = ordering(current, last) else { return };
-        let pause = view.pause();
+        let pause = view.ack_pause();
         let Current { epoch, access, me, order: Some(order), told_held, .. } = view else { return };
         let mut told = Vec::new();
         let mut goes = false;
@@ -443,7 +455,7 @@ impl Sequencer {
             told.extend(multicast.lock().acknowledge(now, Stream::ORDERED, number));
         }
         if order.held() > *told_held {
-            self.status.plan(now, pause);
+            self.ack.plan(now, pause);
         }
         if !told.is_empty() {
             self.tail.1 = 0;
@@ -462,8 +474,17 @@ impl Sequencer {
             self.fill_own(self.now, Of { slot, stream: Stream::ORDERED }, last);
         }
         let Some(current) = &mut self.current else { return };
-        let pause = current.pause();
+        let pause = current.ack_pause();
         let Current { protect, order: Some(order), .. } = current else { return };
+        let unsaid = order.unsaid_len();
+        if unsaid == 0 {
+            return self.stamping.due = None;
+        }
+        // Each costs a signature, and a check by every member: a stream's stamps gather, a lone one leaves at once.
+        self.stamping.plan(self.now, STAMPS_PAUSE);
+        if !self.stamping.is_due(self.now) && unsaid < STAMPS_MAX {
+            return;
+        }
         let mut is_any = false;
         while let Some((first, stamps)) = order.unsaid() {
             // What cannot be said now is said with the next one.
@@ -475,7 +496,7 @@ impl Sequencer {
         }
         if is_any {
             self.multicast.transmit_soon();
-            self.summary.plan(self.now, pause);
+            self.stable.plan(self.now, pause);
         }
     }
 
@@ -544,7 +565,7 @@ impl Sequencer {
                     && let Some(order) = &mut current.order
                     && order.note(slot, held)?
                 {
-                    self.summary.plan(now, pause);
+                    self.stable.plan(now, current.ack_pause());
                 }
             }
             Control::Stable { majority, all } => {
@@ -665,9 +686,12 @@ impl Sequencer {
         let (epoch, me, pause) = (current.epoch, current.me, current.pause());
         let coordinates = current.coordinator() == Some(me);
         let again = current.order.as_ref().and_then(Order::again_at);
-        if self.status.is_due(now) || again.is_some_and(|at| at <= now) {
-            let held = current.order.as_mut().and_then(|it| it.says_held(now));
+        let (mut held, again) = (None, again.is_some_and(|at| at <= now));
+        if self.ack.is_due(now) || again {
+            held = current.order.as_mut().and_then(|it| it.says_held(now));
             current.told_held = held.unwrap_or(current.told_held);
+        }
+        if self.status.is_due(now) || again {
             let status = self.incoming.status(epoch, me, std::mem::take(&mut self.status.all));
             match coordinates {
                 // Nobody has to be told: we are who gathers it.
@@ -683,22 +707,24 @@ impl Sequencer {
                     self.say(now, &Control::Status(part.to_vec()));
                 }),
             }
-            if let Some(held) = held {
-                self.say(now, &Control::Ack(held));
+        }
+        if let Some(held) = held {
+            self.say(now, &Control::Ack(held));
+        }
+        if self.stable.is_due(now) {
+            let order = self.current.as_mut().and_then(|it| it.order.as_mut());
+            if let Some((majority, all)) = order.and_then(Order::news) {
+                self.say(now, &Control::Stable { majority, all });
+                self.deliver(now);
             }
         }
         if self.summary.is_due(now)
             && let Some(current) = &mut self.current
         {
-            let Current { members, access, acknowledged, order, .. } = current;
+            let Current { members, access, acknowledged, .. } = current;
             let news = acknowledged.news(members, |slot, domain| access.reads(slot, domain));
-            let stable = order.as_mut().and_then(Order::news);
             news.iter().for_each(|(of, number)| self.all_have(now, *of, *number));
             news.chunks(limits::STREAMS_TOLD_MAX).for_each(|part| self.say(now, &Control::Summary(part.to_vec())));
-            if let Some((majority, all)) = stable {
-                self.say(now, &Control::Stable { majority, all });
-                self.deliver(now);
-            }
         }
         for (of, ranges) in self.incoming.naks(now, epoch) {
             self.say(now, &Control::Nak { of, ranges });
@@ -781,6 +807,7 @@ impl Sequencer {
         self.incoming.install(now, me, view.epoch, is_member, |domain| current.reads(domain), inbox);
         let pause = current.pause();
         (self.status, self.summary, self.tail) = (Saying::default(), Saying::default(), (now, 0));
+        (self.stamping, self.ack, self.stable) = <_>::default();
         self.current = Some(current);
         // What came before the view did is acknowledged now.
         self.status.plan(now, pause);
@@ -808,6 +835,7 @@ impl Sequencer {
         (self.renew_at, self.report) = (None, Report::default());
         (self.order_status, self.delivered, self.leaving) = (OrderStatus::default(), 0, Leaving::default());
         (self.status, self.summary) = (Saying::default(), Saying::default());
+        (self.stamping, self.ack, self.stable) = <_>::default();
         self.incoming.clear();
         let told = self.multicast.lock().give_up();
         self.tell(told);
@@ -964,6 +992,11 @@ impl Delivery for Sequencer {
         let ours = [
             self.status.due,
             self.summary.due,
+            self.stamping
+                .due
+                .filter(|_| current.and_then(|it| it.order.as_ref()).is_some_and(|it| it.unsaid_len() > 0)),
+            self.ack.due,
+            self.stable.due,
             naks,
             held,
             tail,
@@ -1014,6 +1047,10 @@ impl Delivery for Sequencer {
 const MESSAGES_PER_RECORD_BITS: u32 = 13;
 /// Between two statuses of one member, and two summaries.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
+/// The same for acknowledgements of the order.
+const ACK_PAUSE_MIN: Duration = Duration::from_micros(200);
+/// Between two times that the sequencer says stamps, unless they fill a message.
+const STAMPS_PAUSE: Duration = Duration::from_micros(300);
 /// Of all members together (B10).
 const STATUSES_PER_SECOND: u32 = 20_000;
 /// How long nothing is acknowledged until the sender says how far its streams go.

@@ -256,6 +256,12 @@ impl Order {
         (self.is_sequencer() && !stamps.is_empty()).then_some((first, stamps))
     }
 
+    /// How many stamps are to be said.
+    pub(super) fn unsaid_len(&self) -> usize {
+        let said = self.sequencing.said.max(self.first - 1) + 1 - self.first;
+        if self.is_sequencer() { self.stamps.len().saturating_sub(said as usize) } else { 0 }
+    }
+
     /// They are said.
     pub(super) fn said(&mut self, count: usize) {
         self.sequencing.said = self.sequencing.said.max(self.first - 1) + count as u64;

@@ -39,6 +39,8 @@ pub(super) struct Driver {
     batch: Batch,
     /// Messages that a subscription has no room for and that its reader wants nevertheless.
     backlog: VecDeque<(Arc<Queue>, Message)>,
+    /// Bytes of the message that is being published, while one is.
+    published: Option<usize>,
     /// What the key scheme last answered.
     described: Option<Box<Status>>,
     /// Until when the leader waits for the sockets, while it does.
@@ -77,6 +79,7 @@ impl Driver {
             registry,
             batch: Batch::default(),
             backlog: VecDeque::new(),
+            published: None,
             described: None,
             waits_until: None,
             handed: false,
@@ -199,6 +202,13 @@ impl Driver {
         }
     }
 
+    /// The same as [`Driver::pump`] after a message of so many bytes was published: it may gather with others.
+    pub(super) fn pump_published(&mut self, shared: &Shared, now: Now, bytes: usize) {
+        self.published = Some(bytes);
+        self.pump(shared, now);
+        self.published = None;
+    }
+
     /// Does what the session wants done, and gives readers what came of it.
     pub(super) fn pump(&mut self, shared: &Shared, now: Now) {
         loop {
@@ -234,7 +244,7 @@ impl Driver {
             };
             match output {
                 Output::Deliver(readers, message) => self.deliver(shared, &readers, message),
-                Output::Transmit(_) => self.shell.send(&self.batch),
+                Output::Transmit(_) => self.shell.send(&self.batch, self.published),
                 Output::View(event) => {
                     self.handed = true;
                     shared.viewed(now, event);

@@ -162,7 +162,7 @@ impl Shared {
             if is_waited_for {
                 lock(&self.outcomes).insert(token, None);
             }
-            driver.pump(self, now);
+            driver.pump_published(self, now, message.body.len());
             Ok(Some(token.0).filter(|_| is_waited_for))
         })
     }

@@ -135,7 +135,7 @@ impl Shell for BrokersShell {
     }
 
     /// Queues requests for the broker that the batch names.
-    fn send(&mut self, batch: &Batch) {
+    fn send(&mut self, batch: &Batch, _published: Option<usize>) {
         let Some(Address::Node(broker)) = batch.to else { return };
         if let Some(channel) = self.lock().channels.get_mut(broker as usize) {
             // What a closed channel does not take, the machine sends again when it opens.

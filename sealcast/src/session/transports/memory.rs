@@ -101,7 +101,7 @@ impl Shell for MemoryLink {
     }
 
     /// Sends to everybody, ourselves included, or to the orderer.
-    fn send(&mut self, batch: &Batch) {
+    fn send(&mut self, batch: &Batch, _published: Option<usize>) {
         let mut state = lock(&self.hub.state);
         let from = Address::Node(self.node);
         for datagram in batch.iter() {

@@ -66,8 +66,9 @@ pub(super) trait Shell: Send {
     /// Hands what has come to the session, at most a system call's worth; whether there was anything.
     fn receive(&mut self, now: Now, core: &mut AnyCore) -> std::result::Result<bool, Fault>;
 
-    /// Sends a batch, or sees to it that it is sent.
-    fn send(&mut self, batch: &Batch);
+    /// Sends a batch, or sees to it that it is sent. One for a message of so many bytes that was just published may wait for
+    /// others.
+    fn send(&mut self, batch: &Batch, published: Option<usize>);
 
     /// Hands to the kernel what was sent.
     fn flush(&mut self);

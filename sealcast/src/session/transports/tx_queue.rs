@@ -161,6 +161,20 @@ impl TxQueue {
         }
     }
 
+    /// A message of so many bytes went to the sender by another way: it is sent as one of [`TxQueue::publish`] is.
+    pub(super) fn published(&self, bytes: usize) {
+        let (pending, gathers, full) = {
+            let sender = lock(&self.sender);
+            (sender.pending(), sender.gathers_ordered(), sender.has_full())
+        };
+        if !gathers || full || !self.batch || bytes >= LARGE {
+            return self.see_off(self.clock.monotonic(), bytes, false, pending, false);
+        }
+        if !self.gathers.load(Ordering::Relaxed) {
+            self.arm();
+        }
+    }
+
     /// Something was received: the next message may be an answer to it, and leaves at once.
     pub(super) fn hear(&self) {
         self.heard.store(true, Ordering::Relaxed);

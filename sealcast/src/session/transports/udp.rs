@@ -91,11 +91,14 @@ impl Shell for Udp {
     }
 
     /// What it means is in the line's sender: the machine does not transmit by itself, but to who is no member.
-    fn send(&mut self, batch: &Batch) {
+    fn send(&mut self, batch: &Batch, published: Option<usize>) {
         match batch.to {
             // What is lost is asked again.
             Some(Address::Socket(to)) => batch.iter().for_each(|it| _ = self.tx_queue.udp.send_to(to, it)),
-            Some(Address::Node(_)) | None => self.tx_queue.flush(),
+            Some(Address::Node(_)) | None => match published {
+                Some(bytes) => self.tx_queue.published(bytes),
+                None => self.tx_queue.flush(),
+            },
         }
     }
 
