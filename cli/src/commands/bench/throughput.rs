@@ -37,9 +37,12 @@ pub(super) struct Throughput {
     /// What to measure
     #[arg(long, value_enum, value_delimiter = ',', default_values = ["plain", "sealed"], value_name = "KINDS")]
     compare: Vec<Protection>,
-    /// How strongly messages are published; fifo, acknowledged by all subscribers, needs keys
+    /// How strongly messages are published; all but best-effort are acknowledged, and need keys
     #[arg(long, value_enum, value_delimiter = ',', default_values = ["best-effort"], value_name = "GUARANTEES")]
     guarantee: Vec<Guarantee>,
+    /// Who publishes: where one member orders, that one or another
+    #[arg(long, value_enum, default_value = "any", value_name = "WHO", hide_possible_values = true)]
+    publisher: Publisher,
     /// Further options of the URL, for example linger=1ms
     #[arg(long, value_name = "OPTIONS")]
     options: Option<String>,
@@ -50,6 +53,16 @@ pub(super) struct Throughput {
 enum Guarantee {
     BestEffort,
     Fifo,
+    Ordered,
+    Safe,
+}
+
+/// Who publishes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Publisher {
+    Any,
+    Sequencer,
+    Another,
 }
 
 /// One row of the table.
@@ -64,6 +77,8 @@ impl Kind {
         match self.guarantee {
             Guarantee::BestEffort => self.protection.name().to_owned(),
             Guarantee::Fifo => format!("{}, fifo", self.protection.name()),
+            Guarantee::Ordered => format!("{}, ordered", self.protection.name()),
+            Guarantee::Safe => format!("{}, safe", self.protection.name()),
         }
     }
 }
@@ -139,11 +154,14 @@ impl Throughput {
     fn measure(&self, kind: Kind) -> Result<Measured, Failure> {
         let members = usize::from(self.subs) + 1;
         let mut options = self.options.clone();
-        if kind.guarantee == Guarantee::Fifo && !options.as_deref().unwrap_or_default().contains("order=") {
+        if kind.guarantee != Guarantee::BestEffort && !options.as_deref().unwrap_or_default().contains("order=") {
             options = Some(options.map_or_else(|| "order=total".to_owned(), |more| format!("order=total&{more}")));
         }
         let setup = BenchSetup::new(kind.protection, members, options.as_ref())?;
-        let sessions = setup.open_all(members)?;
+        let mut sessions = setup.open_all(members)?;
+        if kind.guarantee != Guarantee::BestEffort {
+            self.choose_publisher(&mut sessions)?;
+        }
         let (publisher, subscribers) = sessions.split_first().expect("there are at least two members");
         let ended = Arc::new(AtomicBool::new(false));
         let epoch = Instant::now();
@@ -177,6 +195,34 @@ impl Throughput {
         })
     }
 
+    /// Puts the session first that shall publish, once somebody orders.
+    fn choose_publisher(&self, sessions: &mut [Session]) -> Result<(), Failure> {
+        let start = Instant::now();
+        let sequencer = loop {
+            let all: Vec<Option<String>> =
+                sessions.iter().map(|it| it.info().order.flatten().map(|member| member.name.to_string())).collect();
+            if let Some(Some(first)) = all.first()
+                && all.iter().all(|it| it.as_ref() == Some(first))
+            {
+                break first.clone();
+            }
+            stop_if_asked()?;
+            if start.elapsed() > ORDER_TIMEOUT {
+                return Err(Failure::new(Code::TimedOut, "no member orders"));
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        };
+        let is_it = |it: &Session| match self.publisher {
+            Publisher::Any => true,
+            Publisher::Sequencer => it.info().me == sequencer,
+            Publisher::Another => it.info().me != sequencer,
+        };
+        if let Some(at) = sessions.iter().position(is_it) {
+            sessions.swap(0, at);
+        }
+        Ok(())
+    }
+
     /// Publishes until the time is over: how many, in how many seconds, with how much of the processor.
     fn send(
         &self,
@@ -196,6 +242,8 @@ impl Throughput {
                 Guarantee::BestEffort => _ = publisher.publish("load", &body).wait()?,
                 // What it comes to is waited for by flush.
                 Guarantee::Fifo => drop(publisher.publish("load", &body).fifo().ticket()?),
+                Guarantee::Ordered => drop(publisher.publish("load", &body).ordered().ticket()?),
+                Guarantee::Safe => drop(publisher.publish("load", &body).safe().ticket()?),
             }
             number += 1;
         }
@@ -267,4 +315,6 @@ fn nanos(d: Duration) -> u64 {
 const HEAD: usize = 16;
 /// Delays are kept for one message in so many.
 const SAMPLE_EVERY: u64 = 16;
+/// How long it may take until a member orders.
+const ORDER_TIMEOUT: Duration = Duration::from_secs(20);
 const LOST_AFTER: Duration = Duration::from_millis(300);
