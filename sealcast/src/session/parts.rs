@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use sealcast_crypto::identity::{CertificateError, Identity as LoadedIdentity, Principal, Rights};
+use sealcast_crypto::identity::{CertificateError, Identity as LoadedIdentity, Rights};
 use sealcast_keys::Keys;
 use sealcast_wire::CertHash;
 
@@ -145,18 +145,15 @@ impl Opening {
     /// A member of a group whose keys come from a centre.
     fn center(&self, url: &Url, home: &Home, clock: Clock) -> Result<Parts> {
         let passphrase = self.passphrase.as_ref().map(|it| it.as_str());
-        let kept = match &self.identity {
-            Some(Identity::Principal(principal)) => Kept::InMemory(principal.clone()),
-            Some(Identity::Named(name)) => Kept::OnDisk(KeptPrincipal::load(home, name, passphrase).map_err(|e| {
+        let on_disk = |kept: KeptPrincipal| (Arc::new(kept.principal), true);
+        let (principal, on_disk) = match &self.identity {
+            Some(Identity::Principal(principal)) => (principal.clone(), false),
+            Some(Identity::Named(name)) => KeptPrincipal::load(home, name, passphrase).map(on_disk).map_err(|e| {
                 let error = Error::from(e);
                 if error.code() == Code::Missing { not_registered(url, Some(name)) } else { error }
-            })?),
-            Some(Identity::File(path)) => Kept::OnDisk(KeptPrincipal::read(path, passphrase)?),
+            })?,
+            Some(Identity::File(path)) => on_disk(KeptPrincipal::read(path, passphrase)?),
             Some(Identity::Kept(_) | Identity::Loaded(_)) | None => return Err(not_registered(url, None)),
-        };
-        let (principal, on_disk) = match kept {
-            Kept::InMemory(principal) => (principal, false),
-            Kept::OnDisk(kept) => (Arc::new(kept.principal), true),
         };
         let registration = &principal.registration;
         registration.check(clock.now().utc, clock::FLOOR).map_err(|e| {
@@ -171,12 +168,6 @@ impl Opening {
         let keys = schemes::center(url, &group, principal, clock.now())?;
         Ok(Parts { keys, me, group, store: None, identity: None, rights, control, reach: None })
     }
-}
-
-/// A principal, and whether this user keeps it on disk.
-enum Kept {
-    InMemory(Arc<Principal>),
-    OnDisk(KeptPrincipal),
 }
 
 fn not_registered(url: &Url, name: Option<&str>) -> Error {
