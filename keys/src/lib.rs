@@ -14,6 +14,7 @@ use sealcast_wire::{
 pub use sealcast_wire::{Fetch, FetchId, Fetched, Fetches, Sealed};
 pub use status::{CompartmentStatus, MemberStatus, Shortage, Status};
 
+mod allowance;
 pub mod center;
 mod compartments;
 pub mod contributory;

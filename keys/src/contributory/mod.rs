@@ -29,13 +29,12 @@
 //! | `discovery` | JOINs, beacons, who shall be in the next epoch and who proposes it |
 //! | `proposal`, `attempt`, `agreement` | one attempt at a key, and what follows from its success or failure |
 //! | `version`, `old` | the version of the wire that an epoch uses; those who named none |
-//! | `twins`, `allowance` | two cards with one short id; how often one certificate's holder may change the group |
+//! | `twins` | two cards with one short id |
 //! | `caution` | what a member in no group waits for before it believes that it found one |
 //! | `exchange` | objects asked for and given |
 //! | `inspect` | what `group show` prints |
 
 mod agreement;
-mod allowance;
 mod attempt;
 mod caution;
 mod discovery;
@@ -79,7 +78,6 @@ pub use inspect::{Counters, Status, Tally};
 pub use memo::Memo;
 pub use version::Versions;
 
-use self::allowance::Allowances;
 use self::attempt::{Agreed, Attempt, Env};
 use self::memo::Verifier;
 use self::message::{Base, Card, InstanceId, Message, ShortId};
@@ -88,6 +86,7 @@ use self::people::{Budget, People, Person};
 use self::proposal::Proposal;
 use self::statements::Statements;
 use self::timing::{Timer, Timers};
+use crate::allowance::Allowances;
 use crate::{
     Command, CommandError, Exclusion, HandleError, Input, Keys, Notice, Output, Properties, Seal, SealError, Sealed,
     Token,

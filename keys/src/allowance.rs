@@ -7,7 +7,7 @@ use sealcast_wire::{CertHash, Monotonic, limits};
 
 /// How often each certificate's holder did something: so often at once, and then once in so much time.
 #[derive(Debug)]
-pub(super) struct Allowances {
+pub(crate) struct Allowances {
     at_once: u32,
     every: Duration,
     /// By certificate: when all that it did is made good by time.
@@ -15,12 +15,12 @@ pub(super) struct Allowances {
 }
 
 impl Allowances {
-    pub(super) fn new(at_once: u32, every: Duration) -> Allowances {
+    pub(crate) fn new(at_once: u32, every: Duration) -> Allowances {
         Allowances { at_once, every, spent_until: BTreeMap::new() }
     }
 
     /// When this certificate's holder may do it the next time; `None` if it may now.
-    pub(super) fn next(&self, cert: &CertHash, now: Monotonic) -> Option<Monotonic> {
+    pub(crate) fn next(&self, cert: &CertHash, now: Monotonic) -> Option<Monotonic> {
         let spent = *self.spent_until.get(cert)?;
         let slack = self.every * (self.at_once - 1);
         let ahead = spent.since(now);
@@ -28,7 +28,7 @@ impl Allowances {
     }
 
     /// It did so.
-    pub(super) fn spend(&mut self, cert: CertHash, now: Monotonic) {
+    pub(crate) fn spend(&mut self, cert: CertHash, now: Monotonic) {
         let spent = self.spent_until.entry(cert).or_insert(now);
         *spent = now.max(*spent) + self.every;
         if self.spent_until.len() > limits::REMEMBERED_PEOPLE_MAX {
@@ -41,7 +41,7 @@ impl Allowances {
     }
 
     /// It does so, if it may.
-    pub(super) fn take(&mut self, cert: CertHash, now: Monotonic) -> bool {
+    pub(crate) fn take(&mut self, cert: CertHash, now: Monotonic) -> bool {
         let may = self.next(&cert, now).is_none();
         if may {
             self.spend(cert, now);
