@@ -142,7 +142,10 @@ impl Center {
         let leader = m.leader;
         let Some(slot) = m.slot_of(&self.me) else { return Err(Dropped::Foreign) };
         let id = m.id();
-        let over = m.counter <= self.epoch().counter || self.failed == Some(id);
+        // Numbers ascend, and nobody, who may lead or not, brings them near their end (research: LAN attacks, L1).
+        let reach = self.installed.as_ref().map_or(COUNTER_MAX, |it| it.epoch.counter.saturating_add(AHEAD_MAX));
+        let near = (self.epoch().counter + 1..=reach.min(COUNTER_MAX)).contains(&m.counter);
+        let over = !near || self.failed == Some(id);
         if leader.cert == self.me.cert || self.phase == Phase::Out || over {
             return Err(Dropped::Stale);
         }
@@ -166,6 +169,7 @@ impl Center {
         let key = self.pair_with(&leader, &m.slots[slot].salt);
         key.check_propose(&id, &m.slots[slot].tag).map_err(|_| Dropped::Auth)?;
         if !self.may_follow(&m) {
+            self.doubt(now, &m);
             return Err(Dropped::Policy);
         }
         // An older attempt of the same leader, which came late.
@@ -191,12 +195,19 @@ impl Center {
     fn may_follow(&self, m: &Propose) -> bool {
         let courted = self.courts.as_ref().is_some_and(|it| it.accepted && it.leader == m.leader);
         let Some(installed) = &self.installed else { return courted };
-        let said = |cert: &CertHash| {
-            m.gone.iter().any(|(gone, why)| gone == cert && matches!(why, Gone::Left | Gone::Revoked))
-        };
-        let deposed = |it: &MemberId| it.cert != m.leader.cert && (self.going.contains_key(&it.cert) || said(&it.cert));
+        // A stand-by's word deposes nobody.
+        let deposed = |it: &MemberId| it.cert != m.leader.cert && self.going.contains_key(&it.cert);
         let next = installed.slots.iter().find(|it| self.may_lead(&it.cert) && !deposed(it));
         courted || installed.slots[0] == m.leader || (next == Some(&m.leader) && m.base == installed.epoch)
+    }
+
+    /// A stand-by says that our leader is revoked: the centre knows.
+    fn doubt(&mut self, now: Now, m: &Propose) {
+        let leader = self.leader().map(|it| it.cert);
+        let said = |(cert, why): &&(CertHash, Gone)| Some(*cert) == leader && *why == Gone::Revoked;
+        if let Some((cert, _)) = m.gone.iter().find(said).filter(|_| m.base == self.epoch()) {
+            self.ask(now, Query::Check(*cert));
+        }
     }
 
     /// Goes on with the proposal that we follow, as far as that is possible now.
@@ -372,6 +383,10 @@ impl Center {
     }
 }
 
+/// Epochs that a member may be ahead of its new leader, or a leader of a member.
+pub(super) const AHEAD_MAX: u32 = limits::FIRST_COUNTER_MAX;
+/// No epoch has a greater number: what is left up to there is more than any group needs, and no sum of two overflows.
+pub(super) const COUNTER_MAX: u32 = 1 << 31;
 /// For so long a challenge that we accepted is the only one.
 const COURT: Duration = Duration::from_millis(1500);
 /// For so long we try to come to another part of the group.

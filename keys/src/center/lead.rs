@@ -9,12 +9,14 @@ use sealcast_crypto::secret::Secret;
 use sealcast_wire::{CertHash, Change, Dropped, EpochId, Flush, MemberId, Monotonic, Now, Roster, Slot, View, limits};
 
 use super::epoch::make;
+use super::follow::{AHEAD_MAX, COUNTER_MAX};
 use super::message::{
     Accept, Ack, Beacon, Challenge, Commit, Dismiss, Gone, Join, MemberSlot, Message, Propose, Tag, Wish, WishKind,
 };
 use super::pair::PairKey;
 use super::query::Query;
 use super::{Center, NEWS_EVERY, Phase, STAND_BYS, Timer};
+use crate::allowance::Allowances;
 use crate::timers::jitter;
 use crate::{Notice, Output};
 
@@ -32,6 +34,12 @@ pub(super) struct Leads {
     /// Applicants that there were: each one's token is its own, and of no use once it was let in.
     applied: u64,
     attempt: u32,
+    /// Proposals in a row whose members did not say alike how their view ended.
+    disagreed: u32,
+    disagreed_since: Option<Monotonic>,
+    /// How often each principal was let in, and asked for a new key.
+    joins: Allowances,
+    rekeys: Allowances,
     /// A new key is wanted, whoever is in.
     pub(super) rotate: bool,
     /// Whom the centre refused a key for, and when.
@@ -86,6 +94,10 @@ impl Leads {
             token_key: Secret::random(rng),
             applied: 0,
             attempt: 0,
+            disagreed: 0,
+            disagreed_since: None,
+            joins: Allowances::new(limits::JOINS_AT_ONCE, limits::JOIN_EVERY),
+            rekeys: Allowances::new(limits::REKEYS_AT_ONCE, limits::REKEY_EVERY),
             rotate: false,
             refused: BTreeMap::new(),
             lacks_since: None,
@@ -126,7 +138,7 @@ impl Leads {
         self.applicants.retain(|_, it| !is_in(&it.who));
         (self.proposed, self.lacks_since) = (None, None);
         self.rotate = false;
-        self.attempt = 0;
+        (self.attempt, self.disagreed, self.disagreed_since) = (0, 0, None);
         if content.leader != me {
             (self.committed, self.applicants) = (None, BTreeMap::new());
             self.dismissed.clear();
@@ -234,10 +246,14 @@ impl Center {
         let registration = self.people.get(&m.from.cert).map(|it| it.registration.clone()).ok_or(Dropped::Stale)?;
         self.judge(now, &registration)?;
         // Numbers ascend for everybody; nobody makes ours run out (research: LAN attacks, L1).
-        if m.epoch.counter > self.epoch().counter.saturating_add(AHEAD_MAX) {
+        if m.epoch.counter > self.epoch().counter.saturating_add(AHEAD_MAX).min(COUNTER_MAX - 1) {
             return Err(Dropped::Policy);
         }
         let Some(applicant) = self.leads.applicants.get_mut(&m.from.cert) else { return Err(Dropped::Stale) };
+        // Each costs all members a change of key, or two.
+        if !applicant.accepted && !self.leads.joins.take(m.from.cert, now.monotonic) {
+            return Err(Dropped::Rate);
+        }
         (applicant.accepted, applicant.epoch, applicant.at) = (true, m.epoch, now.monotonic);
         let size = applicant.size;
         // All of another part come together, if they can.
@@ -272,6 +288,8 @@ impl Center {
             return;
         }
         let recent = self.last_sign.is_some_and(|at| now.monotonic.since(at) < SIGN_FOR);
+        // A sign proves nothing: it keeps nobody waiting for long.
+        let recent = recent && now.monotonic.since(self.started) < SIGNS_HOLD;
         if recent || self.courts.is_some() || self.follows.is_some() {
             let wait = SIGN_FOR + jitter(&mut self.rng, SIGN_FOR / 4);
             self.courts.take_if(|_| !recent);
@@ -304,7 +322,7 @@ impl Center {
         self.leads.lacks_since = None;
         let claims = self.leads.applicants.values().filter(|it| it.accepted).map(|it| it.epoch.counter);
         let last = claims.chain([installed.epoch.counter]).max().unwrap_or_default();
-        let Some(counter) = last.checked_add(1) else { return };
+        let counter = (last + 1).min(COUNTER_MAX);
         let gone = installed.slots.iter().filter(|it| !slots.contains(it) && **it != self.me);
         let why = |it: &MemberId| self.going.get(&it.cert).copied().unwrap_or(Gone::Replaced);
         let gone = gone.map(|it| (it.cert, why(it))).collect();
@@ -416,10 +434,16 @@ impl Center {
         }
         let base = proposed.content.base;
         let of_base = proposed.acks.iter().flatten().filter(|it| it.base == base && base != EpochId::default());
-        if of_base.into_iter().any(|it| it.cut != cut) {
-            // Some have not heard yet how it ended: again.
+        let others: Vec<CertHash> = of_base.filter(|it| it.cut != cut).map(|it| it.from.cert).collect();
+        if !others.is_empty() {
+            // Some have not heard yet how it ended: again; but not for ever.
             self.leads.proposed = None;
             self.leads.rotate = true;
+            self.leads.disagreed += 1;
+            let since = *self.leads.disagreed_since.get_or_insert(now.monotonic);
+            if self.leads.disagreed >= DISAGREED_MAX && now.monotonic.since(since) >= DISAGREED_FOR {
+                others.into_iter().for_each(|cert| self.goes(now, cert, Gone::Silent));
+            }
             return self.timers.sooner(Timer::Propose, now.monotonic + AGAIN);
         }
         let Some(proposed) = self.leads.proposed.take() else { return };
@@ -461,15 +485,16 @@ impl Center {
             return Ok(());
         }
         let is_in = self.installed.as_ref().is_some_and(|it| it.slots.contains(&m.from) && it.epoch == m.epoch);
-        let leads_us = self.leader() == Some(m.from);
-        if !is_in || (!self.is_leading() && !leads_us) {
+        // Who leads tells all others that it leaves, and asks them for nothing else.
+        let leader_leaves = self.leader() == Some(m.from) && m.what == WishKind::Leave;
+        if !is_in || (!self.is_leading() && !leader_leaves) {
             return Err(Dropped::Stale);
         }
         match m.what {
             WishKind::Leave => self.goes(now, m.from.cert, Gone::Left),
             WishKind::Rotate => {
                 let young = self.installed.as_ref().is_some_and(|it| now.monotonic.since(it.at) < limits::REKEY_MIN);
-                if young {
+                if young || !self.leads.rekeys.take(m.from.cert, now.monotonic) {
                     return Err(Dropped::Rate);
                 }
                 self.leads.rotate = true;
@@ -572,6 +597,11 @@ const GATHER_PART: Duration = Duration::from_millis(60);
 /// Waits between two times that a proposal is said.
 const RESEND: Duration = Duration::from_millis(30);
 const RESEND_MAX: Duration = Duration::from_millis(120);
+/// So often such a change is proposed again before it goes on without those who differ from the leader.
+const DISAGREED_MAX: u32 = 8;
+const DISAGREED_FOR: Duration = Duration::from_secs(1);
+/// Signs of others keep a newcomer from forming a group for so long at most.
+const SIGNS_HOLD: Duration = Duration::from_millis(1200);
 /// A change whose members had not all heard how their view ended is proposed again after this.
 const AGAIN: Duration = Duration::from_millis(5);
 /// A sign of somebody who leads, or will, counts for so long.
@@ -585,8 +615,6 @@ const REFUSED_FOR: Duration = Duration::from_secs(2);
 /// A stand-by that lacks a key goes on without its member after this.
 const LACKS_FOR: Duration = Duration::from_secs(3);
 const LACKS_AGAIN: Duration = Duration::from_millis(50);
-/// Epochs that a member may be ahead of its new leader.
-const AHEAD_MAX: u32 = limits::FIRST_COUNTER_MAX;
 /// How often somebody is told that it is out.
 const DISMISSALS: u32 = 3;
 /// Registrations that were just given are not given again.

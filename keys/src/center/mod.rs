@@ -160,6 +160,7 @@ pub struct Center {
     prepared: bool,
     /// When a sign of another leader, or of who will be one, was last seen.
     last_sign: Option<Monotonic>,
+    started: Monotonic,
     join_wait: Duration,
     joins: u32,
     leave_tries: u32,
@@ -264,6 +265,7 @@ impl Center {
             cut: Some([0; 32]),
             prepared: false,
             last_sign: None,
+            started: now.monotonic,
             join_wait: JOIN_RETRY,
             joins: 0,
             leave_tries: 0,
@@ -564,15 +566,20 @@ impl Center {
         self.timers.set(Timer::Leave, now.monotonic + LEAVE_AGAIN);
     }
 
-    /// Asks our leader for something; who leads asks the one next in line.
+    /// Asks our leader for something; who leads tells all others that it leaves.
     fn wish(&mut self, what: WishKind) {
         let Some(leader) = self.leader() else { return };
-        let to = if leader == self.me { self.line().find(|it| **it != self.me).copied() } else { Some(leader) };
-        let Some(to) = to else { return };
-        let mut wish = Wish { from: self.me, to, epoch: self.epoch(), what, tag: [0; 16] };
-        let Some(key) = self.shared_with(&to) else { return };
-        wish.tag = key.wish(&wish);
-        self.send(&Message::Wish(wish));
+        let others: Vec<MemberId> = match (&self.installed, what) {
+            (Some(it), WishKind::Leave) if leader == self.me => it.slots[1..].to_vec(),
+            _ if leader == self.me => Vec::new(),
+            _ => vec![leader],
+        };
+        for to in others {
+            let mut wish = Wish { from: self.me, to, epoch: self.epoch(), what, tag: [0; 16] };
+            let Some(key) = self.shared_with(&to) else { continue };
+            wish.tag = key.wish(&wish);
+            self.send(&Message::Wish(wish));
+        }
     }
 
     fn status(&self, now: Now) -> Status {

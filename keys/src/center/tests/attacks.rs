@@ -416,3 +416,82 @@ proptest! {
         prop_assert_eq!(Message::decode(&claims).is_ok(), count == 1);
     }
 }
+
+/// A member that says another end of the view each time stops nobody: it is left out after a while.
+#[test]
+fn who_never_agrees_how_the_view_ended_is_left_out() {
+    let (mut net, all) = group();
+    net.nodes[all[3]].cut = 9;
+    net.command(all[0], Command::Rotate);
+    net.meet(&all[..3], 4000);
+}
+
+/// A stand-by that says that the leader left, or is revoked: nobody follows by its word.
+#[test]
+fn a_stand_bys_word_deposes_no_leader() {
+    for why in [Gone::Left, Gone::Revoked] {
+        let (mut net, all) = group();
+        let (key, salt) = pair_key(&mut net, all[1], all[3]);
+        let (stand_by, bob) = (net.nodes[all[1]].me, net.nodes[all[3]].me);
+        let base = net.view(all[3]).epoch;
+        let slots = [stand_by, bob].map(|who| MemberSlot { who, salt, tag: [0; 16] }).to_vec();
+        let gone = vec![(net.hash(all[0]), why), (net.hash(all[2]), Gone::Left)];
+        let mut propose = Propose { leader: stand_by, base, counter: base.counter + 1, attempt: 1, gone, slots };
+        propose.slots[1].tag = key.propose(&propose.id());
+        for _ in 0..5 {
+            assert_eq!(net.say(all[3], &Message::Propose(propose.clone())), Err(Dropped::Policy.into()));
+            net.for_millis(50);
+        }
+        assert_eq!(net.leader(all[3]), net.hash(all[0]));
+    }
+}
+
+/// L1 once more, by who may lead: no epoch's number is near the end.
+#[test]
+fn no_leader_drives_the_numbers_of_epochs_to_their_end() {
+    let (mut net, all) = group();
+    let (key, salt) = pair_key(&mut net, all[0], all[3]);
+    let (leader, bob) = (net.nodes[all[0]].me, net.nodes[all[3]].me);
+    let base = net.view(all[3]).epoch;
+    for counter in [u32::MAX, u32::MAX - 1, (1 << 31) + 1, base.counter + (1 << 16) + 1, base.counter] {
+        let slots = [leader, bob].map(|who| MemberSlot { who, salt, tag: [0; 16] }).to_vec();
+        let mut propose = Propose { leader, base, counter, attempt: 9, gone: Vec::new(), slots };
+        propose.slots[1].tag = key.propose(&propose.id());
+        assert_eq!(net.say(all[3], &Message::Propose(propose)), Err(Dropped::Stale.into()), "{counter}");
+    }
+}
+
+/// Signs of a leader that is not there, recorded or made up, keep newcomers apart for a moment only.
+#[test]
+fn rule_g7_beacons_without_a_leader_behind_them_keep_nobody_from_forming_a_group() {
+    let (mut net, all) = group();
+    let registration = Arc::new(net.nodes[all[0]].principal.registration.clone());
+    let names = [net.nodes[all[1]].principal.clone(), net.nodes[all[3]].principal.clone()];
+    all.iter().for_each(|at| net.stop(*at));
+    let again = names.map(|it| net.run(it));
+    for i in 0..60 {
+        let run = Incarnation([i; 16]);
+        let beacon =
+            Beacon { registration: registration.clone(), run, epoch: EpochId { counter: 9, hash: 1 }, size: 64 };
+        again.iter().for_each(|at| _ = net.say(*at, &Message::Beacon(beacon.clone())));
+        net.for_millis(50);
+    }
+    assert!(net.together(&again), "{:?}", net.seen());
+}
+
+/// One principal's runs come and go: each costs all members, and so it may only so often.
+#[test]
+fn rule_g8_one_principal_is_let_in_so_often_only() {
+    let (mut net, all) = group();
+    let before = net.view(all[0]).epoch.counter;
+    let principal = Arc::new(net.realm.register("comer", PLAIN));
+    let mut last = None;
+    for _ in 0..200 {
+        last.into_iter().for_each(|at| net.stop(at));
+        last = Some(net.run(principal.clone()));
+        net.for_millis(25);
+    }
+    // 16 at once, and two a second; each is two changes at most.
+    let changes = net.view(all[0]).epoch.counter - before;
+    assert!(changes <= 2 * (16 + 11), "{changes} changes in 5 s");
+}
