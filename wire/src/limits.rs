@@ -108,6 +108,8 @@ pub const ORDERED_UNREAD_BYTES_MAX: usize = 1 << 20;
 pub const STAMPS_AHEAD_MAX: usize = 2 * RELIABLE_AHEAD_MAX as usize;
 /// Members of primary views that a report names.
 pub const REPORTED_MEMBERS_MAX: usize = 64;
+/// Primary views that a member may have been in more than we know of.
+pub const ORDINALS_AHEAD_MAX: u64 = 1 << 20;
 /// Bytes of a report: it fits the shortest segment, signed.
 pub const REPORT_BYTES_MAX: usize = 715;
 /// Ranges of missing records that one NAK names.

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use sealcast_wire::codec::Reader;
-use sealcast_wire::{Change, Dropped, EpochId, Incarnation, Monotonic, Slot, View};
+use sealcast_wire::{Change, Dropped, EpochId, Incarnation, Monotonic, Slot, View, limits};
 
 use super::control::{Control, Of};
 use super::order::{Order, Stamped};
@@ -101,6 +101,10 @@ impl Sequencer {
         let known = flush.reports.get(&id);
         let mut r = Reader::new(report);
         let read = Report::read(&mut r).and_then(|it| r.end().map(|()| it))?;
+        // A made-up number would be everybody's next one, and for good.
+        if read.highest() > self.report.highest().saturating_add(limits::ORDINALS_AHEAD_MAX) {
+            return Err(Dropped::Malformed);
+        }
         if known == Some(&read) {
             // It says so again: it may not have heard us, or lacks some of the order.
             flush.say_at.get_or_insert(now + SAY_AGAIN);

@@ -92,6 +92,11 @@ impl Report {
         (bytes.len() <= REPORT_BYTES_MAX).then_some(bytes)
     }
 
+    /// The highest ordinal that it names.
+    pub(super) fn highest(&self) -> u64 {
+        self.installed.iter().chain(&self.attempts).map(|it| it.ordinal).max().unwrap_or(0)
+    }
+
     /// Reads them.
     pub(super) fn read(r: &mut Reader<'_>) -> Result<Report, Malformed> {
         let count = usize::from(r.u8()?);
