@@ -164,6 +164,8 @@ pub struct Center {
     join_wait: Duration,
     joins: u32,
     leave_tries: u32,
+    /// A new key is wanted in place of this epoch's, and asked for so many times more.
+    rotating: Option<(EpochId, u32)>,
     timers: Timers<Timer>,
     outputs: VecDeque<Output>,
     token: u64,
@@ -218,6 +220,8 @@ enum Timer {
     Beacon,
     /// The key is old.
     Rekey,
+    /// Ask again for a new key.
+    Rotate,
     /// Say again that we leave.
     Leave,
 }
@@ -269,6 +273,7 @@ impl Center {
             join_wait: JOIN_RETRY,
             joins: 0,
             leave_tries: 0,
+            rotating: None,
             timers: Timers::default(),
             outputs: VecDeque::new(),
             token: 0,
@@ -532,7 +537,8 @@ impl Center {
             Command::Rotate if self.installed.is_none() => Err(CommandError::NotReady),
             Command::Rotate => {
                 self.leads.rotate |= self.is_leading();
-                self.wish(WishKind::Rotate);
+                self.rotating = Some((self.epoch(), ROTATE_TRIES));
+                self.rotate(now);
                 self.plan(now, Duration::ZERO);
                 Ok(())
             }
@@ -564,6 +570,16 @@ impl Center {
         }
         self.wish(WishKind::Leave);
         self.timers.set(Timer::Leave, now.monotonic + LEAVE_AGAIN);
+    }
+
+    /// Asks for a new key, a few times, until there is one.
+    fn rotate(&mut self, now: Now) {
+        let current = self.epoch();
+        self.rotating.take_if(|(epoch, left)| *left == 0 || *epoch != current);
+        let Some((_, left)) = &mut self.rotating else { return };
+        *left -= 1;
+        self.wish(WishKind::Rotate);
+        self.timers.set(Timer::Rotate, now.monotonic + ROTATE_AGAIN);
     }
 
     /// Asks our leader for something; who leads tells all others that it leaves.
@@ -676,6 +692,7 @@ impl Keys for Center {
                     self.leads.rotate |= self.is_leading();
                     self.plan(now, Duration::ZERO);
                 }
+                Timer::Rotate => self.rotate(now),
                 Timer::Leave => self.leave(now),
             }
         }
@@ -700,3 +717,6 @@ const GOOD_FOR: Duration = Duration::from_secs(10);
 /// A leave is said so often, with so long between.
 const LEAVE_TRIES: u32 = 8;
 const LEAVE_AGAIN: Duration = Duration::from_millis(60);
+/// A new key is asked for so often, with so long between.
+const ROTATE_TRIES: u32 = 8;
+const ROTATE_AGAIN: Duration = Duration::from_millis(250);

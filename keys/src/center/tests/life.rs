@@ -172,6 +172,21 @@ fn rule_c1_a_revoked_member_is_out_within_a_second_and_stays_out() {
 }
 
 #[test]
+fn rule_g7_a_wish_for_a_new_key_that_is_lost_is_said_again() {
+    let (mut net, all) = group(14, 1, 2);
+    net.for_millis(200);
+    let before = net.view(all[0]).epoch;
+    net.loss = 100;
+    net.command(all[2], Command::Rotate);
+    net.for_millis(10);
+    net.loss = 0;
+    net.for_millis(400);
+    assert!(net.together(&all) && net.view(all[0]).epoch.counter == before.counter + 1);
+    net.for_millis(3000);
+    assert_eq!(net.view(all[0]).epoch.counter, before.counter + 1, "one wish brings one key");
+}
+
+#[test]
 fn a_revoked_leader_is_led_away() {
     let (mut net, all) = group(9, 3, 3);
     let leader = *all.iter().find(|at| net.hash(**at) == net.leader(all[0])).unwrap();
