@@ -27,6 +27,8 @@ pub struct Network {
     pub bandwidth: Option<Bandwidth>,
     cuts: BTreeSet<(usize, usize)>,
     sides: Vec<usize>,
+    /// Nodes that a partition does not cut off: all sides hear them.
+    shared: BTreeSet<usize>,
     /// Until when the links are busy, out and in, by node.
     busy: BTreeMap<(End, usize), Monotonic>,
 }
@@ -71,6 +73,7 @@ impl Network {
             bandwidth: None,
             cuts: BTreeSet::new(),
             sides: Vec::new(),
+            shared: BTreeSet::new(),
             busy: BTreeMap::new(),
         }
     }
@@ -111,10 +114,16 @@ impl Network {
         }
     }
 
+    /// Whatever partition there will be, all of its sides hear this node, and it hears them.
+    pub fn share(&mut self, node: usize) {
+        self.shared.insert(node);
+    }
+
     /// Takes over who hears whom from another network.
     pub fn keep_sides_of(&mut self, other: &Network) {
         self.cuts.clone_from(&other.cuts);
         self.sides.clone_from(&other.sides);
+        self.shared.clone_from(&other.shared);
     }
 
     /// Ends partition and cuts.
@@ -126,7 +135,8 @@ impl Network {
     /// Whether datagrams of `from` can reach `to` at all.
     pub fn connected(&self, from: usize, to: usize) -> bool {
         let side = |node: usize| self.sides.get(node).copied().unwrap_or(0);
-        side(from) == side(to) && !self.cuts.contains(&(from, to))
+        let is_shared = self.shared.contains(&from) || self.shared.contains(&to);
+        (is_shared || side(from) == side(to)) && !self.cuts.contains(&(from, to))
     }
 
     /// When a datagram has left its node, once for all receivers; `None` if there is no room before the link.
@@ -218,6 +228,16 @@ mod tests {
         }
         assert!((900..1100).contains(&lost), "{lost}");
         assert!((2500..2900).contains(&twice), "{twice}");
+    }
+
+    #[test]
+    fn all_sides_of_a_partition_hear_a_node_that_they_share() {
+        let mut network = Network::quiet();
+        network.share(3);
+        network.partition(&[vec![0], vec![1, 2]]);
+        assert!(network.connected(0, 3) && network.connected(3, 2) && !network.connected(0, 2));
+        network.cut(0, 3);
+        assert!(!network.connected(0, 3) && network.connected(3, 0));
     }
 
     #[test]
