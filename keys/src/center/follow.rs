@@ -124,6 +124,8 @@ impl Center {
         let Some(courts) = &self.courts else { return };
         let cert = courts.leader.cert;
         let is_good = self.good.get(&cert).is_some_and(|at| now.monotonic.since(*at) < super::GOOD_FOR);
+        #[cfg(any(test, feature = "misbehaving"))]
+        let is_good = is_good || self.lacks(super::misbehaving::Rule::Check);
         if !is_good && !self.is_in_view(&cert) {
             self.ask(now, Query::Check(cert));
             return;

@@ -41,6 +41,8 @@ mod follow;
 pub mod kdc;
 mod lead;
 mod message;
+#[cfg(any(test, feature = "misbehaving"))]
+pub mod misbehaving;
 mod pair;
 mod queries;
 pub mod query;
@@ -96,6 +98,9 @@ pub struct Config {
     pub detect: Duration,
     /// A date that has surely passed: the build's (G5).
     pub floor: Utc,
+    /// Rules that a planted fault leaves out.
+    #[cfg(any(test, feature = "misbehaving"))]
+    pub without: &'static [misbehaving::Rule],
 }
 
 impl Config {
@@ -109,6 +114,8 @@ impl Config {
             rekey_after: Duration::from_secs(3600),
             detect: limits::DETECT,
             floor: Utc(i64::MIN),
+            #[cfg(any(test, feature = "misbehaving"))]
+            without: &[],
         }
     }
 }
@@ -279,6 +286,10 @@ impl Center {
             token: 0,
             drops: Drops::default(),
         };
+        #[cfg(any(test, feature = "misbehaving"))]
+        {
+            member.queries.believes = member.lacks(misbehaving::Rule::Answers);
+        }
         member.learn(now.monotonic, &member.registration.clone());
         member.timers.set(Timer::Join, now.monotonic);
         member.timers.set(Timer::News, now.monotonic);
@@ -336,6 +347,10 @@ impl Center {
     fn judge(&self, now: Now, registration: &Registration) -> Result<(), Dropped> {
         let fits = registration.realm == self.registration.realm && registration.rights.is_member(&self.group);
         let holds = registration.check(now.utc, self.config.floor).is_ok();
+        #[cfg(any(test, feature = "misbehaving"))]
+        if self.lacks(misbehaving::Rule::Revocations) {
+            return if fits && holds { Ok(()) } else { Err(Dropped::Policy) };
+        }
         if fits && holds && !self.revoked.contains(&registration.hash()) { Ok(()) } else { Err(Dropped::Policy) }
     }
 
@@ -462,6 +477,10 @@ impl Center {
 
     /// The centre says that somebody is revoked.
     fn revoke(&mut self, now: Now, cert: CertHash) {
+        #[cfg(any(test, feature = "misbehaving"))]
+        if self.lacks(misbehaving::Rule::Revocations) && !self.is_in_view(&cert) {
+            return;
+        }
         if self.revoked.len() < limits::EVICTIONS_MAX || self.is_in_view(&cert) {
             self.revoked.insert(cert);
         }

@@ -20,6 +20,9 @@ pub(super) struct Queries {
     open: BTreeMap<Nonce, OpenQuery>,
     /// When one of them last answered.
     pub(super) heard: Option<Monotonic>,
+    /// Answers are believed whoever makes them: a planted fault.
+    #[cfg(any(test, feature = "misbehaving"))]
+    pub(super) believes: bool,
 }
 
 struct OpenQuery {
@@ -43,7 +46,15 @@ pub(super) enum News {
 
 impl Queries {
     pub(super) fn new(me: CertHash, centers: Vec<Address>) -> Queries {
-        Queries { me, centers, at: 0, open: BTreeMap::new(), heard: None }
+        Queries {
+            me,
+            centers,
+            at: 0,
+            open: BTreeMap::new(),
+            heard: None,
+            #[cfg(any(test, feature = "misbehaving"))]
+            believes: false,
+        }
     }
 
     /// Asks, unless the same is asked already; whether there was room.
@@ -101,6 +112,8 @@ impl Queries {
             return Err(Dropped::Foreign);
         }
         let ask = self.open.get(&nonce).map(|it| it.ask.clone()).ok_or(Dropped::Stale)?;
+        #[cfg(any(test, feature = "misbehaving"))]
+        let unchecked = if self.believes { unchecked.believed() } else { unchecked };
         let answer = unchecked.check(keys).map_err(|_| Dropped::Auth)?;
         let news = match (answer, ask) {
             (Answer::Granted(number, granted), Query::Pair(with)) => {
