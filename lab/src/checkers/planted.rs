@@ -255,6 +255,13 @@ fn secrecy_reports_payload_and_topic_on_the_wire() {
 }
 
 #[test]
+fn leaders_reports_who_leads_without_the_right() {
+    let story = both(Change::Formed);
+    assert_eq!(told(Leaders::of([0]), &story), [""; 0]);
+    assert!(told(Leaders::of([1]), &story)[0].contains("without the right"));
+}
+
+#[test]
 fn one_order_reports_another_message_at_a_place_and_going_back() {
     let at = |node: usize, sequence: u64, number: u64| {
         let (topic, body, origin) = ("t".into(), body(0, number), Origin::Anonymous);

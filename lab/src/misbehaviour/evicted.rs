@@ -13,13 +13,14 @@ use sealcast_wire::{Address, Domain, Guarantee, Monotonic, Now, To};
 
 use crate::checkers::Body;
 use crate::member::{MemberCommand, MemberEvent};
-use crate::scenarios::contributory::Robot;
-use crate::scenarios::fixture::TOPIC;
+use crate::scenarios::fixture::{Player, TOPIC};
 
 /// See the module.
 pub(super) struct Insider {
-    robot: Robot,
+    robot: Player,
     member: usize,
+    /// Datagrams that tell it that it is out, where it does not listen to them.
+    ignores: Box<Ignores>,
     keys: Vec<Arc<Epoch>>,
     out: bool,
     next: Option<Monotonic>,
@@ -27,9 +28,13 @@ pub(super) struct Insider {
     effects: VecDeque<Effect<MemberEvent>>,
 }
 
+/// Whether a datagram is not listened to.
+pub(super) type Ignores = dyn Fn(&[u8]) -> bool;
+
 impl Insider {
-    pub(super) fn new(robot: Robot, member: usize) -> Insider {
-        Insider { robot, member, keys: Vec::new(), out: false, next: None, sent: 0, effects: VecDeque::new() }
+    pub(super) fn new(robot: Player, member: usize, ignores: Box<Ignores>) -> Insider {
+        let (keys, effects) = (Vec::new(), VecDeque::new());
+        Insider { robot, member, ignores, keys, out: false, next: None, sent: 0, effects }
     }
 
     fn drain(&mut self, now: Now) {
@@ -93,6 +98,11 @@ impl Node for Insider {
     type Command = MemberCommand;
 
     fn handle(&mut self, now: Now, from: Address, datagram: &mut [u8]) {
+        if (self.ignores)(datagram) {
+            self.out = true;
+            self.next.get_or_insert(now.monotonic + EVERY);
+            return;
+        }
         if self.out {
             self.effects.extend(read(&self.keys, datagram).map(Effect::Tell));
         }

@@ -4,6 +4,7 @@
 //! silent or comes back again and again needs no actor: a script does that to a member.
 
 mod captor;
+mod center;
 mod churner;
 mod downgrader;
 mod equivocator;
@@ -16,12 +17,14 @@ mod twin;
 
 use std::collections::BTreeSet;
 
+use sealcast_keys::center::misbehaving::MessageKind;
 use sealcast_keys::contributory::misbehaving::{Claim, Collision, Lie, Rule};
 use sealcast_sim::Birth;
 use sealcast_sim::dice::Dice;
 use sealcast_wire::frame::{KIND_OPEN, MAGIC};
 use sealcast_wire::{CertHash, Now};
 
+use crate::scenarios::center::CenterRobot;
 use crate::scenarios::contributory::Robot;
 use crate::scenarios::fixture::Player;
 
@@ -63,12 +66,20 @@ pub enum Misbehaviour {
     },
     /// A member who strips versions of the wire from what others say, and proposes epochs of a lower one than all speak.
     Downgrader,
+    /// A member whose keys come from a centre, and who lies to the others.
+    CenterLiar(CenterLie),
+    /// A leader who is revoked, goes on leading, and captures whoever comes.
+    RevokedLeader,
+    /// The centre lies, or somebody is in its place.
+    FalseKdc(KdcLie),
     /// A member who joins, wants new keys, and leaves without end, each time as another run.
     Churner {
         /// How far ahead of the last epoch each of its runs claims to be.
         ahead: Option<u32>,
     },
 }
+
+pub use center::{CenterLie, KdcLie};
 
 /// Makes a process of the member that an insider was, which keeps all rules but these.
 pub type Make = Box<dyn Fn(Now, [u8; 32], &'static [Rule]) -> Robot>;
@@ -104,9 +115,9 @@ pub fn insider(
         Misbehaviour::Downgrader => {
             Some(Box::new(move |now, _| Box::new(downgrader::Downgrader::new(now, make(now, seed, &[])))))
         }
-        Misbehaviour::EvictedInsider => {
-            Some(Box::new(move |now, _| Box::new(evicted::Insider::new(make(now, seed, &[]), member))))
-        }
+        Misbehaviour::EvictedInsider => Some(Box::new(move |now, _| {
+            Box::new(evicted::Insider::new(Box::new(make(now, seed, &[])), member, Box::new(|_| false)))
+        })),
         Misbehaviour::Captor { target, claim } => {
             let target = target.map(|node| (node, cert(node)));
             Some(Box::new(move |now, _| {
@@ -129,7 +140,37 @@ pub fn insider(
             let make = std::rc::Rc::new(make);
             Some(Box::new(move |now, _| Box::new(churner::Churner::new(now, make.clone(), dice.clone(), ahead))))
         }
-        Misbehaviour::Replayer | Misbehaviour::Forger | Misbehaviour::Flooder => None,
+        Misbehaviour::Replayer
+        | Misbehaviour::Forger
+        | Misbehaviour::Flooder
+        | Misbehaviour::CenterLiar(_)
+        | Misbehaviour::RevokedLeader
+        | Misbehaviour::FalseKdc(_) => None,
+    }
+}
+
+/// Makes a process of a member whose keys come from a centre.
+pub type MakeCentered = Box<dyn Fn(Now) -> CenterRobot>;
+
+/// Somebody in a group whose keys come from a centre, or the centre; `None` if there is no such misbehaviour there.
+pub fn centered(member: usize, kind: Misbehaviour, make: MakeCentered, certs: Vec<CertHash>) -> Option<Birth<Player>> {
+    match kind {
+        Misbehaviour::CenterLiar(lie) => Some(Box::new(move |now, _| {
+            let victim = if let CenterLie::Steals { whom } = lie { certs[whom] } else { CertHash::default() };
+            Box::new(center::CenterLiar::new(now, make(now), lie, victim))
+        })),
+        Misbehaviour::RevokedLeader => Some(Box::new(move |now, _| {
+            let (reader, me) = (make(now), certs[member]);
+            let dismisses = move |datagram: &[u8]| {
+                let keys = reader.group().keys().inner();
+                open_message(datagram).and_then(|it| keys.read(it)) == Some(MessageKind::Dismiss(me))
+            };
+            Box::new(evicted::Insider::new(Box::new(make(now)), member, Box::new(dismisses)))
+        })),
+        Misbehaviour::FalseKdc(lie) => {
+            Some(Box::new(move |_, records| Box::new(center::FalseKdc::new(records, lie, certs.clone()))))
+        }
+        _ => None,
     }
 }
 
@@ -138,11 +179,11 @@ fn others(member: usize, members: usize) -> BTreeSet<usize> {
 }
 
 /// What lies under the bootstrap key in a datagram of the key scheme.
-fn open_message(datagram: &[u8]) -> Option<&[u8]> {
+pub(crate) fn open_message(datagram: &[u8]) -> Option<&[u8]> {
     datagram.strip_prefix(&[MAGIC, KIND_OPEN])
 }
 
 /// The datagram of a message of the key scheme.
-fn as_open(sealed_message: &[u8]) -> Vec<u8> {
+pub(crate) fn as_open(sealed_message: &[u8]) -> Vec<u8> {
     [&[MAGIC, KIND_OPEN][..], sealed_message].concat()
 }

@@ -17,10 +17,10 @@ use super::script::{Knobs, Script, Step};
 use crate::member::{Member, keys_records};
 
 /// What members publish on two channels.
-const BOTH: &[(&str, Guarantee)] = &[(TOPIC, Guarantee::BestEffort), (TOPIC_FIFO, Guarantee::Fifo)];
+pub(super) const BOTH: &[(&str, Guarantee)] = &[(TOPIC, Guarantee::BestEffort), (TOPIC_FIFO, Guarantee::Fifo)];
 
 /// What members publish on all channels.
-const ALL: &[(&str, Guarantee)] = &[
+pub(super) const ALL: &[(&str, Guarantee)] = &[
     (TOPIC, Guarantee::BestEffort),
     (TOPIC_FIFO, Guarantee::Fifo),
     (TOPIC_ORDERED, Guarantee::Ordered),

@@ -25,6 +25,11 @@ pub trait Fixture {
         Vec::new()
     }
 
+    /// Whether all sides of a partition hear the helpers.
+    fn shares_helpers(&self) -> bool {
+        false
+    }
+
     /// Somebody who misbehaves; `None` where this fixture has no such role.
     fn actor(&self, _kind: Misbehaviour, _seed: [u8; 32]) -> Option<Birth<Player>> {
         None
@@ -33,6 +38,11 @@ pub trait Fixture {
     /// A member whose program was changed; `None` where this fixture has no such role.
     fn imposter(&self, _member: usize, _kind: Misbehaviour, _seed: [u8; 32]) -> Option<Birth<Player>> {
         None
+    }
+
+    /// Whether a member may be the first of a view, which leads where somebody does.
+    fn may_lead(&self, _member: usize) -> bool {
+        true
     }
 
     /// What must never be seen on the wire, beside payloads.

@@ -1,6 +1,7 @@
 //! Scenarios: stories by name, played by a fixture in a simulation.
 
 pub(crate) mod carrier;
+pub mod center;
 pub(crate) mod channels;
 pub mod command;
 pub mod contributory;
@@ -8,6 +9,7 @@ mod fifo;
 pub mod fixture;
 mod insiders;
 mod lan;
+mod leaders;
 mod mocks;
 pub mod pairs;
 pub mod script;
@@ -23,6 +25,7 @@ use sealcast_sim::dice::{Chance, Dice};
 use crate::mocks::fixture::{MlsFixture, ThresholdFixture};
 use sealcast_keys::contributory::misbehaving::Rule;
 
+use center::CenterRobots;
 use channels::OrderedRobots;
 use contributory::Robots;
 use fifo::ReliableRobots;
@@ -301,6 +304,338 @@ pub static ALL: &[Scenario] = &[
         write: versions::downgrader,
     },
     robots("life", 7, "anything happens to a group, in any order, and in the end it is one", lan::life),
+    center(
+        "center-formation",
+        8,
+        50000,
+        center_lan,
+        "members start within the jitter, and one of them leads all",
+        lan::formation,
+    ),
+    center("center-leave", 6, 50000, center_lan, "a member leaves, the leader perhaps", lan::leave),
+    center("center-evict", 6, 50000, center_lan, "a member is revoked at the centre, and never comes back", lan::evict),
+    center("center-suspect", 6, 50000, center_lan, "a member dies, the leader perhaps", lan::suspect),
+    center("center-rekey", 6, 50000, center_lan, "a member asks the leader for a new key, and all have it", lan::rekey),
+    center(
+        "center-silent-member",
+        6,
+        50000,
+        center_lan,
+        "a member hears but is not heard, or is heard but does not hear",
+        lan::silent_member,
+    ),
+    center(
+        "center-dying-joiner",
+        5,
+        50000,
+        center_lan,
+        "newcomers die at every moment of their joining",
+        lan::dying_joiner,
+    ),
+    center(
+        "center-replayer",
+        5,
+        50000,
+        center_lan,
+        "an outsider sends everything again, at once and later",
+        lan::replayer,
+    ),
+    center(
+        "center-forger",
+        5,
+        50000,
+        center_lan,
+        "an outsider sends forgeries of every form while the group lives",
+        lan::forger,
+    ),
+    center("center-flooder", 4, 50000, center_lan, "an outsider floods the group while it forms", lan::flooder),
+    center(
+        "center-partition",
+        6,
+        50000,
+        center_leaders,
+        "the network splits, each side has a leader, and they merge when it heals",
+        lan::partition,
+    ),
+    center("center-life", 7, 50000, center_lan, "anything happens to a group whose keys come from a centre", lan::life),
+    center(
+        "center-traffic-join",
+        5,
+        0,
+        center_lan,
+        "a member joins while all publish 1,000 messages a second: none is lost",
+        lan::traffic_join,
+    ),
+    center(
+        "center-traffic-rotate",
+        5,
+        0,
+        center_lan,
+        "keys change while all publish 1,000 messages a second: none is lost",
+        lan::traffic_rotate,
+    ),
+    center(
+        "center-traffic-evict",
+        5,
+        0,
+        center_lan,
+        "a member is revoked while all publish 1,000 messages a second: none is lost",
+        lan::traffic_evict,
+    ),
+    center(
+        "center-traffic-leave",
+        5,
+        0,
+        center_lan,
+        "a member leaves while all publish 1,000 messages a second: none is lost",
+        lan::traffic_leave,
+    ),
+    center(
+        "center-fifo-loss",
+        5,
+        200000,
+        center_fifo,
+        "all publish fifo on a network that loses up to a fifth",
+        fifo::loss,
+    ),
+    center(
+        "center-fifo-deaf",
+        5,
+        50000,
+        center_fifo,
+        "a member hears nothing for up to a second, and gets it all",
+        fifo::deaf,
+    ),
+    center(
+        "center-fifo-join",
+        5,
+        50000,
+        center_fifo,
+        "members join one after the other while all publish fifo",
+        lan::one_by_one,
+    ),
+    center(
+        "center-fifo-leave",
+        5,
+        50000,
+        center_fifo,
+        "a member leaves, the leader perhaps while all publish fifo",
+        lan::leave,
+    ),
+    center("center-fifo-rotate", 5, 50000, center_fifo, "keys change while all publish fifo", lan::rotate),
+    center(
+        "center-fifo-evict",
+        5,
+        50000,
+        center_fifo,
+        "a member is revoked, the leader perhaps while all publish fifo",
+        lan::evict,
+    ),
+    center(
+        "center-fifo-suspect",
+        5,
+        50000,
+        center_fifo,
+        "a member dies, the leader perhaps while all publish fifo",
+        lan::suspect,
+    ),
+    center(
+        "center-fifo-partition",
+        6,
+        50000,
+        center_fifo_leaders,
+        "the network splits and heals while all publish fifo",
+        lan::partition,
+    ),
+    center(
+        "center-fifo-restart",
+        5,
+        50000,
+        center_fifo,
+        "processes die and come back while all publish fifo",
+        lan::restart,
+    ),
+    center(
+        "center-fifo-frozen",
+        5,
+        50000,
+        center_fifo,
+        "a process, the leader perhaps, is stopped and goes on while all publish fifo",
+        lan::frozen,
+    ),
+    center("center-fifo-life", 6, 50000, center_fifo, "anything happens while all publish fifo", lan::life),
+    center(
+        "center-order-loss",
+        5,
+        200000,
+        center_order,
+        "all publish ordered on a network that loses up to a fifth",
+        fifo::loss,
+    ),
+    center(
+        "center-order-deaf",
+        5,
+        50000,
+        center_order,
+        "a member hears nothing for up to a second, and gets it all",
+        fifo::deaf,
+    ),
+    center(
+        "center-order-join",
+        5,
+        50000,
+        center_order,
+        "members join one after the other while all publish ordered",
+        lan::one_by_one,
+    ),
+    center(
+        "center-order-leave",
+        5,
+        50000,
+        center_order,
+        "a member leaves, the leader perhaps while all publish ordered",
+        lan::leave,
+    ),
+    center("center-order-rotate", 5, 50000, center_order, "keys change while all publish ordered", lan::rotate),
+    center(
+        "center-order-evict",
+        5,
+        50000,
+        center_order,
+        "a member is revoked, the leader perhaps while all publish ordered",
+        lan::evict,
+    ),
+    center(
+        "center-order-suspect",
+        5,
+        50000,
+        center_order,
+        "a member dies, the leader perhaps while all publish ordered",
+        lan::suspect,
+    ),
+    center(
+        "center-order-partition",
+        6,
+        50000,
+        center_order_leaders,
+        "the network splits and heals while all publish ordered",
+        lan::partition,
+    ),
+    center(
+        "center-order-restart",
+        5,
+        50000,
+        center_order,
+        "processes die and come back while all publish ordered",
+        lan::restart,
+    ),
+    center(
+        "center-order-frozen",
+        5,
+        50000,
+        center_order,
+        "a process, the leader perhaps, is stopped and goes on while all publish ordered",
+        lan::frozen,
+    ),
+    center(
+        "center-order-life",
+        6,
+        50000,
+        center_order_with_gaps,
+        "anything happens while all publish ordered",
+        lan::life,
+    ),
+    center(
+        "center-order-leader-killed",
+        6,
+        50000,
+        center_order_leaders,
+        "the leader, who orders, is killed while all publish ordered: a stand-by leads on",
+        leaders::killed,
+    ),
+    center(
+        "center-order-double-failover",
+        6,
+        50000,
+        center_order_leaders,
+        "the leader is killed, and the stand-by that takes over, too",
+        leaders::double_failover,
+    ),
+    center(
+        "center-order-kdc-lost",
+        6,
+        50000,
+        center_order_leaders,
+        "the centre is away while the leader is killed",
+        leaders::kdc_lost,
+    ),
+    center(
+        "center-order-split",
+        6,
+        50000,
+        center_order_leaders,
+        "the network splits leader and stand-by, who both lead, with the centre or without it",
+        leaders::split,
+    ),
+    center(
+        "center-order-churn",
+        6,
+        50000,
+        center_order_with_gaps,
+        "members come, leave and die without end while all publish ordered",
+        leaders::churn,
+    ),
+    center("center-churn", 7, 50000, center_lan, "members come, leave and die without end", leaders::churn),
+    center(
+        "center-usurper",
+        6,
+        50000,
+        center_lan,
+        "a member without the right to lead says that it leads",
+        leaders::usurper,
+    ),
+    center(
+        "center-token-thief",
+        6,
+        50000,
+        center_lan,
+        "a member uses the tokens that another one is given",
+        leaders::token_thief,
+    ),
+    center(
+        "center-acknowledger",
+        6,
+        50000,
+        center_lan,
+        "a member acknowledges in the names of all others",
+        leaders::acknowledger,
+    ),
+    center(
+        "center-misjudger",
+        6,
+        50000,
+        center_lan,
+        "a member acknowledges another end of the view than there was",
+        leaders::misjudger,
+    ),
+    center(
+        "center-revoked-leader",
+        6,
+        50000,
+        center_leaders,
+        "the leader is revoked, goes on leading, and captures whoever comes back",
+        leaders::revoked_leader,
+    ),
+    center(
+        "center-kdc-garbles",
+        6,
+        50000,
+        center_lan,
+        "somebody in the centre's place changes its answers, and says that members are revoked",
+        leaders::kdc_garbles,
+    ),
+    center("center-kdc-refuses", 6, 50000, center_lan, "the centre refuses everything", leaders::kdc_refuses),
+    center("center-kdc-forgets", 6, 50000, center_lan, "the centre forgot who is revoked", leaders::kdc_forgets),
     Scenario {
         name: "mock-mls-admission",
         story: "MLS-shaped: members are let in by a Welcome, and publish to each other",
@@ -392,6 +727,47 @@ const fn ordering(
 ) -> Scenario {
     let knobs = Knobs { members, loss: Chance(loss), jitter: Duration::from_millis(500) };
     Scenario { name, story, knobs, fixture: ordering_robots, write }
+}
+
+/// With keys from a centre; a loss of 0 is that of a quiet network.
+const fn center(
+    name: &'static str,
+    members: usize,
+    loss: u32,
+    fixture: fn(&Knobs) -> Box<dyn Fixture>,
+    story: &'static str,
+    write: fn(&Knobs, &mut Dice) -> Script,
+) -> Scenario {
+    let jitter = Duration::from_millis(if loss == 0 { 100 } else { 500 });
+    Scenario { name, story, knobs: Knobs { members, loss: Chance(loss), jitter }, fixture, write }
+}
+
+fn center_lan(knobs: &Knobs) -> Box<dyn Fixture> {
+    Box::new(CenterRobots::new(knobs.members))
+}
+
+fn center_leaders(knobs: &Knobs) -> Box<dyn Fixture> {
+    Box::new(CenterRobots::new(knobs.members).of_leaders())
+}
+
+fn center_fifo(knobs: &Knobs) -> Box<dyn Fixture> {
+    Box::new(CenterRobots::new(knobs.members).reliable())
+}
+
+fn center_fifo_leaders(knobs: &Knobs) -> Box<dyn Fixture> {
+    Box::new(CenterRobots::new(knobs.members).reliable().of_leaders())
+}
+
+fn center_order(knobs: &Knobs) -> Box<dyn Fixture> {
+    Box::new(CenterRobots::new(knobs.members).ordering(true))
+}
+
+fn center_order_leaders(knobs: &Knobs) -> Box<dyn Fixture> {
+    Box::new(CenterRobots::new(knobs.members).ordering(true).of_leaders())
+}
+
+fn center_order_with_gaps(knobs: &Knobs) -> Box<dyn Fixture> {
+    Box::new(CenterRobots::new(knobs.members).ordering(false))
 }
 
 fn ordering_robots(_knobs: &Knobs) -> Box<dyn Fixture> {

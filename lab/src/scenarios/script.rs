@@ -24,7 +24,7 @@ pub struct Knobs {
 /// One thing that happens, or is waited for.
 #[derive(Clone, Debug)]
 pub enum Step {
-    /// A member's process starts; after a crash, with what its disk holds.
+    /// A member's process starts, or a helper's, whose numbers follow the members'; after a crash, with what its disk holds.
     Start(usize),
     /// It ends without a word.
     Crash(usize),
@@ -69,8 +69,10 @@ pub enum Step {
     },
     /// Somebody outside misbehaves from now on.
     Misbehave(Misbehaviour),
-    /// From its next start on, this member's program is changed.
+    /// From its next start on, this member's or helper's program is changed.
     Imposter(usize, Misbehaviour),
+    /// From its next start on, it is ours again.
+    Honest(usize),
     /// Time passes.
     Wait(Duration),
     /// Within this time all of these have one view of exactly these.

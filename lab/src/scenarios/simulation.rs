@@ -17,8 +17,8 @@ use super::script::{Script, Step};
 use super::watch::Watch;
 use crate::checkers::loss::Tally;
 use crate::checkers::{
-    Agreement, Blame, Body, Duplicates, Event, Exclusions, Fifo, Forward, Gapless, Loss, Numbers, OneOrder, Panel,
-    Property, Roles, Secrecy, Violation,
+    Agreement, Blame, Body, Duplicates, Event, Exclusions, Fifo, Forward, Gapless, Leaders, Loss, Numbers, OneOrder,
+    Panel, Property, Roles, Secrecy, Violation,
 };
 use crate::member::MemberCommand;
 use crate::misbehaviour::Misbehaviour;
@@ -133,6 +133,7 @@ impl<'a, C: Carrier> Simulation<'a, C> {
             checkers.push(Box::<Forward>::default());
             checkers.push(Box::<Numbers>::default());
             checkers.push(Box::<Blame>::default());
+            checkers.push(Box::new(Leaders::of((0..members).filter(|it| fixture.may_lead(*it)))));
             checkers.push(Box::new(Secrecy::new(fixture.secrets())));
         }
         let ordered = |(topic, guarantee): &(&'static str, Guarantee)| {
@@ -183,6 +184,9 @@ impl<'a, C: Carrier> Simulation<'a, C> {
         for (multicast, birth) in fixture.helpers() {
             let node = simulation.carrier.add(multicast, &mut simulation.watch);
             simulation.carrier.start(node, birth, &mut simulation.watch);
+            if fixture.shares_helpers() {
+                simulation.carrier.network().share(node);
+            }
         }
         simulation
     }
@@ -190,10 +194,13 @@ impl<'a, C: Carrier> Simulation<'a, C> {
     fn step(&mut self, step: &Step) {
         let now = self.carrier.now();
         match step {
+            Step::Start(node) if *node >= self.members => self.start_helper(*node),
             Step::Start(member) => self.start(*member),
-            Step::Crash(member) => {
-                self.carrier.crash(*member);
-                self.watch.stopped(now, *member);
+            Step::Crash(node) => {
+                self.carrier.crash(*node);
+                if *node < self.members {
+                    self.watch.stopped(now, *node);
+                }
             }
             Step::Stop(member) => self.carrier.stop(*member),
             Step::Resume(member) => self.carrier.resume(*member, &mut self.watch),
@@ -218,6 +225,7 @@ impl<'a, C: Carrier> Simulation<'a, C> {
             Step::Imposter(member, kind) => {
                 self.imposters.insert(*member, *kind);
             }
+            Step::Honest(member) => _ = self.imposters.remove(member),
             Step::Together { members, within } => {
                 if !self.run(now + *within, |watch| watch.together(members)) {
                     let what = format!("after {within:?} {members:?} are not together: {}", self.watch.summary());
@@ -303,6 +311,14 @@ impl<'a, C: Carrier> Simulation<'a, C> {
         if self.fixture.admits() {
             self.admission_at.get_or_insert(self.carrier.now() + ADMISSION);
         }
+    }
+
+    /// A helper that crashed comes back with what its disk holds.
+    fn start_helper(&mut self, node: usize) {
+        let seed = self.dice.seed();
+        let changed = self.imposters.get(&node).and_then(|kind| self.fixture.imposter(node, *kind, seed));
+        let birth = changed.unwrap_or_else(|| self.fixture.helpers().swap_remove(node - self.members).1);
+        self.carrier.start(node, birth, &mut self.watch);
     }
 
     fn ask(&mut self, member: usize, command: Command) {

@@ -12,11 +12,11 @@ use sealcast_lab::scenarios::{Ground, Scenario};
 use sealcast_sim::dice::Chance;
 
 /// Plays the seeds of a scenario; a failure says how to see it again.
-fn hundred(name: &str) {
+pub(crate) fn hundred(name: &str) {
     played(name, 100);
 }
 
-fn played(name: &str, seeds: u64) {
+pub(crate) fn played(name: &str, seeds: u64) {
     let scenario = Scenario::find(name).expect("a scenario of that name");
     // Groups of 32 and 64 are for the command: a run of them takes seconds.
     let knobs = Knobs { members: scenario.knobs.members.min(16), ..scenario.knobs };
@@ -30,8 +30,9 @@ fn played(name: &str, seeds: u64) {
 }
 
 macro_rules! scenarios {
-    ($($test:ident = $name:literal),* $(,)?) => { $( #[test] fn $test() { hundred($name); } )* };
+    ($($test:ident = $name:literal),* $(,)?) => { $( #[test] fn $test() { $crate::scenarios::hundred($name); } )* };
 }
+pub(crate) use scenarios;
 
 scenarios! {
     mock_mls_admission = "mock-mls-admission",
@@ -284,7 +285,7 @@ fn w9_groups_that_once_outbid_each_other_form() {
 
 #[test]
 fn every_scenario_is_tested() {
-    let source = include_str!("scenarios.rs");
+    let source = concat!(include_str!("scenarios.rs"), include_str!("center.rs"));
     for scenario in sealcast_lab::scenarios::ALL {
         let named = [format!("= \"{}\"", scenario.name), format!("played(\"{}\"", scenario.name)];
         assert!(named.iter().any(|named| source.contains(named)), "{} has no test", scenario.name);

@@ -1,0 +1,129 @@
+//! A hundred seeds of every story of a group whose keys come from a centre, and a planted fault for each liar of them.
+
+use sealcast_keys::center::misbehaving::Rule;
+use sealcast_lab::scenarios::Scenario;
+use sealcast_lab::scenarios::center::CenterRobots;
+use sealcast_lab::scenarios::script::Step;
+use sealcast_lab::scenarios::simulation::{self, Keep};
+
+use crate::scenarios::scenarios;
+
+scenarios! {
+    center_formation = "center-formation",
+    rule_a3_center_leave = "center-leave",
+    rule_a4_center_evict = "center-evict",
+    rule_c2_center_suspect = "center-suspect",
+    center_rekey = "center-rekey",
+    center_silent_member = "center-silent-member",
+    rule_a6_center_dying_joiner = "center-dying-joiner",
+    rule_g4_center_replayer = "center-replayer",
+    rule_g1_center_forger = "center-forger",
+    rule_g7_center_flooder = "center-flooder",
+    rule_b6_center_partition = "center-partition",
+    center_life = "center-life",
+    rule_a5_center_traffic_join = "center-traffic-join",
+    rule_a5_center_traffic_rotate = "center-traffic-rotate",
+    rule_a5_center_traffic_evict = "center-traffic-evict",
+    rule_a5_center_traffic_leave = "center-traffic-leave",
+    rule_b5_center_fifo_loss = "center-fifo-loss",
+    rule_b5_center_fifo_deaf = "center-fifo-deaf",
+    rule_b5_center_fifo_join = "center-fifo-join",
+    rule_b5_center_fifo_leave = "center-fifo-leave",
+    rule_b5_center_fifo_rotate = "center-fifo-rotate",
+    rule_b5_center_fifo_evict = "center-fifo-evict",
+    rule_b2_center_fifo_suspect = "center-fifo-suspect",
+    rule_b6_center_fifo_partition = "center-fifo-partition",
+    rule_g4_center_fifo_restart = "center-fifo-restart",
+    rule_b9_center_fifo_frozen = "center-fifo-frozen",
+    rule_b5_center_fifo_life = "center-fifo-life",
+    rule_b2_center_order_loss = "center-order-loss",
+    rule_b2_center_order_deaf = "center-order-deaf",
+    rule_b4_center_order_join = "center-order-join",
+    rule_b4_center_order_leave = "center-order-leave",
+    rule_b4_center_order_rotate = "center-order-rotate",
+    rule_b4_center_order_evict = "center-order-evict",
+    rule_b3_center_order_suspect = "center-order-suspect",
+    rule_b1_center_order_partition = "center-order-partition",
+    rule_b1_center_order_restart = "center-order-restart",
+    rule_b3_center_order_frozen = "center-order-frozen",
+    rule_b1_center_order_life = "center-order-life",
+    rule_c2_center_order_leader_killed = "center-order-leader-killed",
+    rule_c2_center_order_double_failover = "center-order-double-failover",
+    rule_c2_center_order_kdc_lost = "center-order-kdc-lost",
+    rule_b1_center_order_split = "center-order-split",
+    rule_b4_center_order_churn = "center-order-churn",
+    rule_g8_center_churn = "center-churn",
+    rule_c2_center_usurper = "center-usurper",
+    rule_c1_center_token_thief = "center-token-thief",
+    rule_a9_center_acknowledger = "center-acknowledger",
+    rule_a9_center_misjudger = "center-misjudger",
+    rule_c1_center_revoked_leader = "center-revoked-leader",
+    rule_c1_center_kdc_garbles = "center-kdc-garbles",
+    rule_c1_center_kdc_refuses = "center-kdc-refuses",
+    rule_c1_center_kdc_forgets = "center-kdc-forgets",
+}
+
+/// Plays a story with members that a planted fault changes, until one of these checkers reports.
+fn planted(name: &str, change: impl Fn(CenterRobots) -> CenterRobots, checkers: &[&str]) {
+    let scenario = Scenario::find(name).expect("a scenario of that name");
+    let robots = change(CenterRobots::new(scenario.knobs.members));
+    let reports =
+        |seed| simulation::play(&robots, &scenario.script(&scenario.knobs, seed), seed, Keep::default()).violations;
+    let found: Vec<_> = (0..PLANTED_SEEDS).flat_map(reports).collect();
+    assert!(found.iter().any(|v| checkers.contains(&v.checker)), "{name}: {found:?}");
+}
+
+#[test]
+fn rule_c2_a_usurper_that_the_centre_lets_lead_is_reported() {
+    planted("center-usurper", CenterRobots::all_registered, &["leaders"]);
+}
+
+#[test]
+fn rule_c1_a_thief_whose_tags_nobody_checks_is_reported() {
+    planted("center-token-thief", |robots| robots.lacking(&[Rule::Tags]), &["never", "convergence"]);
+}
+
+#[test]
+fn acknowledgements_whose_tags_nobody_checks_are_reported() {
+    planted("center-acknowledger", |robots| robots.lacking(&[Rule::Tags]), &["convergence"]);
+}
+
+#[test]
+fn rule_c1_a_revoked_leader_whom_nobody_looks_up_is_reported() {
+    planted("center-revoked-leader", |robots| robots.of_leaders().lacking(&[Rule::Check]), &["never", "deaf"]);
+}
+
+#[test]
+fn rule_c1_a_centre_that_is_believed_without_its_key_is_reported() {
+    planted("center-kdc-garbles", |robots| robots.lacking(&[Rule::Answers]), &["convergence", "exclusion"]);
+}
+
+#[test]
+fn rule_c1_revocations_that_members_forget_are_reported() {
+    planted("center-kdc-forgets", |robots| robots.lacking(&[Rule::Revocations]), &["never"]);
+}
+
+/// Without the centre's return, those whom a false one kept out never come back.
+#[test]
+fn a_centre_that_goes_on_refusing_is_reported() {
+    let scenario = Scenario::find("center-kdc-refuses").expect("a scenario of that name");
+    let mut script = scenario.script(&scenario.knobs, 1);
+    script.steps.retain(|step| !matches!(step, Step::Honest(_)));
+    let report = simulation::play(&CenterRobots::new(scenario.knobs.members), &script, 1, Keep::default());
+    assert!(report.violations.iter().any(|v| v.checker == "convergence"), "{:?}", report.violations);
+}
+
+/// A group none of whom may lead forms no other view when its leaders are gone.
+#[test]
+fn a_group_that_nobody_leads_on_is_reported() {
+    let scenario = Scenario::find("center-order-double-failover").expect("a scenario of that name");
+    let mut script = scenario.script(&scenario.knobs, 1);
+    let dies = script.steps.iter().position(|step| matches!(step, Step::Crash(1))).expect("the stand-by dies");
+    script.steps.splice(dies..dies, (2..scenario.knobs.members).map(Step::Crash));
+    let robots = CenterRobots::new(scenario.knobs.members).ordering(true).of_leaders();
+    let report = simulation::play(&robots, &script, 1, Keep::default());
+    assert!(report.violations.iter().any(|v| v.checker == "convergence"), "{:?}", report.violations);
+}
+
+/// Seeds in which a planted fault must show.
+const PLANTED_SEEDS: u64 = 8;
