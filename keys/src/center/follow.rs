@@ -86,7 +86,8 @@ impl Center {
         }
         let registration = self.registration.clone();
         let (run, epoch, size) = (self.me.incarnation, self.epoch(), self.view_size() as u16);
-        self.send(&Message::Join(Join { registration, run, epoch, size }));
+        let reliable = self.config.reliable;
+        self.send(&Message::Join(Join { registration, run, epoch, size, reliable }));
         let wait = self.join_wait + jitter(&mut self.rng, self.join_wait / 2);
         self.timers.set(Timer::Join, now.monotonic + wait);
         self.join_wait = (self.join_wait * 2).min(JOIN_RETRY_MAX);
@@ -330,6 +331,7 @@ impl Center {
             return Err(Dropped::Policy);
         }
         self.learn(now.monotonic, &m.registration);
+        self.has_channels(now.monotonic, leader.cert, m.reliable)?;
         self.last_sign = Some(now.monotonic);
         let calls = match &self.installed {
             None => true,

@@ -175,6 +175,7 @@ impl Center {
         }
         self.judge(now, &m.registration)?;
         self.learn(now.monotonic, &m.registration);
+        self.has_channels(now.monotonic, who.cert, m.reliable)?;
         if !self.is_leading() || self.installed.is_none() {
             self.notice_other(now, &m.registration, m.epoch);
             return Ok(());
@@ -552,7 +553,8 @@ impl Center {
         }
         let (registration, run) = (self.registration.clone(), self.me.incarnation);
         let (epoch, size) = (self.epoch(), self.view_size() as u16);
-        self.send(&Message::Beacon(Beacon { registration, run, epoch, size }));
+        let reliable = self.config.reliable;
+        self.send(&Message::Beacon(Beacon { registration, run, epoch, size, reliable }));
         let again: Vec<(MemberId, Gone)> = self.leads.dismissed.iter().map(|(who, (why, _))| (*who, *why)).collect();
         again.into_iter().for_each(|(who, why)| self.dismiss(who, why));
         self.leads.dismissed.retain(|_, (_, left)| {

@@ -1,14 +1,14 @@
 //! The scheme's messages, as they are under the group's bootstrap key.
 //!
 //! ```text
-//! 1 JOIN      registration ‖ run (16) ‖ epoch that it is in (12) ‖ size of that (2)
+//! 1 JOIN      registration ‖ run (16) ‖ epoch that it is in (12) ‖ size of that (2) ‖ channels (1)
 //! 2 CHALLENGE     to (48) ‖ leader's registration ‖ run (16) ‖ salt (16) ‖ token (16) ‖ tag (16)
 //! 3 ACCEPT    from (48) ‖ to (48) ‖ token (16) ‖ epoch that it is in (12) ‖ tag (16)
 //! 4 PROPOSE   leader (48) ‖ base (12) ‖ counter (4) ‖ attempt (4) ‖ count (2) of those who go: hash (32), why (1)
 //!             ‖ count (2) of slots: who (48), tag (16) and salt (16)
 //! 5 ACK       from (48) ‖ to (48) ‖ proposal (32) ‖ base (12) ‖ cut (32) ‖ tag (16)
 //! 6 COMMIT    proposal (32) ‖ cut (32) ‖ count (2) of commitments (32) ‖ count (2) of entries: slot (2), sealed (16-bit length)
-//! 7 BEACON    registration ‖ run (16) ‖ epoch (12) ‖ size (2)
+//! 7 BEACON    registration ‖ run (16) ‖ epoch (12) ‖ size (2) ‖ channels (1): 1 if there is a reliable one, else 0
 //! 8 WISH      from (48) ‖ to (48) ‖ epoch (12) ‖ what (1) ‖ tag (16)
 //! 9 DISMISS   from (48) ‖ to (48) ‖ why (1) ‖ tag (16)
 //! 10 WANT     count (2) of hashes (32)
@@ -49,6 +49,7 @@ pub(super) struct Join {
     pub(super) run: Incarnation,
     pub(super) epoch: EpochId,
     pub(super) size: u16,
+    pub(super) reliable: bool,
 }
 
 /// A leader's answer: whoever makes σ of the salt knows that a registered leader made it.
@@ -129,6 +130,7 @@ pub(super) struct Beacon {
     pub(super) run: Incarnation,
     pub(super) epoch: EpochId,
     pub(super) size: u16,
+    pub(super) reliable: bool,
 }
 
 /// What a member asks its leader for.
@@ -192,7 +194,8 @@ impl Message {
         let mut w = Writer::new();
         match self {
             Message::Join(m) => {
-                w.u8(1).bytes16(&m.registration.to_bytes()).raw(&m.run.0).raw(&m.epoch.to_bytes()).u16(m.size);
+                w.u8(1).bytes16(&m.registration.to_bytes()).raw(&m.run.0).raw(&m.epoch.to_bytes());
+                w.u16(m.size).u8(m.reliable.into());
             }
             Message::Challenge(m) => {
                 write_who(w.u8(2), &m.to).bytes16(&m.registration.to_bytes()).raw(&m.run.0);
@@ -216,7 +219,8 @@ impl Message {
                 m.entries.iter().for_each(|(slot, sealed)| _ = w.u16(*slot).bytes16(sealed));
             }
             Message::Beacon(m) => {
-                w.u8(7).bytes16(&m.registration.to_bytes()).raw(&m.run.0).raw(&m.epoch.to_bytes()).u16(m.size);
+                w.u8(7).bytes16(&m.registration.to_bytes()).raw(&m.run.0).raw(&m.epoch.to_bytes());
+                w.u16(m.size).u8(m.reliable.into());
             }
             Message::Wish(m) => {
                 write_who(write_who(w.u8(8), &m.from), &m.to).raw(&m.epoch.to_bytes()).u8(m.what as u8).raw(&m.tag);
@@ -244,6 +248,7 @@ impl Message {
                 run: Incarnation(r.array()?),
                 epoch: epoch(&mut r)?,
                 size: r.u16()?,
+                reliable: reliable(&mut r)?,
             }),
             2 => Message::Challenge(Challenge {
                 to: who(&mut r)?,
@@ -283,6 +288,7 @@ impl Message {
                 run: Incarnation(r.array()?),
                 epoch: epoch(&mut r)?,
                 size: r.u16()?,
+                reliable: reliable(&mut r)?,
             }),
             8 => Message::Wish(Wish {
                 from: who(&mut r)?,
@@ -338,6 +344,14 @@ fn write_who<'a>(w: &'a mut Writer, who: &MemberId) -> &'a mut Writer {
 
 fn who(r: &mut Reader<'_>) -> Result<MemberId, Malformed> {
     Ok(MemberId { cert: CertHash(r.array()?), incarnation: Incarnation(r.array()?) })
+}
+
+fn reliable(r: &mut Reader<'_>) -> Result<bool, Malformed> {
+    match r.u8()? {
+        0 => Ok(false),
+        1 => Ok(true),
+        _ => Err(Malformed),
+    }
 }
 
 fn epoch(r: &mut Reader<'_>) -> Result<EpochId, Malformed> {

@@ -57,7 +57,13 @@ impl Center {
             let leader = MemberId { cert: registration.hash(), ..self.me };
             let run = leader.incarnation;
             let epoch = EpochId { counter: base.counter + 1, hash: 1 };
-            self.send(&Message::Beacon(Beacon { registration: registration.clone(), run, epoch, size: 60 }));
+            self.send(&Message::Beacon(Beacon {
+                registration: registration.clone(),
+                run,
+                epoch,
+                size: 60,
+                reliable: self.config.reliable,
+            }));
             let gone = slots.first().map(|it| (it.cert, Gone::Revoked)).into_iter().collect();
             let slots = [leader].into_iter().chain(others.iter().copied()).map(slot).collect();
             let counter = base.counter + 1;

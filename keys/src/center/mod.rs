@@ -98,6 +98,8 @@ pub struct Config {
     pub detect: Duration,
     /// A date that has surely passed: the build's (G5).
     pub floor: Utc,
+    /// Whether the group has a reliable channel: all members' transports have it, or none.
+    pub reliable: bool,
     /// Rules that a planted fault leaves out.
     #[cfg(any(test, feature = "misbehaving"))]
     pub without: &'static [misbehaving::Rule],
@@ -114,6 +116,7 @@ impl Config {
             rekey_after: Duration::from_secs(3600),
             detect: limits::DETECT,
             floor: Utc(i64::MIN),
+            reliable: false,
             #[cfg(any(test, feature = "misbehaving"))]
             without: &[],
         }
@@ -168,6 +171,8 @@ pub struct Center {
     /// When a sign of another leader, or of who will be one, was last seen.
     last_sign: Option<Monotonic>,
     started: Monotonic,
+    /// Whose other channels people were last told of, and when.
+    channels_told: Option<(CertHash, Monotonic)>,
     join_wait: Duration,
     joins: u32,
     leave_tries: u32,
@@ -277,6 +282,7 @@ impl Center {
             prepared: false,
             last_sign: None,
             started: now.monotonic,
+            channels_told: None,
             join_wait: JOIN_RETRY,
             joins: 0,
             leave_tries: 0,
@@ -352,6 +358,22 @@ impl Center {
             return if fits && holds { Ok(()) } else { Err(Dropped::Policy) };
         }
         if fits && holds && !self.revoked.contains(&registration.hash()) { Ok(()) } else { Err(Dropped::Policy) }
+    }
+
+    /// Whether somebody's transport has the channels that ours has; people are told if not.
+    ///
+    /// # Errors
+    /// [`Dropped::Policy`].
+    fn has_channels(&mut self, now: Monotonic, cert: CertHash, reliable: bool) -> Result<(), Dropped> {
+        if reliable == self.config.reliable {
+            return Ok(());
+        }
+        let told = self.channels_told.is_some_and(|(of, at)| of == cert && now.since(at) < TOLD_FOR);
+        if !told {
+            self.channels_told = Some((cert, now));
+            self.notice(Notice::OtherChannels { cert, reliable });
+        }
+        Err(Dropped::Policy)
     }
 
     fn may_lead(&self, cert: &CertHash) -> bool {
@@ -733,6 +755,8 @@ const JOIN_RETRY_MAX: Duration = Duration::from_secs(1);
 const NEWS_EVERY: Duration = Duration::from_secs(1);
 /// For so long the centre's word that a leader is good counts.
 const GOOD_FOR: Duration = Duration::from_secs(10);
+/// People are told once in so long that somebody has other channels.
+const TOLD_FOR: Duration = Duration::from_secs(60);
 /// A leave is said so often, with so long between.
 const LEAVE_TRIES: u32 = 8;
 const LEAVE_AGAIN: Duration = Duration::from_millis(60);

@@ -89,7 +89,8 @@ impl CenterRobots {
     /// A process of a member, which leaves these rules out.
     fn robot(&self, member: usize, seed: [u8; 32], now: Now, without: &'static [Rule]) -> CenterRobot {
         let usual = Config::new(GROUP, self.principal(member), vec![Address::Node(self.members as u32)]);
-        let keys = Center::new(Config { without, ..usual }, seed, now).expect("all are registered in the group");
+        let keys = Center::new(Config { without, reliable: self.orders(), ..usual }, seed, now)
+            .expect("all are registered in the group");
         let usual = multicast::Config::default();
         let delivery: Box<dyn Delivery> = match self.orders() {
             true => Box::new(Sequencer::new(usual, limits::RELIABLE_BACKLOG_BYTES)),

@@ -67,6 +67,7 @@ pub(super) fn center(url: &Url, group: &str, principal: Arc<Principal>, now: Now
         rekey_after: url.options.rekey.unwrap_or(usual.rekey_after),
         detect: url.options.detect.unwrap_or(usual.detect),
         floor: clock::FLOOR,
+        reliable: url.address.transport() == Transport::OrderedMulticast,
         ..usual
     };
     let name = Some(principal_name);

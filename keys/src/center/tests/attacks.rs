@@ -167,7 +167,8 @@ fn rule_c1_tokens_die_at_a_revocation() {
     net.parts[late] = 1;
     net.for_millis(1);
     let registration = Arc::new(net.nodes[late].principal.registration.clone());
-    let join = Join { registration, run: net.nodes[late].me.incarnation, epoch: EpochId::default(), size: 0 };
+    let join =
+        Join { registration, run: net.nodes[late].me.incarnation, epoch: EpochId::default(), size: 0, reliable: false };
     let challenge_of = |net: &mut Net| {
         net.tapped.clear();
         net.say(all[0], &Message::Join(join.clone())).unwrap();
@@ -235,7 +236,13 @@ fn rule_c2_who_may_not_lead_leads_nobody() {
     let (alice, bob) = (net.nodes[all[2]].me, net.nodes[all[3]].me);
     let registration = Arc::new(net.nodes[all[2]].principal.registration.clone());
     let run = alice.incarnation;
-    let beacon = Beacon { registration: registration.clone(), run, epoch: EpochId { counter: 99, hash: 1 }, size: 60 };
+    let beacon = Beacon {
+        registration: registration.clone(),
+        run,
+        epoch: EpochId { counter: 99, hash: 1 },
+        size: 60,
+        reliable: false,
+    };
     assert_eq!(net.say(all[3], &Message::Beacon(beacon)), Err(Dropped::Policy.into()));
     let challenge = Challenge { to: bob, registration, run, salt: [1; 16], token: [2; 16], tag: [3; 16] };
     assert_eq!(net.say(all[3], &Message::Challenge(challenge)), Err(Dropped::Policy.into()));
@@ -288,7 +295,11 @@ fn a_claimed_epoch_number_is_believed_so_far_only() {
     let registration = Arc::new(net.nodes[late].principal.registration.clone());
     let who = net.nodes[late].me;
     let claim = EpochId { counter: u32::MAX - 2, hash: 1 };
-    net.say(all[0], &Message::Join(Join { registration, run: who.incarnation, epoch: claim, size: 1 })).unwrap();
+    net.say(
+        all[0],
+        &Message::Join(Join { registration, run: who.incarnation, epoch: claim, size: 1, reliable: false }),
+    )
+    .unwrap();
     net.for_millis(20);
     let heard = net.heard();
     let challenge =
@@ -351,6 +362,7 @@ fn rule_g8_a_flood_of_strangers_costs_questions_and_memory_that_are_bounded() {
             run: Incarnation([1; 16]),
             epoch: EpochId::default(),
             size: 0,
+            reliable: false,
         };
         let _ = net.say(all[0], &Message::Join(join));
     }
@@ -471,8 +483,13 @@ fn rule_g7_beacons_without_a_leader_behind_them_keep_nobody_from_forming_a_group
     let again = names.map(|it| net.run(it));
     for i in 0..60 {
         let run = Incarnation([i; 16]);
-        let beacon =
-            Beacon { registration: registration.clone(), run, epoch: EpochId { counter: 9, hash: 1 }, size: 64 };
+        let beacon = Beacon {
+            registration: registration.clone(),
+            run,
+            epoch: EpochId { counter: 9, hash: 1 },
+            size: 64,
+            reliable: false,
+        };
         again.iter().for_each(|at| _ = net.say(*at, &Message::Beacon(beacon.clone())));
         net.for_millis(50);
     }
@@ -494,4 +511,16 @@ fn rule_g8_one_principal_is_let_in_so_often_only() {
     // 16 at once, and two a second; each is two changes at most.
     let changes = net.view(all[0]).epoch.counter - before;
     assert!(changes <= 2 * (16 + 11), "{changes} changes in 5 s");
+}
+
+/// `order=` must be the same for all: who has another one is not let in, and people are told.
+#[test]
+fn who_has_other_channels_is_not_let_in() {
+    let (mut net, all) = group();
+    net.reliable = true;
+    let late = net.start("late", PLAIN);
+    net.for_millis(2000);
+    assert!(net.together(&all) && net.nodes[late].views.is_empty());
+    let told = |at: usize| net.nodes[at].other_channels.clone();
+    assert_eq!((told(all[0]), told(late)), (vec![true], vec![false]));
 }

@@ -16,7 +16,7 @@ use sealcast_wire::{
 use super::realm::{GROUP, Realm, now};
 use crate::center::message::Message;
 use crate::center::{Center, Config};
-use crate::{Command, Exclusion, HandleError, Input, Keys, Misbehaviour, Output};
+use crate::{Command, Exclusion, HandleError, Input, Keys, Misbehaviour, Notice, Output};
 
 pub(in crate::center) const REKEY: Duration = Duration::from_secs(60);
 pub(in crate::center) const KDC: u32 = 1000;
@@ -33,6 +33,8 @@ pub(in crate::center) struct Net {
     /// Of a hundred datagrams.
     pub(in crate::center) loss: u64,
     pub(in crate::center) kdc_is_up: bool,
+    /// Whether those who start have a reliable channel.
+    pub(in crate::center) reliable: bool,
     /// The group of each node: others are not heard.
     pub(in crate::center) parts: Vec<u32>,
     /// What crossed the network, newest last.
@@ -51,6 +53,8 @@ pub(in crate::center) struct Node {
     /// How this member's transport says that a view ended; by default all alike.
     pub(in crate::center) cut: u8,
     pub(in crate::center) paused: bool,
+    /// What it was told of others' channels.
+    pub(in crate::center) other_channels: Vec<bool>,
 }
 
 pub(in crate::center) struct Installed {
@@ -77,6 +81,7 @@ impl Net {
             sequence: 0,
             loss: 0,
             kdc_is_up: true,
+            reliable: false,
             parts: Vec::new(),
             tapped: Vec::new(),
             kdc_tapped: Vec::new(),
@@ -94,7 +99,8 @@ impl Net {
     pub(in crate::center) fn run(&mut self, principal: Arc<Principal>) -> usize {
         let centers = vec![Address::Node(KDC), Address::Node(STAND_BY)];
         let usual = Config::new(GROUP, principal.clone(), centers);
-        let config = Config { detect: Duration::from_millis(500), rekey_after: REKEY, ..usual };
+        let config =
+            Config { detect: Duration::from_millis(500), rekey_after: REKEY, reliable: self.reliable, ..usual };
         let mut seed = [0; 32];
         self.rng.fill_bytes(&mut seed);
         let keys = Center::new(config, seed, now(self.time)).unwrap();
@@ -107,6 +113,7 @@ impl Net {
             prepared: false,
             cut: 1,
             paused: false,
+            other_channels: Vec::new(),
         });
         self.parts.push(0);
         self.drain(self.nodes.len() - 1);
@@ -269,6 +276,9 @@ impl Net {
                     assert!(last.is_none_or(|last| last < view.epoch.counter), "epochs ascend");
                     (self.nodes[at].prepared, self.nodes[at].paused) = (false, false);
                     self.nodes[at].views.push(Installed { view, protect: protect.unwrap(), access });
+                }
+                Output::Notice { notice: Notice::OtherChannels { reliable, .. }, .. } => {
+                    self.nodes[at].other_channels.push(reliable);
                 }
                 Output::Excluded { why } => self.nodes[at].excluded = Some(why),
                 _ => {}
