@@ -333,6 +333,9 @@ impl Center {
         self.learn(now.monotonic, &m.registration);
         self.has_channels(now.monotonic, leader.cert, m.reliable)?;
         self.last_sign = Some(now.monotonic);
+        if m.size == 0 {
+            return Ok(());
+        }
         let calls = match &self.installed {
             None => true,
             Some(it) if it.slots[0] == leader => m.epoch != it.epoch && m.epoch.counter >= it.epoch.counter,

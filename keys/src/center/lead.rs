@@ -15,7 +15,7 @@ use super::message::{
 };
 use super::pair::PairKey;
 use super::query::Query;
-use super::{Center, NEWS_EVERY, Phase, STAND_BYS, Timer};
+use super::{Center, JOIN_RETRY, NEWS_EVERY, Phase, STAND_BYS, Timer};
 use crate::allowance::Allowances;
 use crate::timers::jitter;
 use crate::{Notice, Output};
@@ -40,6 +40,8 @@ pub(super) struct Leads {
     /// How often each principal was let in, and asked for a new key.
     joins: Allowances,
     rekeys: Allowances,
+    /// When we last said to a newcomer that our group is here.
+    signed: Option<Monotonic>,
     /// A new key is wanted, whoever is in.
     pub(super) rotate: bool,
     /// Whom the centre refused a key for, and when.
@@ -98,6 +100,7 @@ impl Leads {
             disagreed_since: None,
             joins: Allowances::new(limits::JOINS_AT_ONCE, limits::JOIN_EVERY),
             rekeys: Allowances::new(limits::REKEYS_AT_ONCE, limits::REKEY_EVERY),
+            signed: None,
             rotate: false,
             refused: BTreeMap::new(),
             lacks_since: None,
@@ -178,6 +181,7 @@ impl Center {
         self.has_channels(now.monotonic, who.cert, m.reliable)?;
         if !self.is_leading() || self.installed.is_none() {
             self.notice_other(now, &m.registration, m.epoch);
+            self.sign(now, &who);
             return Ok(());
         }
         let is_in = self.installed.as_ref().is_some_and(|it| it.slots.contains(&who) && it.epoch == m.epoch);
@@ -202,9 +206,24 @@ impl Center {
         }
         match self.leads.sigmas.contains_key(&who.cert) {
             true => self.challenge(now, who, (m.epoch, m.size)),
-            false => _ = self.ask(now, Query::Pair(who.cert)),
+            false => {
+                self.ask(now, Query::Pair(who.cert));
+                self.sign(now, &who);
+            }
         }
         Ok(())
+    }
+
+    /// Says to whoever asks to be let in that a group is here, so that it forms no other one while ours cannot let it in.
+    fn sign(&mut self, now: Now, to: &MemberId) {
+        let stands_by = self.line().take(1 + STAND_BYS).any(|it| *it == self.me);
+        let is_outside = self.view_size() > 1 && !self.installed.as_ref().is_some_and(|it| it.slots.contains(to));
+        let spaced = self.leads.signed.is_none_or(|at| now.monotonic.since(at) >= SIGN_SPACING);
+        if stands_by && is_outside && spaced {
+            self.leads.signed = Some(now.monotonic);
+            let (registration, run) = (self.registration.clone(), self.me.incarnation);
+            self.send(&Message::Beacon(Beacon { registration, run, epoch: self.epoch(), size: 0 }));
+        }
     }
 
     /// The centre gave us a key to talk to somebody.
@@ -303,6 +322,9 @@ impl Center {
         if recent || self.courts.is_some() || self.follows.is_some() {
             let wait = SIGN_FOR + jitter(&mut self.rng, SIGN_FOR / 4);
             self.courts.take_if(|_| !recent);
+            // Whoever is there is asked once more before that is over.
+            self.join_wait = JOIN_RETRY;
+            self.timers.sooner(Timer::Join, now.monotonic);
             return self.timers.set(Timer::Form, now.monotonic + wait);
         }
         let slots = vec![MemberSlot { who: self.me, salt: [0; 16], tag: [0; 16] }];
@@ -623,6 +645,8 @@ const SIGN_FOR: Duration = Duration::from_millis(400);
 const APPLIES_FOR: Duration = Duration::from_secs(3);
 /// Between two challenges to one applicant.
 const CHALLENGE_SPACING: Duration = Duration::from_millis(10);
+/// Between two signs to newcomers.
+const SIGN_SPACING: Duration = Duration::from_millis(40);
 /// The centre's refusal counts for so long.
 const REFUSED_FOR: Duration = Duration::from_secs(2);
 /// A stand-by that lacks a key goes on without its member after this.

@@ -123,7 +123,7 @@ pub(super) struct Commit {
     pub(super) entries: Vec<(u16, Vec<u8>)>,
 }
 
-/// A group is here.
+/// A group is here; of size 0, said by a member that does not lead it or cannot let anybody in yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Beacon {
     pub(super) registration: Arc<Registration>,

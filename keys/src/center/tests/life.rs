@@ -239,6 +239,25 @@ fn members_that_do_not_agree_how_their_view_ended_come_to_no_epoch_until_they_do
     assert_eq!(net.view(all[3]).cut, [1; 32]);
 }
 
+/// The order of a group would begin a second time: its leader dies, comes back at once, and hears nobody who leads.
+#[test]
+fn rule_b1_a_leader_that_comes_back_forms_no_group_beside_its_own() {
+    for seed in 0..20 {
+        let (mut net, all) = group(seed, 3, 2);
+        net.for_millis(1500);
+        let leader = *all.iter().find(|at| net.hash(**at) == net.leader(all[0])).unwrap();
+        let again = net.nodes[leader].principal.clone();
+        net.stop(leader);
+        let again = net.run(again);
+        net.for_millis(3000);
+        assert!(net.nodes[again].views.is_empty(), "seed {seed}: {:?}", net.seen());
+        net.suspect_lost();
+        let mut rest: Vec<usize> = all.iter().copied().filter(|at| *at != leader).collect();
+        rest.push(again);
+        net.meet(&rest, 3000);
+    }
+}
+
 #[test]
 fn rule_a8_who_may_not_read_a_topic_gets_no_key_of_it_and_who_only_writes_is_heard() {
     let mut net = Net::new(12);
