@@ -239,6 +239,29 @@ fn members_that_do_not_agree_how_their_view_ended_come_to_no_epoch_until_they_do
     assert_eq!(net.view(all[3]).cut, [1; 32]);
 }
 
+/// An epoch's entry is lost, and the leader goes on to the next one: the member takes both in.
+#[test]
+fn rule_b4_no_member_passes_over_an_epoch_that_others_were_in() {
+    for seed in 0..20 {
+        let (mut net, all) = group(seed, 1, 3);
+        net.for_millis(200);
+        let from = net.view(all[0]).epoch.counter;
+        net.loss = 25;
+        for _ in 0..4 {
+            net.command(all[0], Command::Rotate);
+            net.for_millis(20);
+        }
+        net.loss = 0;
+        net.for_millis(1000);
+        assert!(net.together(&all), "seed {seed}: {:?}", net.seen());
+        let last = net.view(all[0]).epoch.counter;
+        for at in &all {
+            let passed: Vec<u32> = net.nodes[*at].views.iter().map(|it| it.view.epoch.counter).collect();
+            assert!((from..=last).all(|it| passed.contains(&it)), "seed {seed}: {passed:?} of {from} to {last}");
+        }
+    }
+}
+
 /// The order of a group would begin a second time: its leader dies, comes back at once, and hears nobody who leads.
 #[test]
 fn rule_b1_a_leader_that_comes_back_forms_no_group_beside_its_own() {
