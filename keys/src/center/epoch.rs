@@ -181,6 +181,8 @@ impl Center {
         }
         let in_view = |cert: &_| content.slots.iter().any(|it| it.who.cert == *cert);
         self.going.retain(|cert, why| in_view(cert) && *why == Gone::Revoked);
+        // Whoever may be revoked is looked up again before we follow it.
+        content.gone.iter().for_each(|(cert, _)| _ = self.good.remove(cert));
         self.leads.entered(content, self.me);
         self.timers.set(Timer::Rekey, now.monotonic + self.config.rekey_after);
         if self.leader() == Some(self.me) {

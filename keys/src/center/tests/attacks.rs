@@ -216,6 +216,19 @@ fn rule_c1_a_revoked_leader_captures_nobody_who_comes_back() {
     assert!(net.nodes[carol].views.is_empty());
 }
 
+/// A member that looked its leader up before this one was revoked does so again.
+#[test]
+fn rule_c1_what_the_centre_said_of_a_leader_does_not_outlive_its_revocation() {
+    let (mut net, all) = group();
+    let late = net.start("late", PLAIN);
+    net.meet(&[all[0], all[1], all[2], all[3], late], 3000);
+    let cert = net.hash(all[0]);
+    assert!(net.nodes[late].keys.as_ref().unwrap().good.contains_key(&cert));
+    net.command(all[1], Command::Evict { cert, reason: String::new() });
+    net.meet(&[all[1], all[2], all[3], late], 3000);
+    assert!(!net.nodes[late].keys.as_ref().unwrap().good.contains_key(&cert));
+}
+
 /// The same without the centre: it waits rather than trusts.
 #[test]
 fn a_newcomer_takes_no_offer_that_the_centre_does_not_vouch_for() {
