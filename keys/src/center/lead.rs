@@ -344,6 +344,11 @@ impl Center {
         let came: Vec<MemberId> = applicants.iter().filter(|it| !slots.contains(it)).copied().collect();
         slots.extend(came);
         slots.truncate(limits::MEMBERS_MAX - 1);
+        // For whom there is no room the group does not change.
+        self.leads.applicants.retain(|_, it| !it.accepted || slots.contains(&it.who));
+        if !self.has_work() {
+            return;
+        }
         // Who may lead comes first, to stand by and to order.
         slots.sort_by_key(|it| !self.may_lead(&it.cert));
         let lacks: Vec<CertHash> =

@@ -70,9 +70,12 @@ fn a_group_has_sixty_four_members() {
     let mut all = vec![net.start("leader", ALL), net.start("stand-by", ALL)];
     all.extend((0..62).map(|i| net.start(&format!("m{i}"), PLAIN)));
     net.meet(&all, 5000);
+    net.for_millis(500);
+    let before = net.view(all[0]).epoch;
     net.start("one more", PLAIN);
     net.for_millis(3000);
     assert!(net.together(&all));
+    assert_eq!(net.view(all[0]).epoch, before, "nothing changes for whoever finds no room");
 }
 
 #[test]
