@@ -222,7 +222,8 @@ impl Center {
         if stands_by && is_outside && spaced {
             self.leads.signed = Some(now.monotonic);
             let (registration, run) = (self.registration.clone(), self.me.incarnation);
-            self.send(&Message::Beacon(Beacon { registration, run, epoch: self.epoch(), size: 0 }));
+            let reliable = self.config.reliable;
+            self.send(&Message::Beacon(Beacon { registration, run, epoch: self.epoch(), size: 0, reliable }));
         }
     }
 
@@ -318,7 +319,7 @@ impl Center {
         }
         let recent = self.last_sign.is_some_and(|at| now.monotonic.since(at) < SIGN_FOR);
         // A sign proves nothing: it keeps nobody waiting for long.
-        let recent = recent && now.monotonic.since(self.started) < SIGNS_HOLD;
+        let recent = recent && now.monotonic.since(self.started) < self.config.detect * SIGNS_HOLD_DETECTS;
         if recent || self.courts.is_some() || self.follows.is_some() {
             let wait = SIGN_FOR + jitter(&mut self.rng, SIGN_FOR / 4);
             self.courts.take_if(|_| !recent);
@@ -640,8 +641,9 @@ const RESEND_MAX: Duration = Duration::from_millis(120);
 /// So often such a change is proposed again before it goes on without those who differ from the leader.
 const DISAGREED_MAX: u32 = 8;
 const DISAGREED_FOR: Duration = Duration::from_secs(1);
-/// Signs of others keep a newcomer from forming a group for so long at most.
-const SIGNS_HOLD: Duration = Duration::from_millis(1200);
+/// Signs of others keep a newcomer from forming a group for so many `detect` at most: a group that lost its leader can let it
+/// in after about one.
+const SIGNS_HOLD_DETECTS: u32 = 3;
 /// A change whose members had not all heard how their view ended is proposed again after this.
 const AGAIN: Duration = Duration::from_millis(5);
 /// A sign of somebody who leads, or will, counts for so long.
