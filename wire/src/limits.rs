@@ -43,6 +43,8 @@ pub const PAIR_KEYS_MAX: usize = 4 * MEMBERS_MAX;
 pub const EPOCH_ENTRY_BYTES_MAX: usize = 32 * (2 * COMPARTMENTS_MAX + 1) + 16;
 /// Questions of one member to a key distribution centre that are not answered yet.
 pub const KDC_QUESTIONS_MAX: usize = 128;
+/// Of these, for other questions than for pair keys.
+pub const KDC_QUESTIONS_RESERVED: usize = 16;
 /// Bytes of a certificate, DER.
 pub const CERTIFICATE_BYTES_MAX: usize = 4096;
 /// Bytes of a revocation list, DER: some 30,000 entries.

@@ -67,7 +67,9 @@ pub(super) fn make(
     let entry = |(slot, key): (usize, &Option<PairKey>)| {
         let Some(key) = key else { return Vec::new() };
         let taken = taken(slot);
-        let mut plaintext = zeroize::Zeroizing::new(Vec::new());
+        let secrets = taken.rings.len() + taken.own.len();
+        // No copy of it is left where it grew.
+        let mut plaintext = zeroize::Zeroizing::new(Vec::with_capacity(32 * secrets));
         let secrets = taken.rings.iter().flatten().chain(taken.own.iter().map(|(_, key)| key));
         secrets.for_each(|secret| plaintext.extend_from_slice(secret.expose()));
         key.seal_entry(&transcript, &plaintext)
@@ -185,6 +187,8 @@ impl Center {
         content.gone.iter().for_each(|(cert, _)| _ = self.good.remove(cert));
         self.leads.entered(content, self.me);
         self.timers.set(Timer::Rekey, now.monotonic + self.config.rekey_after);
+        let revoked = content.slots.iter().map(|it| it.who.cert).filter(|cert| self.revoked.contains(cert));
+        revoked.collect::<Vec<_>>().into_iter().for_each(|cert| self.goes(now, cert, Gone::Revoked));
         if self.leader() == Some(self.me) {
             self.beacon(now);
         } else {

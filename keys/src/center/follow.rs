@@ -52,6 +52,10 @@ impl PairKeys {
         self.0.get(&leader.cert).filter(|(who, ..)| who == leader).map(|(.., key)| key)
     }
 
+    pub(super) fn forget(&mut self, cert: &CertHash) {
+        self.0.remove(cert);
+    }
+
     fn put(&mut self, leader: MemberId, salt: [u8; 16], key: PairKey) {
         if self.0.len() >= limits::LEADERS_KNOWN_MAX && !self.0.contains_key(&leader.cert) {
             self.0.pop_first();
@@ -88,6 +92,7 @@ impl Center {
         let (run, epoch, size) = (self.me.incarnation, self.epoch(), self.view_size() as u16);
         let reliable = self.config.reliable;
         self.send(&Message::Join(Join { registration, run, epoch, size, reliable }));
+        self.joined_at = Some(now.monotonic);
         let wait = self.join_wait + jitter(&mut self.rng, self.join_wait / 2);
         self.timers.set(Timer::Join, now.monotonic + wait);
         self.join_wait = (self.join_wait * 2).min(JOIN_RETRY_MAX);
@@ -115,7 +120,10 @@ impl Center {
         // From here on it is a leader whom the centre registered, and gave a key for us at some time.
         self.learn(now.monotonic, &m.registration);
         self.pairs.put(leader, m.salt, key.clone());
-        self.courts = Some(Courts { leader, challenge: m, key, accepted: false, at: now.monotonic });
+        // The same one again, or a recorded one, holds us no longer than it did.
+        let same = |it: &&Courts| it.leader == leader && it.challenge.token == m.token;
+        let at = self.courts.as_ref().filter(same).map_or(now.monotonic, |it| it.at);
+        self.courts = Some(Courts { leader, challenge: m, key, accepted: false, at });
         self.take_challenge(now);
         Ok(())
     }
@@ -135,7 +143,7 @@ impl Center {
         let mut accept = Accept { from: self.me, to, token, epoch: self.epoch(), tag: [0; 16] };
         accept.tag = courts.key.accept(&accept);
         if let Some(courts) = &mut self.courts {
-            (courts.accepted, courts.at) = (true, now.monotonic);
+            courts.accepted = true;
         }
         self.send(&Message::Accept(accept));
     }
@@ -176,10 +184,8 @@ impl Center {
             return Err(Dropped::Policy);
         }
         // An older attempt of the same leader, which came late.
-        let older = |it: &&Follows| {
-            it.content.leader == leader && (it.content.counter, it.content.attempt) > (m.counter, m.attempt)
-        };
-        if self.follows.as_ref().filter(older).is_some() {
+        // Attempts of one run ascend, whatever numbers their epochs have.
+        if self.newest.is_some_and(|(of, attempt)| of == leader && attempt > m.attempt) {
             return Err(Dropped::Stale);
         }
         // What we acknowledged was handed out, and did not reach us: we pass over no epoch that others were in.
@@ -190,6 +196,7 @@ impl Center {
             self.acknowledge(now);
             return Ok(());
         }
+        self.newest = Some((leader, m.attempt));
         self.pairs.put(leader, m.slots[slot].salt, key.clone());
         self.last_sign = Some(now.monotonic);
         self.leads.give_up();
@@ -209,7 +216,8 @@ impl Center {
         // A stand-by's word deposes nobody.
         let deposed = |it: &MemberId| it.cert != m.leader.cert && self.going.contains_key(&it.cert);
         let next = installed.slots.iter().find(|it| self.may_lead(&it.cert) && !deposed(it));
-        courted || installed.slots[0] == m.leader || (next == Some(&m.leader) && m.base == installed.epoch)
+        let leads = installed.slots[0] == m.leader && self.going.get(&m.leader.cert) != Some(&Gone::Revoked);
+        courted || leads || (next == Some(&m.leader) && m.base == installed.epoch)
     }
 
     /// A stand-by says that our leader is revoked: the centre knows.
@@ -352,12 +360,14 @@ impl Center {
             Some(_) => self.is_orphaned() || self.outranks((m.size, leader.cert)),
         };
         if calls && self.follows.is_none() && self.phase == Phase::Running {
-            if self.installed.is_some() && self.towards.is_none_or(|(cert, _)| cert != leader.cert) {
+            if self.installed.is_some() && self.towards.is_none_or(|(_, until)| until <= now.monotonic) {
                 self.towards = Some((leader.cert, now.monotonic + TOWARDS));
                 self.join_wait = JOIN_RETRY;
             }
+            // However many say that they are here.
+            let earliest = self.joined_at.map_or(now.monotonic, |at| now.monotonic.max(at + JOIN_RETRY));
             let wait = jitter(&mut self.rng, SPREAD);
-            self.timers.sooner(Timer::Join, now.monotonic + wait);
+            self.timers.sooner(Timer::Join, earliest + wait);
         }
         Ok(())
     }
@@ -374,12 +384,17 @@ impl Center {
         if m.to != self.me {
             return Err(Dropped::Foreign);
         }
-        // Who stands by for us knows us by the key under which we led.
-        let led = self.leads.key_with(&self.group, &self.me, &m.from);
-        let good = |key: &PairKey| key.check_dismiss(m).is_ok();
-        if !self.pairs.get(&m.from).is_some_and(good) && !led.as_ref().is_some_and(good) {
-            return Err(Dropped::Auth);
-        }
+        // Only who leads us dismisses; and who stands by for us, if we led, by the key that we have for it. All members know that
+        // kind of key: it must be one who may lead.
+        let leads_us =
+            self.leader() == Some(m.from) || self.follows.as_ref().is_some_and(|it| it.content.leader == m.from);
+        let stands_by = self.leader() == Some(self.me) && self.line().any(|it| *it == m.from);
+        let key = match (leads_us, stands_by) {
+            (true, _) => self.pairs.get(&m.from).cloned(),
+            (false, true) => self.leads.key_with(&self.group, &self.me, &m.from),
+            (false, false) => return Err(Dropped::Policy),
+        };
+        key.ok_or(Dropped::Stale)?.check_dismiss(m).map_err(|_| Dropped::Auth)?;
         match m.why {
             Gone::Left if self.phase == Phase::Leaving => self.exclude(Exclusion::Left),
             Gone::Revoked => self.exclude(Exclusion::Evicted { reason: REVOKED.to_owned() }),

@@ -15,7 +15,7 @@ use super::message::{
 };
 use super::pair::PairKey;
 use super::query::Query;
-use super::{Center, JOIN_RETRY, NEWS_EVERY, Phase, STAND_BYS, Timer};
+use super::{Center, JOIN_RETRY, Known, NEWS_EVERY, Phase, STAND_BYS, Timer};
 use crate::allowance::Allowances;
 use crate::timers::jitter;
 use crate::{Notice, Output};
@@ -23,7 +23,7 @@ use crate::{Notice, Output};
 /// What a leader keeps, or a stand-by, or who was one.
 pub(super) struct Leads {
     sigmas: BTreeMap<CertHash, Sigma>,
-    pub(super) applicants: BTreeMap<CertHash, Applicant>,
+    pub(super) applicants: BTreeMap<MemberId, Applicant>,
     proposed: Option<Proposed>,
     /// The change that made our epoch: answers those who missed it.
     committed: Option<Committed>,
@@ -33,6 +33,7 @@ pub(super) struct Leads {
     token_key: Secret<32>,
     /// Applicants that there were: each one's token is its own, and of no use once it was let in.
     applied: u64,
+    /// Counts up in our run, so that none of ours is taken for a later one.
     attempt: u32,
     /// Proposals in a row whose members did not say alike how their view ended.
     disagreed: u32,
@@ -122,13 +123,13 @@ impl Leads {
 
     /// Somebody is revoked: its key and all tokens are void.
     pub(super) fn forget(&mut self, cert: &CertHash, rng: &mut ChaCha20Rng) {
-        self.applicants.remove(cert);
+        self.applicants.retain(|who, _| who.cert != *cert);
         self.token_key = Secret::random(rng);
     }
 
     /// The centre gives no key for somebody.
     pub(super) fn refused(&mut self, now: Monotonic, cert: CertHash) {
-        self.applicants.remove(&cert);
+        self.applicants.retain(|who, _| who.cert != cert);
         self.refused.retain(|_, at| now.since(*at) < REFUSED_FOR);
         if self.refused.len() < limits::REMEMBERED_PEOPLE_MAX {
             self.refused.insert(cert, now);
@@ -141,12 +142,12 @@ impl Leads {
         self.applicants.retain(|_, it| !is_in(&it.who));
         (self.proposed, self.lacks_since) = (None, None);
         self.rotate = false;
-        (self.attempt, self.disagreed, self.disagreed_since) = (0, 0, None);
+        (self.disagreed, self.disagreed_since) = (0, None);
         if content.leader != me {
             (self.committed, self.applicants) = (None, BTreeMap::new());
             self.dismissed.clear();
         }
-        let applies = |cert: &CertHash| self.applicants.contains_key(cert);
+        let applies = |cert: &CertHash| self.applicants.keys().any(|who| who.cert == *cert);
         while self.sigmas.len() > limits::PAIR_KEYS_MAX {
             let spare = |cert: &&CertHash| !applies(cert) && content.slots.iter().all(|it| it.who.cert != **cert);
             let Some(cert) = self.sigmas.keys().find(spare).copied() else { return };
@@ -162,7 +163,7 @@ impl Leads {
 
     /// The token of an applicant.
     fn token(&self, of: &MemberId) -> Option<Tag> {
-        let it = self.applicants.get(&of.cert).filter(|it| it.who == *of)?;
+        let it = self.applicants.get(of)?;
         let about = [&of.cert.0[..], &of.incarnation.0, &it.number.to_be_bytes()];
         let made = tag(&self.token_key, "sealcast/v1/center/token", &about);
         Some(*made.first_chunk().expect("a tag has 32 bytes"))
@@ -189,8 +190,14 @@ impl Center {
             return Err(Dropped::Stale);
         }
         self.leads.applicants.retain(|_, it| now.monotonic.since(it.at) < APPLIES_FOR);
-        let known = self.leads.applicants.get(&who.cert).is_some_and(|it| it.who == who);
-        if !known {
+        if !self.leads.applicants.contains_key(&who) {
+            // Anybody can ask in another's name: a few runs of each may show which one holds the key.
+            let of_cert = |it: &&Applicant| it.who.cert == who.cert && !it.accepted;
+            let runs: Vec<(Monotonic, MemberId)> =
+                self.leads.applicants.values().filter(of_cert).map(|it| (it.at, it.who)).collect();
+            if runs.len() >= limits::RUNS_PER_CERTIFICATE_MAX {
+                runs.iter().min().map(|(_, oldest)| self.leads.applicants.remove(oldest));
+            }
             if self.leads.applicants.len() >= limits::APPLICANTS_MAX {
                 return Err(Dropped::Rate);
             }
@@ -198,11 +205,7 @@ impl Center {
             self.leads.applied += 1;
             let number = self.leads.applied;
             let new = Applicant { who, number, accepted: false, epoch, size, challenged: None, at };
-            // A run that showed its key stays until another one does.
-            let shown = self.leads.applicants.get(&who.cert).is_some_and(|it| it.accepted);
-            if !shown {
-                self.leads.applicants.insert(who.cert, new);
-            }
+            self.leads.applicants.insert(who, new);
         }
         match self.leads.sigmas.contains_key(&who.cert) {
             true => self.challenge(now, who, (m.epoch, m.size)),
@@ -230,9 +233,9 @@ impl Center {
     /// The centre gave us a key to talk to somebody.
     pub(super) fn on_pair(&mut self, now: Now, with: CertHash, salt: [u8; 16], sigma: PairSecret) {
         self.leads.sigmas.entry(with).or_insert(Sigma { salt, secret: sigma });
-        if let Some(it) = self.leads.applicants.get(&with).filter(|it| !it.accepted) {
-            self.challenge(now, it.who, (it.epoch, it.size));
-        }
+        let waits = self.leads.applicants.values().filter(|it| it.who.cert == with && !it.accepted);
+        let waits: Vec<_> = waits.map(|it| (it.who, (it.epoch, it.size))).collect();
+        waits.into_iter().for_each(|(who, place)| self.challenge(now, who, place));
         self.plan(now, Duration::ZERO);
     }
 
@@ -241,7 +244,7 @@ impl Center {
         let Some(key) = self.leads.key_with(&self.group, &self.me, &to) else { return };
         let Some(sigma) = self.leads.sigmas.get(&to.cert) else { return };
         let (registration, run, salt) = (self.registration.clone(), self.me.incarnation, sigma.salt);
-        if let Some(it) = self.leads.applicants.get_mut(&to.cert).filter(|it| it.who == to) {
+        if let Some(it) = self.leads.applicants.get_mut(&to) {
             (it.epoch, it.size, it.at) = (epoch, size, now.monotonic);
             if it.challenged.is_some_and(|at| now.monotonic.since(at) < CHALLENGE_SPACING) {
                 return;
@@ -270,13 +273,20 @@ impl Center {
         if m.epoch.counter > self.epoch().counter.saturating_add(AHEAD_MAX).min(COUNTER_MAX - 1) {
             return Err(Dropped::Policy);
         }
-        let Some(applicant) = self.leads.applicants.get_mut(&m.from.cert) else { return Err(Dropped::Stale) };
+        // A member that is where we are needs no letting in, whoever asked in its name.
+        let is_in = self.installed.as_ref().is_some_and(|it| it.slots.contains(&m.from) && it.epoch == m.epoch);
+        if is_in {
+            self.leads.applicants.remove(&m.from);
+            return Err(Dropped::Stale);
+        }
+        let Some(applicant) = self.leads.applicants.get_mut(&m.from) else { return Err(Dropped::Stale) };
         // Each costs all members a change of key, or two.
         if !applicant.accepted && !self.leads.joins.take(m.from.cert, now.monotonic) {
             return Err(Dropped::Rate);
         }
         (applicant.accepted, applicant.epoch, applicant.at) = (true, m.epoch, now.monotonic);
         let size = applicant.size;
+        self.leads.applicants.retain(|who, _| who.cert != m.from.cert || *who == m.from);
         // All of another part come together, if they can.
         self.plan(now, if size >= 2 { GATHER_PART } else { GATHER });
         Ok(())
@@ -293,7 +303,9 @@ impl Center {
 
     /// Sees to it that what there is to change is proposed.
     pub(super) fn plan(&mut self, now: Now, wait: Duration) {
-        if !self.is_leading() || self.installed.is_none() || !self.has_work() {
+        // Whoever is ready for another's change waits for that.
+        let waits = self.follows.as_ref().is_some_and(|it| !self.going.contains_key(&it.content.leader.cert));
+        if !self.is_leading() || self.installed.is_none() || !self.has_work() || waits {
             return;
         }
         // A proposal that names somebody who has to go comes to nothing.
@@ -330,7 +342,9 @@ impl Center {
         }
         let slots = vec![MemberSlot { who: self.me, salt: [0; 16], tag: [0; 16] }];
         let (base, leader) = (EpochId::default(), self.me);
-        self.begin(now, Propose { leader, base, counter: 1, attempt: 1, gone: Vec::new(), slots });
+        self.leads.attempt += 1;
+        let attempt = self.leads.attempt;
+        self.begin(now, Propose { leader, base, counter: 1, attempt, gone: Vec::new(), slots });
     }
 
     /// Proposes what there is to change.
@@ -380,7 +394,7 @@ impl Center {
         if now.monotonic.since(since) >= LACKS_FOR {
             self.leads.lacks_since = None;
             for cert in lacks {
-                self.leads.applicants.remove(cert);
+                self.leads.applicants.retain(|who, _| who.cert != *cert);
                 self.goes(now, *cert, Gone::Silent);
             }
         } else {
@@ -434,7 +448,10 @@ impl Center {
         let silent: Vec<MemberId> =
             (0..proposed.acks.len()).filter(|at| !answered(*at)).map(|at| proposed.content.slots[at].who).collect();
         for who in silent {
-            self.leads.applicants.remove(&who.cert);
+            // Who asked to be let in and then says nothing keeps others waiting: not again at once.
+            if self.leads.applicants.remove(&who).is_some() {
+                self.leads.refused(now.monotonic, who.cert);
+            }
             self.goes(now, who.cert, Gone::Silent);
         }
         self.leads.rotate |= self.prepared && self.going.is_empty();
@@ -488,7 +505,12 @@ impl Center {
         }
         let Some(proposed) = self.leads.proposed.take() else { return };
         self.timers.stop(Timer::Resend);
-        let Some(table) = self.table_of(&proposed.content) else { return };
+        let revoked = proposed.content.slots.iter().any(|it| self.revoked.contains(&it.who.cert));
+        let table = self.table_of(&proposed.content).filter(|_| !revoked);
+        let Some(table) = table else {
+            self.leads.rotate = true;
+            return self.timers.sooner(Timer::Propose, now.monotonic + AGAIN);
+        };
         let made = make(self, &proposed.content, &table, cut, &proposed.keys);
         let entries: Vec<(u16, Vec<u8>)> = (0..).zip(made.entries).skip(1).collect();
         self.send_commit(&made.commit, &entries);
@@ -540,7 +562,10 @@ impl Center {
                 self.leads.rotate = true;
                 self.plan(now, GATHER);
             }
-            WishKind::News => self.timers.sooner(Timer::News, now.monotonic),
+            WishKind::News if self.news_asked.is_none_or(|at| now.monotonic.since(at) >= NEWS_SPACING) => {
+                self.timers.sooner(Timer::News, now.monotonic);
+            }
+            WishKind::News => return Err(Dropped::Rate),
         }
         Ok(())
     }
@@ -550,13 +575,41 @@ impl Center {
         if !self.is_leading() {
             return Err(Dropped::Stale);
         }
-        let spaced = |it: &&CertHash| {
-            self.leads.proposed.as_ref().is_none_or(|p| now.monotonic.since(p.since) >= GIVEN_WITHIN)
-                && self.people.contains_key(it)
-        };
-        let list: Vec<CertHash> = list.iter().filter(spaced).copied().collect();
+        let mut wanted: Vec<CertHash> = Vec::new();
+        for cert in list {
+            let spaced = |it: &mut Known| {
+                let may = it.given.is_none_or(|at| now.monotonic.since(at) >= GIVEN_WITHIN);
+                it.given = if may { Some(now.monotonic) } else { it.given };
+                may
+            };
+            if self.is_named(cert) && self.people.get_mut(cert).is_some_and(spaced) {
+                wanted.push(*cert);
+            }
+        }
+        let list = wanted;
         self.give(&list);
         Ok(())
+    }
+
+    /// Whether somebody with this registration is in our view, or shall be.
+    fn is_named(&self, cert: &CertHash) -> bool {
+        let proposed = self.leads.proposed.as_ref();
+        self.is_in_view(cert) || proposed.is_some_and(|it| it.content.slots.iter().any(|slot| slot.who.cert == *cert))
+    }
+
+    /// Whether a proposal of ours names somebody who has to go; it is given up then.
+    pub(super) fn drop_proposal_of(&mut self, now: Now, cert: &CertHash) {
+        let names = |it: &Proposed| it.content.slots.iter().any(|slot| slot.who.cert == *cert);
+        if self.leads.proposed.as_ref().is_some_and(names) {
+            self.leads.proposed = None;
+            self.leads.rotate = true;
+            self.timers.sooner(Timer::Propose, now.monotonic);
+        }
+    }
+
+    /// What a proposal of ours needs.
+    pub(super) fn proposes(&self, cert: &CertHash) -> bool {
+        self.leads.proposed.as_ref().is_some_and(|it| it.content.slots.iter().any(|slot| slot.who.cert == *cert))
     }
 
     fn give(&mut self, list: &[CertHash]) {
@@ -662,6 +715,8 @@ const LACKS_AGAIN: Duration = Duration::from_millis(50);
 /// How often somebody is told that it is out.
 const DISMISSALS: u32 = 3;
 /// Registrations that were just given are not given again.
-const GIVEN_WITHIN: Duration = Duration::from_millis(15);
+const GIVEN_WITHIN: Duration = Duration::from_millis(20);
+/// Members may have the centre asked for news once in so long.
+const NEWS_SPACING: Duration = Duration::from_millis(200);
 const GIVE_BYTES: usize = 1100;
 const BEACON_MIN: Duration = Duration::from_millis(100);

@@ -145,6 +145,10 @@ pub struct Center {
     installed: Option<Installed>,
     /// A proposal of our leader's, or of who becomes it.
     follows: Option<Follows>,
+    /// The newest attempt that we followed, and whose.
+    newest: Option<(MemberId, u32)>,
+    /// When we last asked to be let in.
+    joined_at: Option<Monotonic>,
     /// The last one that we gave up.
     failed: Option<[u8; 32]>,
     /// Whose challenge we accepted, or shall.
@@ -171,6 +175,9 @@ pub struct Center {
     /// When a sign of another leader, or of who will be one, was last seen.
     last_sign: Option<Monotonic>,
     started: Monotonic,
+    /// When the centre was last asked who is revoked, and how often we looked around.
+    news_asked: Option<Monotonic>,
+    looks: u32,
     /// Whose other channels people were last told of, and when.
     channels_told: Option<(CertHash, Monotonic)>,
     join_wait: Duration,
@@ -195,6 +202,8 @@ enum Phase {
 struct Known {
     registration: Arc<Registration>,
     seen: Monotonic,
+    /// When it was last given to who lacked it.
+    given: Option<Monotonic>,
 }
 
 /// The epoch in use.
@@ -269,6 +278,8 @@ impl Center {
             people: BTreeMap::new(),
             installed: None,
             follows: None,
+            newest: None,
+            joined_at: None,
             failed: None,
             courts: None,
             towards: None,
@@ -282,6 +293,8 @@ impl Center {
             prepared: false,
             last_sign: None,
             started: now.monotonic,
+            news_asked: None,
+            looks: 0,
             channels_told: None,
             join_wait: JOIN_RETRY,
             joins: 0,
@@ -334,13 +347,19 @@ impl Center {
     /// Remembers a registration; those of the view and of applicants stay, whoever else comes.
     fn learn(&mut self, now: Monotonic, registration: &Arc<Registration>) {
         let cert = registration.hash();
-        let known = self.people.entry(cert).or_insert_with(|| Known { registration: registration.clone(), seen: now });
+        let known = self.people.entry(cert).or_insert_with(|| Known {
+            registration: registration.clone(),
+            seen: now,
+            given: None,
+        });
         known.seen = now;
         while self.people.len() > limits::KNOWN_PEOPLE_MAX {
             let needed = |cert: &CertHash| {
                 *cert == self.me.cert
                     || self.is_in_view(cert)
-                    || self.leads.applicants.contains_key(cert)
+                    || self.leads.applicants.keys().any(|who| who.cert == *cert)
+                    || self.proposes(cert)
+                    || self.courts.as_ref().is_some_and(|it| it.leader.cert == *cert)
                     || self.follows.as_ref().is_some_and(|it| it.content.slots.iter().any(|s| s.who.cert == *cert))
             };
             let oldest = self.people.iter().filter(|(cert, _)| !needed(cert)).min_by_key(|(_, it)| it.seen);
@@ -461,6 +480,12 @@ impl Center {
         match news {
             News::Pair { with, salt, sigma } => self.on_pair(now, with, salt, sigma),
             News::Revoked { number, list } => {
+                if number < self.number {
+                    // It has lost some, or is a stand-by that lacked them: all over again.
+                    self.number = 0;
+                    self.notice(Notice::StaleCrl);
+                    return;
+                }
                 let last = list.last().map_or(number, |(last, _)| *last);
                 for (_, cert) in list {
                     self.revoke(now, cert);
@@ -507,6 +532,9 @@ impl Center {
             self.revoked.insert(cert);
         }
         self.leads.forget(&cert, &mut self.rng);
+        self.drop_proposal_of(now, &cert);
+        self.pairs.forget(&cert);
+        self.follows.take_if(|it| it.content.leader.cert == cert);
         self.good.remove(&cert);
         self.courts.take_if(|it| it.leader.cert == cert);
         if cert == self.me.cert {
@@ -564,9 +592,20 @@ impl Center {
         }
         let stands_by = self.line().take(1 + STAND_BYS).any(|it| *it == self.me);
         if stands_by {
-            self.queries.retain(|it| !matches!(it, Query::News(_)));
-            self.ask(now, Query::News(self.number));
+            // One that is under way is answered yet.
+            let number = self.number;
+            self.queries.retain(|it| !matches!(it, Query::News(since) if *since != number));
+            self.news_asked = Some(now.monotonic);
+            self.ask(now, Query::News(number));
             self.fetch_keys(now);
+        } else if let Some(leader) = self.leader() {
+            // Others learn it from the leader, unless it is the leader itself.
+            self.looks += 1;
+            let slot =
+                self.installed.as_ref().and_then(|it| it.members.find(&self.me.cert)).map_or(0, |(slot, _)| slot.0);
+            if (self.looks + slot) % LEADER_CHECKED_EVERY == 0 {
+                self.ask(now, Query::Check(leader.cert));
+            }
         }
     }
 
@@ -753,6 +792,8 @@ const JOIN_RETRY: Duration = Duration::from_millis(50);
 const JOIN_RETRY_MAX: Duration = Duration::from_secs(1);
 /// The centre is asked who is revoked so often: no leader goes on with a revoked member for much longer (C1).
 const NEWS_EVERY: Duration = Duration::from_secs(1);
+/// Members that do not stand by look so seldom, in times that they look around, whether their leader is revoked.
+const LEADER_CHECKED_EVERY: u32 = 10;
 /// For so long the centre's word that a leader is good counts.
 const GOOD_FOR: Duration = Duration::from_secs(10);
 /// People are told once in so long that somebody has other channels.

@@ -62,7 +62,9 @@ impl Queries {
         if self.asks(&ask) {
             return true;
         }
-        if self.open.len() >= limits::KDC_QUESTIONS_MAX || self.centers.is_empty() {
+        // Keys for those who ask to be let in leave room for what guards the others.
+        let reserved = if matches!(ask, Query::Pair(_)) { limits::KDC_QUESTIONS_RESERVED } else { 0 };
+        if self.open.len() + reserved >= limits::KDC_QUESTIONS_MAX || self.centers.is_empty() {
             return false;
         }
         let mut nonce = [0; 16];

@@ -10,6 +10,7 @@ use sealcast_wire::{CertHash, Dropped, EpochId, Incarnation, MemberId};
 
 use super::net::Net;
 use super::realm::{ALL, PLAIN, now};
+use crate::center::kdc::Registry as _;
 use crate::center::message::{
     Accept, Ack, Beacon, Challenge, Commit, Dismiss, Gone, Join, MemberSlot, Message, Propose, Wish, WishKind,
 };
@@ -130,7 +131,7 @@ fn w7_nobody_leaves_or_is_dismissed_by_anothers_word() {
     let (key, _) = pair_key(&mut net, all[1], all[2]);
     let mut dismiss = Dismiss { from: net.nodes[all[1]].me, to: alice, why: Gone::Revoked, tag: [0; 16] };
     dismiss.tag = key.dismiss(&dismiss);
-    assert_eq!(net.say(all[2], &Message::Dismiss(dismiss)), AUTH);
+    assert_eq!(net.say(all[2], &Message::Dismiss(dismiss)), Err(Dropped::Policy.into()));
 }
 
 /// LSGC, weakness 8: a member could make tokens; here one that is stolen is of no use.
@@ -536,4 +537,129 @@ fn who_has_other_channels_is_not_let_in() {
     assert!(net.together(&all) && net.nodes[late].views.is_empty());
     let told = |at: usize| net.nodes[at].other_channels.clone();
     assert_eq!((told(all[0]), told(late)), (vec![true], vec![false]));
+}
+
+/// A pair key is the leader's and the member's: the member knows how the leader's words look, and speaks to it in none of them.
+#[test]
+fn no_member_dismisses_its_leader() {
+    let (mut net, all) = group();
+    let heard = net.heard();
+    let mut proposals = heard.iter().rev().filter_map(|it| if let Message::Propose(it) = it { Some(it) } else { None });
+    let (leader, bob) = (net.nodes[all[0]].me, net.nodes[all[3]].me);
+    let salt = proposals.find_map(|it| it.slots.iter().find(|slot| slot.who == bob)).unwrap().salt;
+    let sigma = net.nodes[all[3]].principal.long_term.receives(&leader.cert.0, &bob.cert.0, &salt);
+    let key = PairKey::new("ward3", &sigma, &leader, &bob);
+    let mut dismiss = Dismiss { from: bob, to: leader, why: Gone::Revoked, tag: [0; 16] };
+    dismiss.tag = key.dismiss(&dismiss);
+    assert_eq!(net.say(all[0], &Message::Dismiss(dismiss)), Err(Dropped::Policy.into()));
+    assert_eq!(net.nodes[all[0]].excluded, None);
+}
+
+/// C2: a leader that was led away keeps its pair keys, and sends nobody away by them.
+#[test]
+fn rule_c2_a_leader_that_was_led_away_dismisses_nobody() {
+    let (mut net, all) = group();
+    let keys = [all[1], all[2], all[3]].map(|at| (at, pair_key(&mut net, all[0], at).0));
+    let heard = net.heard();
+    let mut proposals = heard.iter().rev().filter_map(|it| if let Message::Propose(it) = it { Some(it) } else { None });
+    let last = proposals.next().unwrap().clone();
+    let (cert, leader) = (net.hash(all[0]), net.nodes[all[0]].me);
+    net.command(all[1], Command::Evict { cert, reason: String::new() });
+    net.meet(&all[1..], 4000);
+    for (at, _) in keys {
+        let to = net.nodes[at].me;
+        let salt = last.slots.iter().find(|slot| slot.who == to).unwrap().salt;
+        let sigma = net.nodes[at].principal.long_term.receives(&leader.cert.0, &to.cert.0, &salt);
+        let key = PairKey::new("ward3", &sigma, &leader, &to);
+        let mut dismiss = Dismiss { from: leader, to, why: Gone::Revoked, tag: [0; 16] };
+        dismiss.tag = key.dismiss(&dismiss);
+        assert!(net.say(at, &Message::Dismiss(dismiss)).is_err());
+        assert_eq!(net.nodes[at].excluded, None);
+    }
+}
+
+/// C1: who is revoked while it is being let in does not stay.
+#[test]
+fn rule_c1_who_is_revoked_while_a_proposal_names_it_does_not_stay() {
+    for wait in 0..30 {
+        let (mut net, all) = group();
+        let late = net.start("late", PLAIN);
+        net.for_millis(wait);
+        let cert = net.hash(late);
+        net.realm.kdc.registry_mut().revoke(&cert, "", "");
+        net.for_millis(3500);
+        assert!(net.together(&all), "{wait}: {:?}", net.seen());
+    }
+}
+
+/// C1: no member keeps its leader from hearing who is revoked by asking it to hear that.
+#[test]
+fn rule_c1_wishes_for_news_keep_no_leader_from_the_news() {
+    let (mut net, all) = group();
+    let heard = net.heard();
+    let mut proposals = heard.iter().rev().filter_map(|it| if let Message::Propose(it) = it { Some(it) } else { None });
+    let (leader, bob) = (net.nodes[all[0]].me, net.nodes[all[3]].me);
+    let salt = proposals.find_map(|it| it.slots.iter().find(|slot| slot.who == bob)).unwrap().salt;
+    let sigma = net.nodes[all[3]].principal.long_term.receives(&leader.cert.0, &bob.cert.0, &salt);
+    let key = PairKey::new("ward3", &sigma, &leader, &bob);
+    let epoch = net.view(all[0]).epoch;
+    let mut wish = Wish { from: bob, to: leader, epoch, what: WishKind::News, tag: [0; 16] };
+    wish.tag = key.wish(&wish);
+    net.realm.kdc.registry_mut().revoke(&bob.cert, "", "");
+    net.kdc_tapped.clear();
+    for _ in 0..1500 {
+        let _ = net.say(all[0], &Message::Wish(wish));
+        net.for_millis(1);
+    }
+    assert!(net.together(&all[..3]), "{:?}", net.seen());
+    assert!(net.kdc_tapped.len() < 100, "{} questions and answers", net.kdc_tapped.len());
+}
+
+/// A newcomer whose name others use to ask to be let in comes in all the same.
+#[test]
+fn joins_in_anothers_name_keep_nobody_out() {
+    let (mut net, all) = group();
+    let late = net.start("late", PLAIN);
+    let registration = Arc::new(net.nodes[late].principal.registration.clone());
+    for i in 0..200 {
+        let run = Incarnation([i; 16]);
+        let join =
+            Join { registration: registration.clone(), run, epoch: EpochId::default(), size: 0, reliable: false };
+        let _ = net.say(all[0], &Message::Join(join));
+        net.for_millis(2);
+    }
+    net.meet(&[all[0], all[1], all[2], all[3], late], 4000);
+}
+
+/// L1: a member far ahead in numbers that never comes leaves the others where they were.
+#[test]
+fn a_proposal_that_comes_to_nothing_keeps_nobody_from_the_next() {
+    let (mut net, all) = group();
+    let late = net.start("late", PLAIN);
+    net.parts[late] = 1;
+    let registration = Arc::new(net.nodes[late].principal.registration.clone());
+    let (who, leader) = (net.nodes[late].me, net.nodes[all[0]].me);
+    let epoch = EpochId { counter: 60_000, hash: 1 };
+    let join = Join { registration, run: who.incarnation, epoch, size: 1, reliable: false };
+    net.say(all[0], &Message::Join(join)).unwrap();
+    net.for_millis(20);
+    let heard = net.heard();
+    let challenge =
+        heard.iter().find_map(|it| if let Message::Challenge(it) = it { (it.to == who).then_some(it) } else { None });
+    let challenge = challenge.unwrap().clone();
+    let sigma = net.nodes[late].principal.long_term.receives(&leader.cert.0, &who.cert.0, &challenge.salt);
+    let key = PairKey::new("ward3", &sigma, &leader, &who);
+    let mut accept = Accept { from: who, to: leader, token: challenge.token, epoch, tag: [0; 16] };
+    accept.tag = key.accept(&accept);
+    net.say(all[0], &Message::Accept(accept)).unwrap();
+    net.for_millis(700);
+    net.command(all[2], Command::Rotate);
+    net.meet(&all, 1500);
+    let said = net.tapped.clone();
+    let at = net.view(all[0]).epoch;
+    for bytes in &said {
+        all.iter().for_each(|to| _ = net.inject(*to, bytes));
+    }
+    net.for_millis(1000);
+    assert!(net.together(&all) && net.view(all[0]).epoch.counter <= at.counter + 2);
 }

@@ -275,7 +275,7 @@ fn rule_b1_a_leader_that_comes_back_forms_no_group_beside_its_own() {
         let again = net.nodes[leader].principal.clone();
         net.stop(leader);
         let again = net.run(again);
-        net.for_millis(3000);
+        net.for_millis(1200);
         assert!(net.nodes[again].views.is_empty(), "seed {seed}: {:?}", net.seen());
         net.suspect_lost();
         let mut rest: Vec<usize> = all.iter().copied().filter(|at| *at != leader).collect();

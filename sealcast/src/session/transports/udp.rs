@@ -80,9 +80,10 @@ impl Shell for Udp {
         }
         if !self.options.kdc.is_empty() {
             let mut buffer = [0; ANSWER_BYTES];
-            while let Some((from, datagram)) =
-                self.tx_queue.udp.receive_answer(&mut buffer).map_err(|_| Fault::Refused)?
-            {
+            // A flood at this port keeps nothing else waiting.
+            for _ in 0..ANSWERS_PER_TURN {
+                let answer = self.tx_queue.udp.receive_answer(&mut buffer).map_err(|_| Fault::Refused)?;
+                let Some((from, datagram)) = answer else { break };
                 core.handle_datagram(now, Address::Socket(from), datagram);
                 any = true;
             }
@@ -132,5 +133,6 @@ impl Shell for Udp {
 }
 
 const SOCKET: mio::Token = mio::Token(0);
+const ANSWERS_PER_TURN: usize = 16;
 /// More than any answer of a key distribution centre.
 const ANSWER_BYTES: usize = 2048;
