@@ -78,20 +78,22 @@ pub(super) fn split(knobs: &Knobs, dice: &mut Dice) -> Script {
     script
 }
 
-/// Members leave, die and come, the leader too, one after the other or at once.
+/// Members leave, die and come, the leader too, one after the other or two at once: more are no majority of those who vote.
 pub(super) fn churn(knobs: &Knobs, dice: &mut Dice) -> Script {
     let n = knobs.members;
     let mut script = in_order(knobs, n);
     all_publish(&mut script, 0..n, 20, 30 * SECOND);
-    for _ in 0..12 {
+    for round in 0..8 {
         let member = dice.index(n);
         if dice.below(2) == 0 {
             script.then(Step::Command(member, Command::Leave)).wait(dice.between(Duration::ZERO, SECOND / 2));
         }
         script.then(Step::Crash(member)).wait(dice.between(Duration::ZERO, SECOND / 2)).then(Step::Start(member));
-        script.wait(dice.between(Duration::ZERO, SECOND));
+        if round % 2 == 1 {
+            script.wait(Duration::from_millis(1)).converge(0..n, TIMEOUT).wait(dice.between(SECOND / 2, SECOND));
+        }
     }
-    script.converge(0..n, TIMEOUT).wait(SECOND);
+    script.wait(SECOND);
     script
 }
 

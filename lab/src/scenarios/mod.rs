@@ -582,10 +582,10 @@ pub static ALL: &[Scenario] = &[
         6,
         50000,
         center_order_with_gaps,
-        "members come, leave and die without end while all publish ordered",
+        "members come, leave and die, two at once, while all publish ordered",
         leaders::churn,
     ),
-    center("center-churn", 7, 50000, center_lan, "members come, leave and die without end", leaders::churn),
+    center("center-churn", 7, 50000, center_lan, "members come, leave and die, two at once", leaders::churn),
     center(
         "center-usurper",
         6,
