@@ -14,6 +14,8 @@ use super::pair::PairKey;
 pub enum MessageKind {
     /// Somebody asks to be let in, with this registration.
     Join(CertHash),
+    /// A leader says who shall be in the next epoch.
+    Propose,
     /// A leader says to this one that it is out.
     Dismiss(CertHash),
     /// Anything else.
@@ -38,6 +40,7 @@ impl Center {
     pub fn read(&self, bootstrap_sealed: &[u8]) -> Option<MessageKind> {
         Some(match self.bootstrap_open(bootstrap_sealed)? {
             Message::Join(m) => MessageKind::Join(m.registration.hash()),
+            Message::Propose(_) => MessageKind::Propose,
             Message::Dismiss(m) => MessageKind::Dismiss(m.to.cert),
             _ => MessageKind::Other,
         })
@@ -105,11 +108,16 @@ impl Center {
         }
     }
 
-    /// Acknowledges a proposal in the names of all others in it, who end their view otherwise.
-    pub fn acknowledge_falsely(&mut self, bootstrap_sealed: &[u8]) {
-        if let Some(Message::Propose(m)) = self.bootstrap_open(bootstrap_sealed) {
+    /// Acknowledges a proposal in the names of all in it, as this one of them did.
+    pub fn acknowledge_falsely(&mut self, proposal: &[u8], ack: &[u8]) {
+        let (Some(Message::Propose(m)), Some(Message::Ack(ack))) =
+            (self.bootstrap_open(proposal), self.bootstrap_open(ack))
+        else {
+            return;
+        };
+        if m.id() == ack.proposal {
             let me = self.me;
-            self.acknowledge_for(&m, |it| *it != me, [9; 32]);
+            self.acknowledge_for(&m, |it| *it != me && *it != ack.from, ack.cut);
         }
     }
 

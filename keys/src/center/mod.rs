@@ -372,10 +372,6 @@ impl Center {
     fn judge(&self, now: Now, registration: &Registration) -> Result<(), Dropped> {
         let fits = registration.realm == self.registration.realm && registration.rights.is_member(&self.group);
         let holds = registration.check(now.utc, self.config.floor).is_ok();
-        #[cfg(any(test, feature = "misbehaving"))]
-        if self.lacks(misbehaving::Rule::Revocations) {
-            return if fits && holds { Ok(()) } else { Err(Dropped::Policy) };
-        }
         if fits && holds && !self.revoked.contains(&registration.hash()) { Ok(()) } else { Err(Dropped::Policy) }
     }
 
@@ -524,12 +520,12 @@ impl Center {
 
     /// The centre says that somebody is revoked.
     fn revoke(&mut self, now: Now, cert: CertHash) {
-        #[cfg(any(test, feature = "misbehaving"))]
-        if self.lacks(misbehaving::Rule::Revocations) && !self.is_in_view(&cert) {
-            return;
-        }
         if self.revoked.len() < limits::EVICTIONS_MAX || self.is_in_view(&cert) {
             self.revoked.insert(cert);
+        }
+        #[cfg(any(test, feature = "misbehaving"))]
+        if self.lacks(misbehaving::Rule::Revocations) {
+            self.revoked.clear();
         }
         self.leads.forget(&cert, &mut self.rng);
         self.drop_proposal_of(now, &cert);
