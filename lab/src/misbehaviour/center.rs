@@ -24,7 +24,7 @@ pub enum CenterLie {
         /// Whose.
         whom: usize,
     },
-    /// It acknowledges in the names of all others.
+    /// It acknowledges in the names of all others, of those too who are not there.
     AcknowledgesForOthers,
     /// It says that its view ended otherwise than it did.
     Misjudges,
@@ -38,6 +38,8 @@ pub(super) struct CenterLiar {
     victim: CertHash,
     /// What this one asked with.
     heard: VecDeque<Vec<u8>>,
+    /// What it acknowledges for others.
+    proposal: Vec<u8>,
     next: Monotonic,
     effects: VecDeque<Effect<MemberEvent>>,
 }
@@ -45,7 +47,8 @@ pub(super) struct CenterLiar {
 impl CenterLiar {
     pub(super) fn new(now: Now, robot: CenterRobot, lie: CenterLie, victim: CertHash) -> CenterLiar {
         let next = now.monotonic + EVERY;
-        CenterLiar { robot, lie, victim, heard: VecDeque::new(), next, effects: VecDeque::new() }
+        let (heard, effects) = (VecDeque::new(), VecDeque::new());
+        CenterLiar { robot, lie, victim, heard, proposal: Vec::new(), next, effects }
     }
 
     fn drain(&mut self, now: Now) {
@@ -74,7 +77,11 @@ impl CenterLiar {
                 self.robot.with_keys(now, |keys| keys.steal(bootstrap_sealed, victim));
             }
             CenterLie::AcknowledgesForOthers => {
-                self.robot.with_keys(now, |keys| keys.acknowledge_falsely(bootstrap_sealed));
+                if self.robot.group().keys().inner().read(bootstrap_sealed) == Some(MessageKind::Propose) {
+                    self.proposal = bootstrap_sealed.to_vec();
+                }
+                let proposal = &self.proposal;
+                self.robot.with_keys(now, |keys| keys.acknowledge_falsely(proposal, bootstrap_sealed));
             }
             CenterLie::Usurps | CenterLie::Misjudges => {}
         }

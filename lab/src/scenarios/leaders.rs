@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use sealcast_keys::Command;
 use sealcast_sim::dice::Dice;
+use sealcast_wire::limits;
 
 use super::lan::{SECOND, TIMEOUT, all_publish, network, without};
 use super::script::{Knobs, Script, Step};
@@ -131,23 +132,30 @@ pub(super) fn token_thief(knobs: &Knobs, dice: &mut Dice) -> Script {
     script
 }
 
-/// A member acknowledges in the names of all others.
+/// A member acknowledges in the names of all others: whoever died is left out all the same, before it is suspected.
 pub(super) fn acknowledger(knobs: &Knobs, dice: &mut Dice) -> Script {
-    changes_beside(knobs, dice, CenterLie::AcknowledgesForOthers)
+    let n = knobs.members;
+    let (dead, liar) = (n - 2, n - 1);
+    let mut script = Script::new(n, network(knobs));
+    script.then(Step::Imposter(liar, Misbehaviour::CenterLiar(CenterLie::AcknowledgesForOthers)));
+    for member in 0..n {
+        script.then(Step::Start(member)).converge(0..=member, TIMEOUT);
+    }
+    all_publish(&mut script, 0..liar, 20, 10 * SECOND);
+    for _ in 0..2 {
+        script.wait(dice.between(SECOND / 2, SECOND)).then(Step::Crash(dead)).then(Step::Command(0, Command::Rotate));
+        script.converge(without(n, &[dead]), limits::DETECT * 4 / 5).then(Step::Start(dead)).converge(0..n, TIMEOUT);
+    }
+    script
 }
 
-/// A member acknowledges another end of the view than there was.
+/// A member acknowledges another end of the view than there was: the others change their group all the same.
 pub(super) fn misjudger(knobs: &Knobs, dice: &mut Dice) -> Script {
-    changes_beside(knobs, dice, CenterLie::Misjudges)
-}
-
-/// The others change their group as if the liar were not there.
-fn changes_beside(knobs: &Knobs, dice: &mut Dice, lie: CenterLie) -> Script {
     let n = knobs.members;
     let (late, liar) = (n - 2, n - 1);
     let (honest, early) = (without(n, &[liar]), without(n, &[late, liar]));
     let mut script = Script::new(n, network(knobs));
-    script.then(Step::Imposter(liar, Misbehaviour::CenterLiar(lie)));
+    script.then(Step::Imposter(liar, Misbehaviour::CenterLiar(CenterLie::Misjudges)));
     script.start_all(without(n, &[late]), knobs.jitter, dice);
     script.then(Step::Together { members: early.clone(), within: TIMEOUT });
     all_publish(&mut script, honest.iter().copied(), 20, 10 * SECOND);
