@@ -94,7 +94,7 @@ impl Node for CenterLiar {
 
     fn handle(&mut self, now: Now, from: Address, datagram: &mut [u8]) {
         if let Some(bootstrap_sealed) = open_message(datagram) {
-            self.hear(now, &bootstrap_sealed.to_vec());
+            self.hear(now, bootstrap_sealed);
         }
         self.robot.handle(now, from, datagram);
         self.drain(now);

@@ -6,7 +6,7 @@ use sealcast_lab::scenarios::center::CenterRobots;
 use sealcast_lab::scenarios::script::Step;
 use sealcast_lab::scenarios::simulation::{self, Keep};
 
-use crate::scenarios::{played, scenarios};
+use crate::scenarios::{hold, played, scenarios};
 
 scenarios! {
     center_formation = "center-formation",
@@ -66,6 +66,13 @@ fn rule_g7_center_stories_that_take_long() {
     played("center-order-kdc-lost", 10);
     played("center-order-double-failover", 10);
     played("center-flooder", 10);
+}
+
+/// Seeds in which a leader came back at once, or while the centre was away, and began a second order with the next to come.
+#[test]
+fn rule_b1_center_leaders_that_come_back_begin_no_second_order() {
+    hold("center-order-restart", |knobs| knobs, &[11, 12, 13, 23]);
+    hold("center-order-kdc-lost", |knobs| knobs, &[33, 35, 39]);
 }
 
 /// Plays a story with members that a planted fault changes, until one of these checkers reports.

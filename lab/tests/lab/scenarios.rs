@@ -157,7 +157,7 @@ fn rule_a5_whoever_comes_too_late_for_an_epoch_loses_nothing_of_it() {
 }
 
 /// These seeds of a scenario hold.
-fn hold(name: &str, change: impl Fn(Knobs) -> Knobs, seeds: &[u64]) {
+pub(crate) fn hold(name: &str, change: impl Fn(Knobs) -> Knobs, seeds: &[u64]) {
     let scenario = Scenario::find(name).expect("a scenario of that name");
     let knobs = change(scenario.knobs);
     for seed in seeds {
