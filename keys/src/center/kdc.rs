@@ -64,8 +64,13 @@ impl<R: Registry> Kdc<R> {
         let (registration, revoked) = self.registry.find(&asker).ok_or(Dropped::Foreign)?;
         let keys = self.master.long_term(&asker.0);
         let ask = asked.check(&keys).map_err(|_| Dropped::Auth)?;
-        if revoked || registration.check(now.utc, self.floor).is_err() {
+        if registration.check(now.utc, self.floor).is_err() {
             return Err(Dropped::Policy);
+        }
+        if revoked {
+            // So that it knows, though nobody in its group tells it.
+            let answer = Answer::Refused(kind_of(&ask), self.registry.number(), Refusal::Excluded);
+            return Ok(answer.write(&asker, &nonce, &keys));
         }
         let answer = match self.judge(now, &registration, &ask) {
             Ok(()) => self.do_it(&registration, (asker, nonce), &ask),

@@ -505,6 +505,7 @@ impl Center {
                 self.revoke(now, cert);
             }
             News::Done { .. } => {}
+            News::Excluded => self.exclude(Exclusion::Revoked),
             News::Refused { ask: Query::Pair(cert) | Query::Check(cert), why } => {
                 if why == Refusal::Revoked {
                     self.revoke(now, cert);
@@ -788,8 +789,8 @@ const JOIN_RETRY: Duration = Duration::from_millis(50);
 const JOIN_RETRY_MAX: Duration = Duration::from_secs(1);
 /// The centre is asked who is revoked so often: no leader goes on with a revoked member for much longer (C1).
 const NEWS_EVERY: Duration = Duration::from_secs(1);
-/// Members that do not stand by look so seldom, in times that they look around, whether their leader is revoked.
-const LEADER_CHECKED_EVERY: u32 = 10;
+/// Members that do not stand by look so seldom, in times that they look around, whether their leader is revoked, or they are.
+const LEADER_CHECKED_EVERY: u32 = 5;
 /// For so long the centre's word that a leader is good counts.
 const GOOD_FOR: Duration = Duration::from_secs(10);
 /// People are told once in so long that somebody has other channels.

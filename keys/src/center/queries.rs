@@ -40,6 +40,8 @@ pub(super) enum News {
     Revoked { number: u64, list: Vec<(u64, CertHash)> },
     /// Somebody is revoked now, by our word, or good.
     Done { ask: Query, number: u64 },
+    /// We are revoked ourselves.
+    Excluded,
     /// It does not do what we asked for.
     Refused { ask: Query, why: Refusal },
 }
@@ -130,6 +132,7 @@ impl Queries {
                 self.at = (self.at + 1) % self.centers.len();
                 return Err(Dropped::Stale);
             }
+            (Answer::Refused(_, _, Refusal::Excluded), _) => News::Excluded,
             (Answer::Refused(_, _, why), ask) => News::Refused { ask, why },
             _ => return Err(Dropped::Malformed),
         };

@@ -69,13 +69,23 @@ pub enum Refusal {
     /// It could not be stored.
     #[error("the centre cannot store it")]
     Store,
+    /// Who asks is revoked itself.
+    #[error("who asks is revoked")]
+    Excluded,
 }
 
 /// One of [`Refusal::ALL`], by its number.
 impl Refusal {
     /// All of them; the wire has their place here, counted from 1.
-    pub const ALL: [Refusal; 6] =
-        [Refusal::Unknown, Refusal::Revoked, Refusal::Expired, Refusal::Denied, Refusal::Stale, Refusal::Store];
+    pub const ALL: [Refusal; 7] = [
+        Refusal::Unknown,
+        Refusal::Revoked,
+        Refusal::Expired,
+        Refusal::Denied,
+        Refusal::Stale,
+        Refusal::Store,
+        Refusal::Excluded,
+    ];
 }
 
 /// A question or an answer whose tag is not checked yet.
