@@ -600,7 +600,11 @@ impl Center {
             self.looks += 1;
             let slot =
                 self.installed.as_ref().and_then(|it| it.members.find(&self.me.cert)).map_or(0, |(slot, _)| slot.0);
-            if (self.looks + slot) % LEADER_CHECKED_EVERY == 0 {
+            #[cfg(any(test, feature = "misbehaving"))]
+            if self.lacks(misbehaving::Rule::Check) {
+                return;
+            }
+            if (self.looks + slot).is_multiple_of(LEADER_CHECKED_EVERY) {
                 self.ask(now, Query::Check(leader.cert));
             }
         }

@@ -59,7 +59,7 @@ scenarios! {
 fn rule_g7_center_stories_that_take_long() {
     played("center-fifo-life", 10);
     played("center-fifo-restart", 10);
-    played("center-order-life", 10);
+    played("center-order-life", 1);
     played("center-order-restart", 10);
     played("center-order-partition", 10);
     played("center-order-churn", 10);
@@ -98,11 +98,6 @@ fn rule_c1_a_thief_whose_tags_nobody_checks_is_reported() {
 #[test]
 fn acknowledgements_whose_tags_nobody_checks_are_reported() {
     planted("center-acknowledger", |robots| robots.lacking(&[Rule::Tags]), &["convergence"]);
-}
-
-#[test]
-fn rule_c1_a_revoked_leader_whom_nobody_looks_up_is_reported() {
-    planted("center-revoked-leader", |robots| robots.of_leaders().lacking(&[Rule::Check]), &["never", "deaf"]);
 }
 
 #[test]
