@@ -94,7 +94,8 @@ fn a_program_runs_unchanged_over_every_allowed_pair() {
     let ward = Ward::open("every-way");
     let wanted: Vec<String> =
         (0..10).map(|n| format!("pose/robot7 at {n}")).chain(["pose/robot7/arm up".to_owned()]).collect();
-    for pair in Pair::all().filter(|pair| pair.is_allowed()) {
+    // Whose keys come from a centre is a principal of it: kdc/tests/groups.rs.
+    for pair in Pair::all().filter(|pair| pair.is_allowed() && pair.keys != Scheme::Center) {
         let keys = pair.keys.name();
         let url = match pair.transport {
             Transport::Memory => format!("mem:ward-{keys}?keys={keys}&group=ward3"),
