@@ -13,7 +13,7 @@
 //! i ─▶ j:       i, s          j computes σ by itself
 //! ```
 //! A principal is the hash of its registration, so that both learn from σ itself that the centre knows the other's
-//! registration as it was shown: whoever shows another one has another σ.
+//! registration as it was shown: who shows another one has another σ.
 //!
 //! | weakness of LSGC's use (research: LSGC 1.7, tcrypto 4.1) | here |
 //! |---|---|
@@ -60,7 +60,7 @@ pub struct Pair {
 /// What the centre answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Granted {
-    /// Of this pair key; whoever is asked for by `from` computes the key from it.
+    /// Of this pair key; `to` computes the key from it.
     pub salt: [u8; 16],
     /// The pair key, masked.
     pub masked: [u8; 32],
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn rule_g3_whoever_shows_another_registration_has_another_key() {
+    fn rule_g3_who_shows_another_registration_has_another_key() {
         let granted = master().grant(&PAIR, b"", &mut rng());
         let alice = master().long_term(&ALICE);
         let key = alice.receives(&LEADER, &ALICE, &granted.salt);

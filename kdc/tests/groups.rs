@@ -148,7 +148,7 @@ fn rule_c2_the_order_goes_on_when_the_leader_leaves_and_when_the_centre_is_lost(
 }
 
 #[test]
-fn rule_c1_whoever_the_centre_revokes_is_out() {
+fn rule_c1_a_principal_that_the_centre_revokes_is_out() {
     let centre = Centre::new();
     let url = centre.url("");
     let bob = centre.register("bob", PLAIN);

@@ -97,7 +97,7 @@ fn show(env: &Env<'_>, info: &GroupInfo) -> Result<(), Failure> {
         other => other,
     };
     let any = if info.origin == "signed" { "" } else { "   write: any reader, where signatures are not demanded" };
-    // Whoever records a symmetric group gains nothing by a quantum computer; its signatures can be forged then.
+    // A recorder of a symmetric group gains nothing by a quantum computer; its signatures can be forged then.
     let quantum = if info.keys == "center" { "keys" } else { "NO" };
     let (cipher, origin) = (&info.cipher, &info.origin);
     env.output.line(format!("keys    {scheme}   sealed {cipher}   origin: {origin}{any}   post-quantum: {quantum}"))?;

@@ -126,7 +126,7 @@ impl Center {
 
     /// The epoch is in use.
     pub(super) fn enter(&mut self, now: Now, content: &Propose, table: Table, taken: Taken) {
-        let me = Slot(content.slot_of(&self.me).expect("whoever enters has a slot") as u32);
+        let me = Slot(content.slot_of(&self.me).expect("a member that enters has a slot") as u32);
         let Taken { epoch, cut, rings, own } = taken;
         let table = Arc::new(table);
         let secret_of = |domain: Domain| {
@@ -142,7 +142,7 @@ impl Center {
             me,
             members: content.slots.iter().map(|s| (s.who.incarnation, known(&s.who.cert).key.clone())).collect(),
             secrets: table.domains().map(secret_of).collect(),
-            // Whoever only writes was given the key that readers derive for it.
+            // A member that only writes was given the key that readers derive for it.
             readers: table.domains().map(|_| u64::MAX).collect(),
             own: table.domains().map(own_of).collect(),
             signer: self.signer.clone(),
@@ -183,7 +183,7 @@ impl Center {
         }
         let in_view = |cert: &_| content.slots.iter().any(|it| it.who.cert == *cert);
         self.going.retain(|cert, why| in_view(cert) && *why == Gone::Revoked);
-        // Whoever may be revoked is looked up again before we follow it.
+        // A leader that may be revoked is looked up again before we follow it.
         content.gone.iter().for_each(|(cert, _)| _ = self.good.remove(cert));
         self.leads.entered(content, self.me);
         self.timers.set(Timer::Rekey, now.monotonic + self.config.rekey_after);

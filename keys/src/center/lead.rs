@@ -303,7 +303,7 @@ impl Center {
 
     /// Sees to it that what there is to change is proposed.
     pub(super) fn plan(&mut self, now: Now, wait: Duration) {
-        // Whoever is ready for another's change waits for that.
+        // A member that is ready for another's change waits for that.
         let waits = self.follows.as_ref().is_some_and(|it| !self.going.contains_key(&it.content.leader.cert));
         if !self.is_leading() || self.installed.is_none() || !self.has_work() || waits {
             return;

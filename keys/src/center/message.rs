@@ -52,7 +52,7 @@ pub(super) struct Join {
     pub(super) reliable: bool,
 }
 
-/// A leader's answer: whoever makes σ of the salt knows that a registered leader made it.
+/// A leader's answer: a newcomer that makes σ of the salt knows that a registered leader made it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Challenge {
     pub(super) to: MemberId,

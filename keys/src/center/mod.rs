@@ -14,7 +14,7 @@
 //!    │ ACK ──────────────────────────▶ │ ◀──────────────── ACK, with the end of the view ─│
 //!    │ ◀─────────────────── COMMIT: secrets, an entry for each ───────────────────────▶ │
 //! ```
-//! Every change, joins too, brings new secrets that were drawn afresh. Whoever is named first leads; others with the right
+//! Every change, joins too, brings new secrets that were drawn afresh. The first one named leads; others with the right
 //! stand by in the order of their slots, and hold pair keys with all members, so that they lead on without the centre (C2).
 //!
 //! | weakness of LSGC (research: LSGC 1.7) | here |
