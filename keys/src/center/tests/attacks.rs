@@ -49,6 +49,16 @@ fn pair_key(net: &mut Net, leader: usize, member: usize) -> (PairKey, [u8; 16]) 
     (PairKey::new("ward3", &sigma, &leader, &member), granted.salt)
 }
 
+/// The key of a leader and a member that the last proposal shows to the member.
+fn shown_key(net: &Net, leader: usize, member: usize) -> PairKey {
+    let heard = net.heard();
+    let (from, to) = (net.nodes[leader].me, net.nodes[member].me);
+    let slots = heard.iter().rev().filter_map(|it| if let Message::Propose(it) = it { Some(&it.slots) } else { None });
+    let salt = slots.flatten().find(|slot| slot.who == to).unwrap().salt;
+    let sigma = net.nodes[member].principal.long_term.receives(&from.cert.0, &to.cert.0, &salt);
+    PairKey::new("ward3", &sigma, &from, &to)
+}
+
 #[test]
 fn rule_g1_nothing_that_was_said_before_changes_anything_when_it_is_said_again() {
     let (mut net, all) = group();
@@ -543,12 +553,8 @@ fn who_has_other_channels_is_not_let_in() {
 #[test]
 fn no_member_dismisses_its_leader() {
     let (mut net, all) = group();
-    let heard = net.heard();
-    let mut proposals = heard.iter().rev().filter_map(|it| if let Message::Propose(it) = it { Some(it) } else { None });
     let (leader, bob) = (net.nodes[all[0]].me, net.nodes[all[3]].me);
-    let salt = proposals.find_map(|it| it.slots.iter().find(|slot| slot.who == bob)).unwrap().salt;
-    let sigma = net.nodes[all[3]].principal.long_term.receives(&leader.cert.0, &bob.cert.0, &salt);
-    let key = PairKey::new("ward3", &sigma, &leader, &bob);
+    let key = shown_key(&net, all[0], all[3]);
     let mut dismiss = Dismiss { from: bob, to: leader, why: Gone::Revoked, tag: [0; 16] };
     dismiss.tag = key.dismiss(&dismiss);
     assert_eq!(net.say(all[0], &Message::Dismiss(dismiss)), Err(Dropped::Policy.into()));
@@ -559,18 +565,12 @@ fn no_member_dismisses_its_leader() {
 #[test]
 fn rule_c2_a_leader_that_was_led_away_dismisses_nobody() {
     let (mut net, all) = group();
-    let keys = [all[1], all[2], all[3]].map(|at| (at, pair_key(&mut net, all[0], at).0));
-    let heard = net.heard();
-    let mut proposals = heard.iter().rev().filter_map(|it| if let Message::Propose(it) = it { Some(it) } else { None });
-    let last = proposals.next().unwrap().clone();
+    let keys = [all[1], all[2], all[3]].map(|at| (at, shown_key(&net, all[0], at)));
     let (cert, leader) = (net.hash(all[0]), net.nodes[all[0]].me);
     net.command(all[1], Command::Evict { cert, reason: String::new() });
     net.meet(&all[1..], 4000);
-    for (at, _) in keys {
+    for (at, key) in keys {
         let to = net.nodes[at].me;
-        let salt = last.slots.iter().find(|slot| slot.who == to).unwrap().salt;
-        let sigma = net.nodes[at].principal.long_term.receives(&leader.cert.0, &to.cert.0, &salt);
-        let key = PairKey::new("ward3", &sigma, &leader, &to);
         let mut dismiss = Dismiss { from: leader, to, why: Gone::Revoked, tag: [0; 16] };
         dismiss.tag = key.dismiss(&dismiss);
         assert!(net.say(at, &Message::Dismiss(dismiss)).is_err());
@@ -596,12 +596,8 @@ fn rule_c1_who_is_revoked_while_a_proposal_names_it_does_not_stay() {
 #[test]
 fn rule_c1_wishes_for_news_keep_no_leader_from_the_news() {
     let (mut net, all) = group();
-    let heard = net.heard();
-    let mut proposals = heard.iter().rev().filter_map(|it| if let Message::Propose(it) = it { Some(it) } else { None });
     let (leader, bob) = (net.nodes[all[0]].me, net.nodes[all[3]].me);
-    let salt = proposals.find_map(|it| it.slots.iter().find(|slot| slot.who == bob)).unwrap().salt;
-    let sigma = net.nodes[all[3]].principal.long_term.receives(&leader.cert.0, &bob.cert.0, &salt);
-    let key = PairKey::new("ward3", &sigma, &leader, &bob);
+    let key = shown_key(&net, all[0], all[3]);
     let epoch = net.view(all[0]).epoch;
     let mut wish = Wish { from: bob, to: leader, epoch, what: WishKind::News, tag: [0; 16] };
     wish.tag = key.wish(&wish);
