@@ -308,8 +308,13 @@ impl Center {
         if !self.is_leading() || self.installed.is_none() || !self.has_work() || waits {
             return;
         }
-        // A proposal that names somebody who has to go comes to nothing.
-        let goes = |it: &MemberSlot| self.going.contains_key(&it.who.cert);
+        // A proposal that names somebody who has to go comes to nothing; but a member that fell silent may ask to be let in.
+        let applies = |who: &MemberId| self.leads.applicants.get(who).is_some_and(|it| it.accepted);
+        let goes = |it: &MemberSlot| match self.going.get(&it.who.cert) {
+            Some(Gone::Silent) => !applies(&it.who),
+            Some(_) => true,
+            None => false,
+        };
         let runs = self.leads.proposed.as_ref().is_some_and(|it| !it.content.slots.iter().any(goes));
         if !runs {
             self.timers.sooner(Timer::Propose, now.monotonic + wait);

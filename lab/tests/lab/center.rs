@@ -59,7 +59,7 @@ scenarios! {
 fn rule_g7_center_stories_that_take_long() {
     played("center-fifo-life", 10);
     played("center-fifo-restart", 10);
-    played("center-order-life", 1);
+    played("center-order-life", 10);
     played("center-order-restart", 10);
     played("center-order-partition", 10);
     played("center-order-churn", 10);
