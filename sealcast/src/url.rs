@@ -614,7 +614,7 @@ mod tests {
             ("udpm://239.255.76.67:7667?tll=1", "'tll'"),
             ("udpm://239.255.76.67:7667?ttl=1000", "ttl"),
             ("udpm://239.255.76.67:7667?keys=plian", "plain, contributory, center or threshold"),
-            ("udpm://?keys=center", "add &kdc=HOST:PORT"),
+            ("udpm://?keys=center", "needs to know where its centre is"),
             ("udpm://?keys=center&kdc=host", "HOST:PORT of the key distribution centre"),
             ("udpm://?keys=center&kdc=:7680", "HOST:PORT of the key distribution centre"),
             ("udpm://?kdc=host:7680", "belongs to keys=center"),

@@ -378,6 +378,14 @@ mod tests {
         for keys in Scheme::ALL {
             assert!(keys.transports().count() > 0, "{keys:?}");
         }
-        assert_eq!(Pair::all().filter(|it| !it.is_allowed()).count(), 5, "threshold alone needs brokers");
+        let refused = |keys| {
+            Transport::ALL.into_iter().filter(move |transport| !Pair { transport: *transport, keys }.is_allowed())
+        };
+        let on_lan = [Transport::Multicast, Transport::OrderedMulticast, Transport::Memory, Transport::OrderedMemory];
+        assert_eq!(refused(Scheme::Threshold).collect::<Vec<_>>(), on_lan, "threshold alone needs brokers");
+        let no_way_outside = [Transport::Memory, Transport::OrderedMemory, Transport::Quorum];
+        assert_eq!(refused(Scheme::Center).collect::<Vec<_>>(), no_way_outside, "a centre is asked outside");
+        assert_eq!(refused(Scheme::Plain).collect::<Vec<_>>(), [Transport::OrderedMulticast]);
+        assert_eq!(refused(Scheme::Contributory).count(), 0);
     }
 }
