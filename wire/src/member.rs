@@ -91,6 +91,8 @@ pub struct View {
     /// What the members of the view before said alike of its end ([`Flush`]), as this view's key binds it; zeros where they said
     /// nothing, and for who was in another one.
     pub cut: [u8; 32],
+    /// Whether others of the group were heard who are not in it, and may be about to come: no first order begins meanwhile.
+    pub waits: bool,
 }
 
 /// What led to a view. Decides how the previous epoch's traffic is treated (A5).
@@ -137,12 +139,17 @@ impl View {
         let before = before.unwrap_or(&nobody);
         let cloned = |of: Vec<&Member>| of.into_iter().cloned().collect();
         let (came, went) = (cloned(members.without(before)), cloned(before.without(&members)));
-        View { epoch, members, me, change, came, went, cut: [0; 32] }
+        View { epoch, members, me, change, came, went, cut: [0; 32], waits: false }
     }
 
     /// The same, with what binds it to the end of the view before.
     pub fn after(self, cut: [u8; 32]) -> View {
         View { cut, ..self }
+    }
+
+    /// The same, which may have to wait for others.
+    pub fn waiting(self, waits: bool) -> View {
+        View { waits, ..self }
     }
 
     /// The slot of a member, by certificate.

@@ -49,6 +49,7 @@ impl Sequencer {
             (self.report.held, self.report.chain) = order.fence();
             self.report.left.extend(order.left().iter().filter_map(|slot| incarnations.get(slot)).map(id_of));
         }
+        self.report.waits = view.waits || now < self.grew + SETTLES;
         let Some(current) = &self.current else {
             return self.ready.push_back(Output::Flushed(epoch, [0; 32]));
         };
@@ -305,15 +306,21 @@ impl Sequencer {
                 let order = nobody_comes.then(|| Order::new(view.me, slots, (decision.cut, decision.chain)));
                 (order, true, nobody_comes)
             }
-            Some((_, _, nobody_comes)) => (None, false, nobody_comes),
+            Some((decision, _, nobody_comes)) => (None, false, nobody_comes && !decision.is_early),
             // Before the first order nothing is delivered anywhere.
             None => (None, self.report.installed.is_none(), false),
         };
-        let was = self.current.iter().flat_map(|it| it.incarnations.values());
-        let left = was.filter(|it| view.change == Change::Left && !members.contains(*it)).map(id_of).collect();
+        let was = || self.current.iter().flat_map(|it| it.incarnations.values());
+        if !members.is_subset(&was().copied().collect()) {
+            (self.grew, self.renewals) = (now, 0);
+        }
+        let left = was().filter(|it| view.change == Change::Left && !members.contains(*it)).map(id_of).collect();
         self.report.meet(view.epoch, members.iter().map(id_of).collect(), &left);
-        // Who came is asked, too, by another change.
-        let pause = RENEW * (1 << self.renewals.min(RENEW_DOUBLINGS));
+        // Who came is asked, too, by another change; a first order waits until nobody came for a while.
+        let begins = self.report.installed.is_none() && members.len() > 1;
+        let settles = (self.grew + SETTLES).since(now);
+        let pause =
+            (RENEW * (1 << self.renewals.min(RENEW_DOUBLINGS))).max(if begins { settles } else { Duration::ZERO });
         let turn = if view.members.slots().next().is_some_and(|(slot, _)| slot == view.me) {
             pause
         } else {
@@ -410,5 +417,7 @@ const RENEW_DOUBLINGS: u32 = 11;
 const RENEW_ABANDONED: Duration = Duration::from_millis(500);
 /// So often that doubles, to 8 s.
 const ABANDONED_DOUBLINGS: u32 = 4;
+/// Before a first order nobody has come for so long: members elsewhere who have one show themselves meanwhile.
+const SETTLES: Duration = Duration::from_millis(250);
 /// From one slot to the next.
 const RENEW_SPREAD: Duration = Duration::from_millis(100);

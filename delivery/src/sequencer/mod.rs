@@ -91,6 +91,8 @@ pub struct Sequencer {
     /// When we ask for another change, which may order, and how often we did.
     renew_at: Option<Monotonic>,
     renewals: u32,
+    /// When somebody came to our view last.
+    grew: Monotonic,
     /// When something happened last: what is said of the order then is said once all of that is taken in.
     now: Monotonic,
 }
@@ -221,6 +223,7 @@ impl Sequencer {
             leaving: Leaving::default(),
             lacked: 0,
             renew_at: None,
+            grew: Monotonic(0),
             renewals: 0,
             now: Monotonic(0),
         }

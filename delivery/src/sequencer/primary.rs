@@ -47,6 +47,8 @@ pub(super) struct Report {
     pub(super) left: BTreeSet<Id>,
     /// Its operator says that those who are missing are gone for good.
     pub(super) forces: bool,
+    /// Members came to it a moment ago, or it heard of others: they may have an order.
+    pub(super) waits: bool,
 }
 
 /// What follows from all reports.
@@ -56,6 +58,8 @@ pub(super) struct Decision {
     pub(super) is_primary: bool,
     /// Whether that is by somebody's word alone.
     pub(super) is_forced: bool,
+    /// Whether there is no order, and they may begin one in a while.
+    pub(super) is_early: bool,
     /// The last primary view of any of them.
     pub(super) last: Option<Primary>,
     /// How much of its order there is: each sequence number up to here is held by somebody who reported.
@@ -79,7 +83,7 @@ impl Report {
         }
         let mut bytes = vec![ids.len() as u8];
         bytes.extend(ids.iter().flatten());
-        let flags = u8::from(self.installed.is_some()) | u8::from(self.forces) << 1;
+        let flags = u8::from(self.installed.is_some()) | u8::from(self.forces) << 1 | u8::from(self.waits) << 2;
         bytes.extend_from_slice(&[flags, self.attempts.len() as u8]);
         for Primary { ordinal, epoch, members } in views() {
             bytes.extend_from_slice(&ordinal.to_be_bytes());
@@ -105,7 +109,7 @@ impl Report {
         }
         let ids: Vec<Id> = (0..count).map(|_| r.array()).collect::<Result<_, _>>()?;
         let (flags, attempts) = (r.u8()?, usize::from(r.u8()?));
-        if !ids.is_sorted_by(|a, b| a < b) || flags > 3 {
+        if !ids.is_sorted_by(|a, b| a < b) || flags > 7 {
             return Err(Malformed);
         }
         let members = |r: &mut Reader<'_>| {
@@ -122,7 +126,8 @@ impl Report {
         let installed = if flags & 1 == 1 { Some(view()?) } else { None };
         let attempts = (0..attempts).map(|_| view()).collect::<Result<_, _>>()?;
         let (held, chain, left) = (r.u64()?, r.array()?, members(r)?);
-        Ok(Report { installed, attempts, held, chain, left, forces: flags & 2 != 0 })
+        let (forces, waits) = (flags & 2 != 0, flags & 4 != 0);
+        Ok(Report { installed, attempts, held, chain, left, forces, waits })
     }
 
     /// Before there was any primary view: all who know each other. A part of them that is no majority begins none; who left by
@@ -183,8 +188,10 @@ pub(super) fn decide(reports: &BTreeMap<Id, Report>, is_whole: bool) -> Decision
     let last = installed.max_by_key(|it| (it.ordinal, it.members.len(), *it)).cloned();
     let is_later = |it: &&Primary| last.as_ref().is_none_or(|last| it.ordinal > last.ordinal);
     let mut pending = reports.values().flat_map(|it| &it.attempts).filter(is_later);
-    // Where there was none yet, all who know each other begin it. A member that is alone may be about to find a group.
-    let begins = is_whole && reports.len() > 1;
+    // Where there was none yet, all who know each other begin it. A member that is alone may be about to find a group, and so
+    // may members that met just now.
+    let is_early = last.is_none() && reports.values().any(|it| it.waits);
+    let begins = is_whole && reports.len() > 1 && !is_early;
     // Of its members those vote who did not leave by their own word: that was their last one.
     let of_last = || reports.values().filter(|it| it.installed == last && last.is_some());
     let left: BTreeSet<Id> = of_last().flat_map(|it| &it.left).copied().collect();
@@ -196,7 +203,7 @@ pub(super) fn decide(reports: &BTreeMap<Id, Report>, is_whole: bool) -> Decision
     let is_primary = may || is_forced;
     let most = of_last().max_by_key(|it| (it.held, it.chain));
     let (cut, chain) = most.map_or((0, [0; 32]), |it| (it.held.min(CUT_MAX), it.chain));
-    Decision { is_primary, is_forced, last, cut, chain }
+    Decision { is_primary, is_early, is_forced, last, cut, chain }
 }
 
 /// Whether those who report are more than half of these, or the half with the lowest id.
@@ -368,9 +375,18 @@ mod tests {
     }
 
     #[test]
+    fn rule_b1_members_that_met_just_now_begin_no_order_and_may_go_on_with_one() {
+        let (new, old) = (report(None, &[], 0), report(Some(view(4, &[1, 2, 3])), &[], 7));
+        let waits = |it: &Report| Report { waits: true, ..it.clone() };
+        assert!(!decided(&[(1, &new), (2, &waits(&new))], true).0);
+        assert!(decided(&[(1, &waits(&old)), (2, &waits(&old)), (9, &waits(&new))], true).0);
+    }
+
+    #[test]
     fn a_report_is_read_as_it_was_written() {
         let all: Vec<u8> = (0..64).collect();
         let report = report(Some(view(9, &all)), &[view(10, &all[..40]), view(11, &[1, 63])], 12);
+        let report = Report { waits: true, ..report };
         let bytes = report.bytes().expect("there is room");
         assert!(bytes.len() <= 715, "{} bytes", bytes.len());
         assert_eq!(Report::read(&mut Reader::new(&bytes)), Ok(report));

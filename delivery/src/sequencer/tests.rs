@@ -149,7 +149,7 @@ impl Net {
     /// A view of these, which orders.
     fn order(&mut self, epoch: u32, who: &[usize]) {
         self.install(epoch, who);
-        self.run(self.now + 50_000);
+        self.run(self.now + 260_000);
         self.change(epoch + 1, who);
     }
 

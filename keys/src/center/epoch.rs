@@ -14,6 +14,7 @@ use sealcast_crypto::kdf::hkdf;
 use sealcast_crypto::secret::Secret;
 use sealcast_wire::{Access, Change, Domain, Dropped, EpochId, Member, Now, Protect, Roster, Slot, View};
 
+use super::lead::SIGNS_HOLD_DETECTS;
 use super::message::{Commit, Gone, Message, Propose};
 use super::pair::PairKey;
 use super::{Center, Installed, Phase, Timer};
@@ -158,6 +159,10 @@ impl Center {
             known.unwrap_or(epoch.counter)
         };
         let since = content.slots.iter().map(since).collect();
+        if !view.came.is_empty() {
+            self.grew = now.monotonic;
+            self.others.take_if(|it| content.slots.iter().any(|slot| slot.who == *it));
+        }
         let access: Arc<dyn Access> = table.clone();
         let (protect, view) = (keys, view);
         self.outputs.push_back(Output::Keyed {
@@ -240,7 +245,8 @@ impl Center {
         self.prepared = true;
         let me = Slot(content.slot_of(&self.me).unwrap_or(0) as u32);
         let (members, change) = (self.roster_of(content), self.change_to(content));
-        let view = View::new(self.installed_members(), epoch, members, me, change);
+        let waits = self.others.is_some() && now.monotonic.since(self.grew) < self.config.detect * SIGNS_HOLD_DETECTS;
+        let view = View::new(self.installed_members(), epoch, members, me, change).waiting(waits);
         self.outputs.push_back(Output::Prepare { view, flush: sealcast_wire::Flush::Now });
     }
 

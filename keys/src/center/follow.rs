@@ -343,12 +343,20 @@ impl Center {
     pub(super) fn on_beacon(&mut self, now: Now, m: &Beacon) -> Result<(), Dropped> {
         let leader = MemberId { cert: m.registration.hash(), incarnation: m.run };
         self.judge(now, &m.registration)?;
-        if leader.cert == self.me.cert || !m.registration.rights.may_lead(&self.group) {
+        let leads = m.registration.rights.may_lead(&self.group);
+        if leader.cert == self.me.cert || (m.size > 0 && !leads) {
             return Err(Dropped::Policy);
         }
         self.learn(now.monotonic, &m.registration);
         self.has_channels(now.monotonic, leader.cert, m.reliable)?;
-        self.last_sign = Some(now.monotonic);
+        self.hear(leader);
+        if m.epoch == self.epoch() {
+            self.timers.stop(Timer::Sign);
+        }
+        // Where nobody is left who may lead, newcomers form a group and let the others in.
+        if leads {
+            self.last_sign = Some(now.monotonic);
+        }
         if m.size == 0 {
             return Ok(());
         }
@@ -402,6 +410,13 @@ impl Center {
             Gone::Left | Gone::Silent => return Err(Dropped::Stale),
         }
         Ok(())
+    }
+
+    /// Others of the group are near.
+    pub(super) fn hear(&mut self, who: MemberId) {
+        if self.installed.as_ref().is_some_and(|it| !it.slots.contains(&who)) {
+            self.others = Some(who);
+        }
     }
 
     /// Looks at whoever asks to be let in, where we are no leader: others may be about to form a group.

@@ -41,8 +41,9 @@ pub(super) struct Leads {
     /// How often each principal was let in, and asked for a new key.
     joins: Allowances,
     rekeys: Allowances,
-    /// When we last said to a newcomer that our group is here.
+    /// When we last said to a newcomer that our group is here, and whom nobody answered yet.
     signed: Option<Monotonic>,
+    unanswered: Option<MemberId>,
     /// A new key is wanted, whoever is in.
     pub(super) rotate: bool,
     /// Whom the centre refused a key for, and when.
@@ -102,6 +103,7 @@ impl Leads {
             joins: Allowances::new(limits::JOINS_AT_ONCE, limits::JOIN_EVERY),
             rekeys: Allowances::new(limits::REKEYS_AT_ONCE, limits::REKEY_EVERY),
             signed: None,
+            unanswered: None,
             rotate: false,
             refused: BTreeMap::new(),
             lacks_since: None,
@@ -180,6 +182,9 @@ impl Center {
         self.judge(now, &m.registration)?;
         self.learn(now.monotonic, &m.registration);
         self.has_channels(now.monotonic, who.cert, m.reliable)?;
+        if m.epoch != EpochId::default() {
+            self.hear(who);
+        }
         if !self.is_leading() || self.installed.is_none() {
             self.notice_other(now, &m.registration, m.epoch);
             self.sign(now, &who);
@@ -217,12 +222,30 @@ impl Center {
         Ok(())
     }
 
-    /// Says to whoever asks to be let in that a group is here, so that it forms no other one while ours cannot let it in.
+    /// Says to a newcomer that a group is here, so that it forms no other one while ours cannot let it in: at once, if we stand
+    /// by, and else in a while, if nobody else does.
     fn sign(&mut self, now: Now, to: &MemberId) {
-        let stands_by = self.line().take(1 + STAND_BYS).any(|it| *it == self.me);
-        let is_outside = self.view_size() > 1 && !self.installed.as_ref().is_some_and(|it| it.slots.contains(to));
-        let spaced = self.leads.signed.is_none_or(|at| now.monotonic.since(at) >= SIGN_SPACING);
-        if stands_by && is_outside && spaced {
+        if self.view_size() < 2 || self.installed.as_ref().is_some_and(|it| it.slots.contains(to)) {
+            return;
+        }
+        if self.line().take(1 + STAND_BYS).any(|it| *it == self.me) {
+            return self.say_here(now);
+        }
+        let wait = SIGN_LATE + jitter(&mut self.rng, SIGN_LATE * 2);
+        self.leads.unanswered = Some(*to);
+        self.timers.sooner(Timer::Sign, now.monotonic + wait);
+    }
+
+    /// Nobody else said so, and the newcomer was not let in.
+    pub(super) fn sign_late(&mut self, now: Now) {
+        let is_outside = |it: &MemberId| !self.installed.as_ref().is_some_and(|installed| installed.slots.contains(it));
+        if self.leads.unanswered.take().is_some_and(|it| is_outside(&it)) && self.view_size() > 1 {
+            self.say_here(now);
+        }
+    }
+
+    fn say_here(&mut self, now: Now) {
+        if self.leads.signed.is_none_or(|at| now.monotonic.since(at) >= SIGN_SPACING) {
             self.leads.signed = Some(now.monotonic);
             let (registration, run) = (self.registration.clone(), self.me.incarnation);
             let reliable = self.config.reliable;
@@ -699,9 +722,9 @@ const RESEND_MAX: Duration = Duration::from_millis(120);
 /// So often such a change is proposed again before it goes on without those who differ from the leader.
 const DISAGREED_MAX: u32 = 8;
 const DISAGREED_FOR: Duration = Duration::from_secs(1);
-/// Signs of others keep a newcomer from forming a group for so many `detect` at most: a group that lost its leader can let it
+/// Signs of others keep a newcomer from forming a group, or a view from a first order, for so many `detect` at most: a group that lost its leader can let it
 /// in after about one.
-const SIGNS_HOLD_DETECTS: u32 = 3;
+pub(super) const SIGNS_HOLD_DETECTS: u32 = 3;
 /// A change whose members had not all heard how their view ended is proposed again after this.
 const AGAIN: Duration = Duration::from_millis(5);
 /// A sign of somebody who leads, or will, counts for so long.
@@ -712,6 +735,8 @@ const APPLIES_FOR: Duration = Duration::from_secs(3);
 const CHALLENGE_SPACING: Duration = Duration::from_millis(10);
 /// Between two signs to newcomers.
 const SIGN_SPACING: Duration = Duration::from_millis(40);
+/// Who does not stand by says so after this, or up to three times as long.
+const SIGN_LATE: Duration = Duration::from_millis(20);
 /// The centre's refusal counts for so long.
 const REFUSED_FOR: Duration = Duration::from_secs(2);
 /// A stand-by that lacks a key goes on without its member after this.

@@ -175,6 +175,9 @@ pub struct Center {
     /// When a sign of another leader, or of who will be one, was last seen.
     last_sign: Option<Monotonic>,
     started: Monotonic,
+    /// When somebody came to our view last, and whether others were heard since who are not in it.
+    grew: Monotonic,
+    others: Option<MemberId>,
     /// When the centre was last asked who is revoked, and how often we looked around.
     news_asked: Option<Monotonic>,
     looks: u32,
@@ -239,6 +242,8 @@ enum Timer {
     News,
     /// Say that the group is here.
     Beacon,
+    /// The same, to a newcomer whom nobody answers.
+    Sign,
     /// The key is old.
     Rekey,
     /// Ask again for a new key.
@@ -293,6 +298,8 @@ impl Center {
             prepared: false,
             last_sign: None,
             started: now.monotonic,
+            grew: now.monotonic,
+            others: None,
             news_asked: None,
             looks: 0,
             channels_told: None,
@@ -769,6 +776,7 @@ impl Keys for Center {
                 Timer::Query => self.ask_due(now),
                 Timer::News => self.look_around(now),
                 Timer::Beacon => self.beacon(now),
+                Timer::Sign => self.sign_late(now),
                 Timer::Rekey => {
                     self.leads.rotate |= self.is_leading();
                     self.plan(now, Duration::ZERO);

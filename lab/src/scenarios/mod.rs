@@ -767,7 +767,7 @@ fn center_order_leaders(knobs: &Knobs) -> Box<dyn Fixture> {
 }
 
 fn center_order_with_gaps(knobs: &Knobs) -> Box<dyn Fixture> {
-    Box::new(CenterRobots::new(knobs.members).ordering(false).of_leaders())
+    Box::new(CenterRobots::new(knobs.members).ordering(false))
 }
 
 fn ordering_robots(_knobs: &Knobs) -> Box<dyn Fixture> {

@@ -68,11 +68,13 @@ fn rule_g7_center_stories_that_take_long() {
     played("center-flooder", 10);
 }
 
-/// Seeds in which a leader came back at once, or while the centre was away, and began a second order with the next to come.
+/// Seeds in which members that came back, at once, while the centre was away or beside those who stayed without a leader, began
+/// a second order with the next to come.
 #[test]
 fn rule_b1_center_leaders_that_come_back_begin_no_second_order() {
     hold("center-order-restart", |knobs| knobs, &[11, 12, 13, 23]);
     hold("center-order-kdc-lost", |knobs| knobs, &[33, 35, 39]);
+    hold("center-order-life", |knobs| knobs, &[4, 8, 15]);
 }
 
 /// Plays a story with members that a planted fault changes, until one of these checkers reports.
