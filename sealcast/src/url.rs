@@ -164,7 +164,7 @@ pub struct Options {
     pub cipher: Cipher,
     /// `rekey=`: a new key after this time.
     pub rekey: Option<Duration>,
-    /// `detect=`: a member silent for this long is suspected.
+    /// `detect=`: a member silent for this long is suspected; 3 s if it says nothing, 500 ms where multicast has `order=total`.
     pub detect: Option<Duration>,
     /// `kdc=`: where the key distribution centre and its stand-bys are asked, `HOST:PORT`, the first one first; with
     /// `keys=center`.
@@ -409,6 +409,12 @@ impl Url {
         matches!(self.address, TransportAddress::Quorum(_))
     }
 
+    /// A member silent for this long is suspected: `detect=`, or 3 s, or 500 ms where a multicast group orders.
+    pub(crate) fn detect(&self) -> Duration {
+        let orders = self.address.transport() == Transport::OrderedMulticast;
+        self.options.detect.unwrap_or(if orders { limits::DETECT_ORDERED } else { limits::DETECT })
+    }
+
     /// Whether anything is sealed at all.
     pub(crate) fn is_sealed(&self) -> bool {
         self.keys != Scheme::Plain
@@ -636,7 +642,7 @@ mod tests {
     fn what_no_group_could_work_with_is_refused_with_a_hint() {
         for (text, part) in [
             ("udpm://?rekey=1ms", "at least 100ms"),
-            ("udpm://?detect=1us", "at least 100ms"),
+            ("udpm://?detect=1us", "at least 50ms"),
             ("udpm://?ttl=0&keys=plain&ttl=1", "'ttl' stands there twice"),
             ("udpm://[ff02::1]", "ff02::1 reaches one link"),
             ("udpm://[ff01::5c]:7667", "ff01::5c reaches one link"),

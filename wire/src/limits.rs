@@ -157,8 +157,10 @@ pub const TRAIN_SEGMENTS_MAX: usize = 64;
 
 /// Default time of silence after which a member is suspected.
 pub const DETECT: Duration = Duration::from_secs(3);
+/// The same where a channel is ordered: nothing is delivered there until the silent are left out (B9).
+pub const DETECT_ORDERED: Duration = Duration::from_millis(500);
 /// The shortest `detect=`: an agreement takes a few tens of milliseconds, and whoever is in one must not be suspected.
-pub const DETECT_MIN: Duration = Duration::from_millis(100);
+pub const DETECT_MIN: Duration = Duration::from_millis(50);
 /// The shortest `rekey=`: faster than this a group would do little else than agree on keys.
 pub const REKEY_MIN: Duration = Duration::from_millis(100);
 /// Proposals wanted at once.

@@ -65,7 +65,7 @@ pub(super) fn center(url: &Url, group: &str, principal: Arc<Principal>, now: Now
     let config = center::Config {
         suite: suite(url),
         rekey_after: url.options.rekey.unwrap_or(usual.rekey_after),
-        detect: url.options.detect.unwrap_or(usual.detect),
+        detect: url.detect(),
         floor: clock::FLOOR,
         reliable: url.address.transport() == Transport::OrderedMulticast,
         ..usual
@@ -103,7 +103,7 @@ pub(super) fn threshold(cluster: &ClusterFile, name: &str, client: [u8; 32]) -> 
 fn configured(url: &Url, mut config: Config) -> Config {
     config.suite = suite(url);
     config.rekey_after = url.options.rekey.unwrap_or(config.rekey_after);
-    config.detect = url.options.detect.unwrap_or(config.detect);
+    config.detect = url.detect();
     config.reliable = url.address.transport() == Transport::OrderedMulticast;
     if url.meets_at_brokers() {
         // The scheme counts in its own time.
@@ -153,6 +153,7 @@ mod tests {
         };
         let usual = of("");
         assert_eq!(usual.2, sealcast_wire::limits::DETECT);
+        assert_eq!(of("&order=total").2, sealcast_wire::limits::DETECT_ORDERED);
         assert_eq!(of("&detect=500ms"), (usual.0, usual.1, Duration::from_millis(500)));
         assert_eq!(of("&rekey=7s"), (usual.0, Duration::from_secs(7), usual.2));
     }

@@ -31,7 +31,7 @@ struct Udp {
 pub(super) fn open(group: SocketAddr, ordered: bool, url: &Url, clock: Clock) -> Result<Transport> {
     let options = url.options.clone();
     let mut config = Config { segment: udp::segment(group, &options)?, plain: !url.is_sealed(), ..Config::default() };
-    config.detect = options.detect.unwrap_or(config.detect);
+    config.detect = url.detect();
     let (delivery, sender): (Box<dyn Delivery>, _) = if ordered {
         let mut sequencer = Sequencer::new(config, options.backlog);
         sequencer.transmitted_by_shell();
