@@ -11,7 +11,7 @@ use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sealcast_wire::{EpochId, Header, Monotonic, Protect, limits};
+use sealcast_wire::{Access, Domain, EpochId, Guarantee, Header, Monotonic, Protect, Slot, limits};
 
 use super::frame::Stream;
 use crate::{Batch, Outcome, SendError};
@@ -43,6 +43,17 @@ pub(crate) struct Backlog {
     since: Option<Monotonic>,
     /// Whether somebody looks at the clock for it.
     watched: bool,
+    orders: Orders,
+    /// We stamp, and have ordered records that nobody looked at since they were sealed.
+    unstamped: bool,
+}
+
+/// Whether ordered messages are taken.
+pub(crate) enum Orders {
+    /// This member orders, and holds what it reads; whether that is us.
+    By { slot: Slot, access: Arc<dyn Access>, ours: bool },
+    /// Not now.
+    Not(SendError),
 }
 
 /// One stream.
@@ -143,6 +154,22 @@ impl Backlog {
             repairs: Allowance { left: limits::REPAIRS_MAX, at: Monotonic(0) },
             since: None,
             watched: false,
+            orders: Orders::Not(SendError::NotReady),
+            unstamped: false,
+        }
+    }
+
+    /// From now on ordered messages are taken, or not.
+    pub(crate) fn order(&mut self, orders: Orders) {
+        self.orders = orders;
+    }
+
+    /// Whether a message of this compartment may be ordered now.
+    pub(super) fn admit_ordered(&self, domain: Domain, guarantee: Guarantee) -> Result<(), SendError> {
+        match &self.orders {
+            Orders::By { slot, access, .. } if access.reads(*slot, domain) => Ok(()),
+            Orders::By { .. } => Err(SendError::NotGiven(guarantee)),
+            Orders::Not(why) => Err(*why),
         }
     }
 
@@ -200,6 +227,7 @@ impl Backlog {
         if stream == Stream::STAMPS {
             self.stamps_bytes += batch.bytes.len();
         }
+        self.unstamped |= stream == Stream::ORDERED && matches!(self.orders, Orders::By { ours: true, .. });
         self.repaired.1 += batch.lengths.len();
         self.repairs.add(batch.lengths.len() / 2);
         self.batches += 1;
@@ -417,9 +445,15 @@ impl Backlog {
         self.since
     }
 
-    /// Whether something waits and nobody looks at the clock for it; the caller has to from now on.
+    /// Whether something waits and nobody looks at the clock for it, or stamps it; the caller has to from now on.
     pub(super) fn take_unwatched(&mut self) -> bool {
-        !mem::replace(&mut self.watched, true) && self.since.is_some()
+        let is_unwatched = !mem::replace(&mut self.watched, true) && self.since.is_some();
+        self.take_unstamped() || is_unwatched
+    }
+
+    /// Whether there are records for us to stamp; the caller looks at them now.
+    pub(crate) fn take_unstamped(&mut self) -> bool {
+        mem::take(&mut self.unstamped)
     }
 
     /// The network took what it got: a little more may be under way (RFC 5681, 3.1).

@@ -153,6 +153,9 @@ impl Sender {
             }
             let protect = ahead.as_ref().unwrap_or(protect);
             backlog.admit(protect.epoch(), data.body.len())?;
+            if data.guarantee >= Guarantee::Ordered {
+                backlog.admit_ordered(stream.domain, data.guarantee)?;
+            }
         }
         let head = Head { keys: false, again: false, number: 0, sent_micros: data.sent_micros, topic: data.topic };
         let protect = ahead.as_ref().unwrap_or(protect);

@@ -40,7 +40,7 @@ use self::flush::Flush;
 use self::incoming::{Incoming, Record};
 use self::order::Order;
 use self::primary::Report;
-use crate::multicast::backlog::Settled;
+use crate::multicast::backlog::{Orders, Settled};
 use crate::multicast::frame::{Frame, Frames, STAMPS_MAX, Stamp, Stream};
 use crate::multicast::origin::without_proof;
 use crate::multicast::{Config, Data, Multicast, Sender};
@@ -473,7 +473,10 @@ impl Sequencer {
     fn say_stamps(&mut self) {
         // Its own records, which may not come back to it, among them.
         if let Some(slot) = self.current.as_ref().filter(|it| it.sequencer() == Some(it.me)).map(|it| it.me) {
-            let last = self.multicast.lock().backlog().map_or(0, |it| it.last(Stream::ORDERED));
+            let last = self.multicast.lock().backlog().map_or(0, |it| {
+                it.take_unstamped();
+                it.last(Stream::ORDERED)
+            });
             self.fill_own(self.now, Of { slot, stream: Stream::ORDERED }, last);
         }
         let Some(current) = &mut self.current else { return };
@@ -640,10 +643,17 @@ impl Sequencer {
         }
     }
 
-    /// Whether the sequencer can tell records of this domain from what anybody may have made up.
-    fn can_order(&self, domain: Domain) -> bool {
-        let reads = |it: &Current| it.coordinator().is_some_and(|slot| it.access.reads(slot, domain));
-        self.current.as_ref().is_none_or(reads)
+    /// Has ordered messages taken from now on, if a view orders: those that the sequencer can tell from what anybody may have
+    /// made up.
+    fn admit_ordered(&self) {
+        let not = if self.order_status.is_settled { SendError::NotPrimary } else { SendError::NotReady };
+        let by = self.current.as_ref().and_then(|it| {
+            let slot = it.sequencer()?;
+            Some(Orders::By { slot, access: it.access.clone(), ours: slot == it.me })
+        });
+        if let Some(backlog) = self.multicast.lock().backlog() {
+            backlog.order(by.unwrap_or(Orders::Not(not)));
+        }
     }
 
     /// Sends again what somebody lacks.
@@ -812,6 +822,7 @@ impl Sequencer {
         (self.status, self.summary, self.tail) = (Saying::default(), Saying::default(), (now, 0));
         (self.stamping, self.ack, self.stable) = <_>::default();
         self.current = Some(current);
+        self.admit_ordered();
         // What came before the view did is acknowledged now.
         self.status.plan(now, pause);
         self.multicast.transmit_soon();
@@ -840,6 +851,7 @@ impl Sequencer {
         (self.status, self.summary) = (Saying::default(), Saying::default());
         (self.stamping, self.ack, self.stable) = <_>::default();
         self.incoming.clear();
+        self.admit_ordered();
         let told = self.multicast.lock().give_up();
         self.tell(told);
     }
@@ -889,12 +901,6 @@ impl Delivery for Sequencer {
         message: Outgoing<'_>,
     ) -> Result<Token, SendError> {
         match (message.guarantee, message.what) {
-            (Guarantee::Ordered | Guarantee::Safe, What::Data { domain, .. }) if !self.can_order(domain) => {
-                Err(SendError::NotGiven(message.guarantee))
-            }
-            (Guarantee::Ordered | Guarantee::Safe, What::Data { .. }) if self.order_status.sequencer.is_none() => {
-                Err(if self.order_status.is_settled { SendError::NotPrimary } else { SendError::NotReady })
-            }
             (
                 Guarantee::Fifo | Guarantee::Ordered | Guarantee::Safe,
                 What::Data { topic, domain, signed, sent_micros, body },

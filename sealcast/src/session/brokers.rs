@@ -201,7 +201,7 @@ impl Driven {
             let token = core.publish_together(now, message)?;
             through.handle.follow(token);
             // The group tells if it gives up sealing it again.
-            lock(&self.shared.outcomes).insert(token, None);
+            lock(&self.shared.outcomes).claim(token);
             Ok(token)
         })
     }
@@ -209,10 +209,10 @@ impl Driven {
     /// Takes what became of what a verb began, once it is known.
     pub(crate) fn done(&self, token: Token) -> Option<Done> {
         // The brokers' answer is there before the group's outcome is.
-        let outcome = lock(&self.shared.outcomes).get(&token).copied().flatten();
+        let outcome = lock(&self.shared.outcomes).of(token);
         let done = self.look(|it| it.handle.done(token)).or_else(|| outcome.map(|_| self.give_up(token)));
         if done.is_some() {
-            lock(&self.shared.outcomes).remove(&token);
+            lock(&self.shared.outcomes).forget(token);
         }
         done
     }
@@ -229,7 +229,7 @@ impl Driven {
 
     /// Nobody waits for this any more.
     pub(crate) fn forget(&self, token: Token) {
-        lock(&self.shared.outcomes).remove(&token);
+        lock(&self.shared.outcomes).forget(token);
         // After the end nothing is kept.
         let _ = self.call(|now, through| through.handle.forget(now, token));
     }

@@ -186,7 +186,7 @@ fn ordered_at(shared: &Shared, token: Token, guarantee: Guarantee) -> Option<Res
 
 /// A message has waited too long for its position.
 fn no_place_in(shared: &Shared, token: Token, guarantee: Guarantee, timeout: Duration) -> Error {
-    lock(&shared.outcomes).remove(&token);
+    lock(&shared.outcomes).forget(token);
     if shared.is_numbered(guarantee) {
         let what = format!("not all readers have acknowledged the message for {timeout:?}; they may have it still");
         return Error::new(Code::TimedOut, what).with_hint("a member may be slow, or gone and not suspected yet");
@@ -269,7 +269,7 @@ impl Future for Ticket {
 impl Drop for Ticket {
     fn drop(&mut self) {
         if let TicketState::Waits(token, _) = self.state {
-            lock(&self.shared.outcomes).remove(&token);
+            lock(&self.shared.outcomes).forget(token);
         }
     }
 }
@@ -318,7 +318,7 @@ impl Future for Publishing<'_> {
 impl Drop for Publishing<'_> {
     fn drop(&mut self) {
         if let Step::AwaitOrder(token) = self.step {
-            lock(&self.publish.session.inner.shared.outcomes).remove(&token);
+            lock(&self.publish.session.inner.shared.outcomes).forget(token);
         }
     }
 }

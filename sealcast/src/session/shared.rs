@@ -61,7 +61,7 @@ pub(crate) struct Shared {
     pub(super) missed: AtomicU64,
     pub(super) failed_receives: AtomicU64,
     /// What became of messages that somebody waits for.
-    pub(super) outcomes: Mutex<BTreeMap<Token, Option<Outcome>>>,
+    pub(super) outcomes: Mutex<Outcomes>,
     /// Messages that went reliably through the tx queue; the core counts what becomes of them.
     pub(super) reliable: Arc<AtomicU64>,
     /// All of those up to this number are acknowledged, but for the [`Shared::doubtful`].
@@ -69,6 +69,61 @@ pub(crate) struct Shared {
     /// Those of which some reader may lack some.
     pub(super) doubtful: Mutex<Doubtful>,
 }
+
+/// What became of messages that somebody waits for.
+#[derive(Default)]
+pub(super) struct Outcomes {
+    waited: BTreeMap<Token, Option<Outcome>>,
+    /// Told before the publisher's thread came to say that somebody waits; the oldest are forgotten.
+    early: VecDeque<(Token, Outcome)>,
+}
+
+impl Outcomes {
+    /// Somebody waits for it.
+    pub(super) fn claim(&mut self, token: Token) {
+        let may_be = self.early.back().is_some_and(|(last, _)| *last >= token);
+        let early = may_be.then(|| self.early.iter().position(|(it, _)| *it == token)).flatten();
+        let outcome = early.and_then(|at| self.early.remove(at)).map(|(_, outcome)| outcome);
+        self.waited.insert(token, outcome);
+    }
+
+    /// What became of it, if that is known: it is told once.
+    pub(super) fn take(&mut self, token: Token) -> Option<Outcome> {
+        let outcome = (*self.waited.get(&token)?)?;
+        self.waited.remove(&token);
+        Some(outcome)
+    }
+
+    /// What became of it, if that is known.
+    #[cfg(feature = "brokers")]
+    pub(super) fn of(&self, token: Token) -> Option<Outcome> {
+        self.waited.get(&token).copied().flatten()
+    }
+
+    /// Nobody waits for it any more.
+    pub(super) fn forget(&mut self, token: Token) {
+        self.waited.remove(&token);
+    }
+
+    /// It is known; whether somebody waits for it.
+    fn note(&mut self, token: Token, outcome: Outcome) -> bool {
+        if let Some(waits) = self.waited.get_mut(&token) {
+            *waits = Some(outcome);
+            return true;
+        }
+        // Of fifo messages nobody asks here.
+        if outcome != Outcome::Accepted {
+            if self.early.len() == EARLY_MAX {
+                self.early.pop_front();
+            }
+            self.early.push_back((token, outcome));
+        }
+        false
+    }
+}
+
+/// More than there are threads that publish at once.
+const EARLY_MAX: usize = 1024;
 
 /// Which of our reliable messages some reader may lack: what becomes of them is told in the order of their numbers.
 #[derive(Default)]
@@ -133,16 +188,24 @@ impl Shared {
         message: &Publication<'_>,
         patient: bool,
     ) -> std::result::Result<Option<u64>, PublishError> {
-        let reliable = self.is_numbered(message.guarantee);
+        let is_waited_for = self.is_waited_for(message.guarantee);
+        let reliable = is_waited_for && self.is_numbered(Guarantee::Fifo);
         let tx_queue = self.tx_queue.as_ref().filter(|_| reliable || message.guarantee == Guarantee::BestEffort);
         if let Some(tx_queue) = tx_queue {
             // Counted before it can be acknowledged.
             let count = if reliable { &*self.reliable } else { &self.published };
             count.fetch_add(1, Ordering::Relaxed);
-            let filter = || self.loopback_filter.publish(message.topic, |topic| self.wants(topic));
+            // Our own ordered messages are delivered in their turn, whether they come back to us or not.
+            let is_ordered = message.guarantee >= Guarantee::Ordered;
+            let filter = || match is_ordered {
+                true => {}
+                false => self.loopback_filter.publish(message.topic, |topic| self.wants(topic)),
+            };
             let number = tx_queue.publish(message, patient, filter);
-            if number.is_err() {
-                count.fetch_sub(1, Ordering::Relaxed);
+            match number {
+                Ok(Some(number)) if is_ordered => lock(&self.outcomes).claim(Token(number)),
+                Ok(_) => {}
+                Err(_) => _ = count.fetch_sub(1, Ordering::Relaxed),
             }
             if reliable && tx_queue.take_unwatched() {
                 self.driver_lock.wake();
@@ -158,9 +221,8 @@ impl Shared {
         self.driver_lock.with(self, |driver| {
             let Some(driver) = driver else { return Err(PublishError::Excluded(Exclusion::Left)) };
             let token = driver.core.publish(now, message)?;
-            let is_waited_for = self.is_waited_for(message.guarantee);
             if is_waited_for {
-                lock(&self.outcomes).insert(token, None);
+                lock(&self.outcomes).claim(token);
             }
             driver.pump_published(self, now, message.body.len());
             Ok(Some(token.0).filter(|_| is_waited_for))
@@ -181,10 +243,7 @@ impl Shared {
     /// What became of a message that is waited for, if that is known.
     pub(super) fn outcome(&self, token: Token, guarantee: Guarantee) -> Option<Outcome> {
         if !self.is_numbered(guarantee) {
-            let mut outcomes = lock(&self.outcomes);
-            let outcome = (*outcomes.get(&token)?)?;
-            outcomes.remove(&token);
-            return Some(outcome);
+            return lock(&self.outcomes).take(token);
         }
         if self.acknowledged.load(Ordering::Acquire) < token.0 {
             return None;
@@ -223,11 +282,7 @@ impl Shared {
 
     /// It is known what became of a message; perhaps of all.
     pub(super) fn became(&self, token: Token, outcome: Outcome, all: bool) {
-        let mut outcomes = lock(&self.outcomes);
-        let waiting = outcomes.get_mut(&token);
-        let is_waited_for = waiting.is_some();
-        waiting.into_iter().for_each(|it| *it = Some(outcome));
-        drop(outcomes);
+        let is_waited_for = lock(&self.outcomes).note(token, outcome);
         if all || is_waited_for {
             self.changed.ring();
         }

@@ -45,6 +45,17 @@ pub(in crate::session) struct TxQueue {
     failed_sends: AtomicU64,
 }
 
+/// What a message may wait for with others.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Gathers {
+    /// Nothing.
+    Not,
+    /// One signature.
+    Signed,
+    /// Its turn to be ordered: what was sent before has no position yet.
+    Ordered,
+}
+
 #[derive(Default)]
 struct Flusher {
     closing: bool,
@@ -96,12 +107,12 @@ impl TxQueue {
             return Err(PublishError::Forked);
         }
         first();
-        let reliable = message.guarantee == Guarantee::Fifo;
+        let reliable = message.guarantee > Guarantee::BestEffort;
         let patient = patient && !reliable;
         let mut message = *message;
         message.sent_micros = Some(self.clock.wall_micros(now));
         loop {
-            let (sent, signed, pending, full) = {
+            let (sent, gathers, pending, full) = {
                 // The gate stays locked until the message is with the sender: once the gate is paused,
                 // nothing is taken for the old key any more (A5).
                 let mut gate = lock(&self.gate);
@@ -118,11 +129,17 @@ impl TxQueue {
                 let data = Data { topic, domain, signed, guarantee: message.guarantee, sent_micros, body };
                 let mut sender = lock(&self.sender);
                 let sent = sender.data(now, epoch.protect.as_ref(), data);
-                (sent, route.signed, sender.pending(), sender.has_full())
+                // What is ordered gathers behind what has no position yet: one stamp does for many.
+                let gathers = match message.guarantee {
+                    Guarantee::Ordered | Guarantee::Safe if sender.gathers_ordered() => Gathers::Ordered,
+                    _ if signed => Gathers::Signed,
+                    _ => Gathers::Not,
+                };
+                (sent, gathers, sender.pending(), sender.has_full())
             };
             match sent {
                 Ok(number) => {
-                    let gathers = signed && !full;
+                    let gathers = if full { Gathers::Not } else { gathers };
                     self.see_off(now, message.body.len(), gathers, pending, patient);
                     return Ok(Some(number));
                 }
@@ -139,8 +156,17 @@ impl TxQueue {
 
     /// Sends a message now if it is alone, large, or much has gathered, else leaves it to the flusher.
     ///
-    /// `gathers` says that it may wait to be signed with others.
-    fn see_off(&self, now: Monotonic, len: usize, gathers: bool, pending: usize, patient: bool) {
+    fn see_off(&self, now: Monotonic, len: usize, gathers: Gathers, pending: usize, patient: bool) {
+        let gathers = match gathers {
+            Gathers::Ordered if self.batch && len < LARGE => {
+                if !self.gathers.load(Ordering::Relaxed) {
+                    self.arm();
+                }
+                return;
+            }
+            Gathers::Signed => true,
+            Gathers::Ordered | Gathers::Not => false,
+        };
         let pause = now.micros().saturating_sub(self.last_sent.load(Ordering::Relaxed));
         let answer = self.heard.load(Ordering::Relaxed) && self.heard.swap(false, Ordering::Relaxed);
         let alone =
@@ -163,16 +189,12 @@ impl TxQueue {
 
     /// A message of so many bytes went to the sender by another way: it is sent as one of [`TxQueue::publish`] is.
     pub(super) fn published(&self, bytes: usize) {
-        let (pending, gathers, full) = {
+        let (pending, gathers) = {
             let sender = lock(&self.sender);
-            (sender.pending(), sender.gathers_ordered(), sender.has_full())
+            (sender.pending(), sender.gathers_ordered() && !sender.has_full())
         };
-        if !gathers || full || !self.batch || bytes >= LARGE {
-            return self.see_off(self.clock.monotonic(), bytes, false, pending, false);
-        }
-        if !self.gathers.load(Ordering::Relaxed) {
-            self.arm();
-        }
+        let gathers = if gathers { Gathers::Ordered } else { Gathers::Not };
+        self.see_off(self.clock.monotonic(), bytes, gathers, pending, false);
     }
 
     /// Something was received: the next message may be an answer to it, and leaves at once.
