@@ -18,6 +18,16 @@ pub(crate) fn install() {
     }
 }
 
+/// Is asked to end when standard input closes, too: with whoever started this program, however that one ended.
+pub(crate) fn when_stdin_closes() {
+    let asked = flag();
+    // The thread ends with the process.
+    std::thread::spawn(move || {
+        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+        asked.store(true, Ordering::Release);
+    });
+}
+
 /// Whether we were asked to end.
 pub(crate) fn asked() -> bool {
     ASKED.get().is_some_and(|asked| asked.load(Ordering::Relaxed))

@@ -55,6 +55,9 @@ enum Verb {
         /// Make this stand-by the first centre, if the other one is gone for good
         #[arg(long, conflicts_with = "standby_of")]
         promote: bool,
+        /// End when standard input closes, with whoever started this
+        #[arg(long, hide = true)]
+        until_stdin_closes: bool,
         #[command(flatten)]
         at: At,
     },
@@ -97,7 +100,10 @@ impl At {
 impl Kdc {
     pub(crate) fn run(self, env: &Env<'_>) -> Result<(), Failure> {
         match self.verb {
-            Verb::Run { listen, standby_of, stale_after, promote, at } => {
+            Verb::Run { listen, standby_of, stale_after, promote, until_stdin_closes, at } => {
+                if until_stdin_closes {
+                    crate::interrupt::when_stdin_closes();
+                }
                 let of = standby_of.as_deref();
                 run::run(env, &at.folder(env)?, listen, &run::Part { of, stale_after, promote })
             }
