@@ -238,3 +238,32 @@ fn a_centre_that_nobody_can_reach_by_its_address_says_so() {
     running.interrupt();
     assert_eq!(running.end().0, 130);
 }
+
+#[test]
+fn rule_b2_a_conference_whose_leader_is_killed_loses_nothing_that_was_acknowledged() {
+    let home = Home::new("demo-conference");
+    let told = home.good(&["demo", "conference", "--json"]);
+    let steps = json(&told);
+    assert_eq!(steps.len(), 9, "{told}");
+    assert!(steps.iter().all(|it| it["holds"] == true), "{told}");
+    let what = |step: usize| steps[step - 1]["what"].as_str().expect("it is told").to_owned();
+    assert!(what(5).contains("is killed with -9") && what(7).starts_with("one log of the shared state"), "{told}");
+    assert!(what(8).contains("of ann's among them") && what(9).contains("0 dropped as no-key"), "{told}");
+    let folder = what(1).split("files in ").nth(1).expect("it says where").to_owned();
+    assert!(!std::path::Path::new(&folder).exists(), "{folder} stays behind");
+}
+
+#[test]
+fn an_interrupted_conference_leaves_no_process_and_no_folder() {
+    let home = Home::new("demo-conference-interrupted");
+    let mut demo = home.start(&["demo", "conference"]);
+    let said = demo.line_with("files in ").unwrap();
+    let folder = said.split("files in ").nth(1).unwrap().to_owned();
+    demo.line_with("cameras run").unwrap();
+    demo.interrupt();
+    let (exit, said) = demo.end();
+    assert_eq!(exit, 130, "{said}");
+    assert!(!std::path::Path::new(&folder).exists(), "{folder} stays behind");
+    let port = said.split("centre at ").nth(1).and_then(|it| it.split(' ').next()).unwrap();
+    assert!(UdpSocket::bind(port).is_ok(), "the centre at {port} stays behind");
+}

@@ -1,11 +1,11 @@
 //! Three robots on a LAN, and everybody who should not be among them.
 
-use std::process::{Command, Output, Stdio};
+use std::process::Output;
 use std::time::{Duration, Instant};
 
 use super::eavesdropper::{Capture, Eavesdropper};
 use super::robot::Robot;
-use super::{Teller, broken, holds_within};
+use super::{Teller, broken, holds_within, program, starting};
 use crate::commands::Env;
 use crate::hint::Failure;
 use crate::scene::Scene;
@@ -248,22 +248,6 @@ fn stays_out(scene: &Scene, robots: &[Robot]) -> Result<String, Failure> {
     let error = errors.filter_map(|e| e["error"]["message"].as_str().map(str::to_owned)).next_back();
     let said = error.unwrap_or_else(|| "it got no key".to_owned());
     Ok(format!("{} starts again with its old certificate and stays out ({said})", NAMES[2]))
-}
-
-/// This program, with a home of its own.
-fn program(home: &str, arguments: &[&str]) -> Result<Command, Failure> {
-    let me = std::env::current_exe().map_err(|e| Failure::system("finding this program", &e))?;
-    let mut command = Command::new(me);
-    for variable in ["SEALCAST_URL", "SEALCAST_ID", "SEALCAST_CTX", "LCM_DEFAULT_URL"] {
-        command.env_remove(variable);
-    }
-    command.args(arguments).env("SEALCAST_HOME", home);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    Ok(command)
-}
-
-fn starting(error: std::io::Error) -> Failure {
-    Failure::system("running this program again", &error)
 }
 
 /// A picture in grey, 400 × 250: a gradient with noise, so that no part of it occurs twice.

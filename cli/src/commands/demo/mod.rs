@@ -1,10 +1,14 @@
 //! `sealcast demo`: the whole system in a temporary folder on this machine, told step by step.
 
+mod attend;
 mod brokers;
+mod conference;
 mod eavesdropper;
 mod lan;
+mod participant;
 mod robot;
 
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
@@ -15,11 +19,16 @@ use super::Env;
 use crate::hint::Failure;
 use crate::text::duration;
 
-/// See it work: robots and an eavesdropper on a LAN, or hospitals and their brokers
+/// See it work: robots and an eavesdropper on a LAN, a conference, or hospitals and their brokers
 #[derive(Debug, Args)]
 #[command(after_help = "\
 lan   three robots agree on keys by UDP multicast, send poses and a camera frame; an eavesdropper
       sees ciphertext, outsiders get nothing, an evicted robot reads nothing any more.
+      Under 30 seconds.
+conference
+      five people with keys from a key distribution centre: cameras go best effort, raised hands,
+      slides and chat in one order; who hands out the keys is killed in the middle of it, and
+      nothing that was acknowledged is lost.
       Under 30 seconds.
 brokers
       two hospitals and an insurer exchange records through four brokers that none of them trusts:
@@ -33,20 +42,30 @@ pub(crate) struct Demo {
     /// Which one
     #[arg(default_value = "lan")]
     which: Which,
+    /// Be the process of one of the conference's participants
+    #[arg(long, hide = true, value_name = "NAME")]
+    participant: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Which {
     Lan,
+    Conference,
     Brokers,
 }
 
 impl Demo {
     pub(crate) fn run(self, env: &Env<'_>) -> Result<(), Failure> {
-        match self.which {
-            Which::Lan => lan::run(env),
-            Which::Brokers => brokers::run(env),
+        if let Some(name) = &self.participant {
+            return attend::run(env, name);
         }
+        let done = match self.which {
+            Which::Lan => lan::run(env),
+            Which::Conference => conference::run(env),
+            Which::Brokers => brokers::run(env),
+        };
+        // Whoever ended it knows why a claim did not hold.
+        done.map_err(|why| if crate::interrupt::asked() { Failure::said(130) } else { why })
     }
 }
 
@@ -104,4 +123,20 @@ fn holds_within(timeout: Duration, mut check: impl FnMut() -> bool) -> bool {
         }
         std::thread::sleep(Duration::from_millis(2));
     }
+}
+
+/// This program, with a home of its own.
+fn program(home: &str, arguments: &[&str]) -> Result<Command, Failure> {
+    let me = std::env::current_exe().map_err(|e| Failure::system("finding this program", &e))?;
+    let mut command = Command::new(me);
+    for variable in ["SEALCAST_URL", "SEALCAST_ID", "SEALCAST_CTX", "LCM_DEFAULT_URL"] {
+        command.env_remove(variable);
+    }
+    command.args(arguments).env("SEALCAST_HOME", home);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    Ok(command)
+}
+
+fn starting(error: std::io::Error) -> Failure {
+    Failure::system("running this program again", &error)
 }
