@@ -6,6 +6,7 @@ pub mod experiments;
 pub mod figures;
 pub mod history;
 pub mod hostile;
+pub mod kills;
 pub mod member;
 pub mod misbehaviour;
 pub mod mocks;

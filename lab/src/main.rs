@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use sealcast_lab::{brokers, experiments, figures, history, netns, peers, scenarios};
+use sealcast_lab::{brokers, experiments, figures, history, kills, netns, peers, scenarios};
 
 /// Simulations, experiments and figures.
 #[derive(Parser)]
@@ -23,8 +23,8 @@ enum Command {
     Run(experiments::Run),
     /// Measure the figures of an area, row by row.
     Figures(figures::Figures),
-    /// Kill brokers again and again under load, and see that nothing is lost.
-    Kills(brokers::kills::Kills),
+    /// Kill brokers, or members of an order, again and again under load, and see that nothing is lost.
+    Kills(kills::Kills),
     /// Run brokers that are old, or for long, and see that nothing grows.
     Soak(brokers::soak::Soak),
     /// How a fresh broker comes by the history of the others.

@@ -251,7 +251,7 @@ impl Drop for Cluster {
 }
 
 /// Runs `sealcast` with a home of its own.
-fn sealcast(home: &Path, arguments: &[&str]) -> Result<(), Failure> {
+pub(crate) fn sealcast(home: &Path, arguments: &[&str]) -> Result<(), Failure> {
     let mut command = Command::new(beside("sealcast")?);
     let output = command.args(arguments).env("SEALCAST_HOME", home).stdin(Stdio::null()).output()?;
     match output.status.success() {

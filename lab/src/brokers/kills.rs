@@ -9,9 +9,9 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use rand_chacha::ChaCha8Rng;
-use rand_core::{Rng as _, SeedableRng as _};
+use rand_core::SeedableRng as _;
 use serde_json::json;
 
 use super::cluster::Cluster;
@@ -19,21 +19,16 @@ use super::interrupted;
 use super::load::{Load, Outcomes, Rate};
 use crate::Failure;
 use crate::figures::progress;
+use crate::kills::{Plan, TIMEOUT, below_ms, some};
 
 /// Kill brokers again and again under load, and see that nothing is lost
 #[derive(Args, Clone, Debug)]
-pub struct Kills {
-    /// Whom: `brokers`
-    who: Who,
-    /// How often up to f of them are killed
-    #[arg(long, default_value_t = 200)]
-    kills: u32,
+pub(crate) struct Brokers {
+    #[command(flatten)]
+    plan: Plan,
     /// After so many kills all of them are killed at once; 0 is never
     #[arg(long, default_value_t = 20, value_name = "N")]
     all_every: u32,
-    /// Whom, and when
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
     /// Publications per second
     #[arg(long, default_value_t = 500.0)]
     rate: f64,
@@ -43,17 +38,6 @@ pub struct Kills {
     /// Where the brokers' folders are made [default: the system's temporary folder]
     #[arg(long, value_name = "FOLDER")]
     within: Option<PathBuf>,
-    /// One JSON object
-    #[arg(long)]
-    json: bool,
-    /// No progress bar
-    #[arg(long)]
-    no_progress: bool,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Who {
-    Brokers,
 }
 
 /// What was seen.
@@ -69,12 +53,12 @@ struct Seen {
     caught_up: Duration,
 }
 
-impl Kills {
+impl Brokers {
     /// Runs it.
     ///
     /// # Errors
     /// What did not hold, and where the brokers' files are.
-    pub fn run(&self) -> Result<ExitCode, Failure> {
+    pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
         let (begun, end) = (Instant::now(), interrupted()?);
         let mut cluster = Cluster::start(self.n, &self.within.clone().unwrap_or_else(std::env::temp_dir))?;
         let mut seen = Seen::default();
@@ -86,14 +70,14 @@ impl Kills {
             let at = cluster.folder().display();
             Failure::from(format!(
                 "after {} kills and {} of all (seed {}): {why}; see {at}",
-                seen.kills, seen.all, self.seed
+                seen.kills, seen.all, self.plan.seed
             ))
         })?;
         let ms = |it: Duration| it.as_secs_f64() * 1e3;
         let seconds = begun.elapsed().as_secs_f64();
-        if self.json {
+        if self.plan.json {
             let object = json!({
-                "kills": seen.kills, "killed": seen.killed, "all": seen.all, "seed": self.seed, "seconds": seconds,
+                "kills": seen.kills, "killed": seen.killed, "all": seen.all, "seed": self.plan.seed, "seconds": seconds,
                 "acknowledged": outcomes.acknowledged, "delivered": outcomes.delivered, "receipts": outcomes.receipts,
                 "gap_ms": ms(seen.gap), "gap_all_ms": ms(seen.gap_all), "caught_up_ms": ms(seen.caught_up),
                 "holds": true,
@@ -102,7 +86,7 @@ impl Kills {
         } else {
             println!(
                 "{} kills of {} brokers, and {} of all {} at once, in {seconds:.0} s (seed {})",
-                seen.kills, seen.killed, seen.all, self.n, self.seed
+                seen.kills, seen.killed, seen.all, self.n, self.plan.seed
             );
             println!(
                 "{} publications acknowledged, {} delivered, each once, in one order at two subscribers; {} receipts hold",
@@ -120,22 +104,22 @@ impl Kills {
     }
 
     fn kill(&self, cluster: &mut Cluster, seen: &mut Seen, end: &AtomicBool) -> Result<Outcomes, Failure> {
-        let mut rng = ChaCha8Rng::seed_from_u64(self.seed);
+        let mut rng = ChaCha8Rng::seed_from_u64(self.plan.seed);
         cluster.caught_up(TIMEOUT)?;
         let load = Load::start(cluster, Rate { per_second: self.rate, bytes: 256, batch: 32 })?;
-        let bar = progress(u64::from(self.kills), self.no_progress || self.json);
-        while seen.kills < self.kills {
+        let bar = progress(u64::from(self.plan.kills), self.plan.no_progress || self.plan.json);
+        while seen.kills < self.plan.kills {
             one_more(&load, end)?;
             let all = self.all_every > 0 && seen.killed_since_all(self.all_every);
             let victims = match all {
                 true => (0..self.n).collect(),
                 false => some(&mut rng, self.n, cluster.faulty()),
             };
-            pause(&mut rng, UP_MS);
+            std::thread::sleep(below_ms(&mut rng, UP_MS));
             load.longest_gap();
             cluster.check()?;
             cluster.kill(&victims)?;
-            pause(&mut rng, DOWN_MS);
+            std::thread::sleep(below_ms(&mut rng, DOWN_MS));
             for victim in &victims {
                 cluster.restart(*victim)?;
             }
@@ -183,24 +167,6 @@ fn one_more(load: &Load, end: &AtomicBool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// One to `most` of `n`.
-fn some(rng: &mut ChaCha8Rng, n: usize, most: usize) -> Vec<usize> {
-    let mut all: Vec<usize> = (0..n).collect();
-    let wanted = 1 + below(rng, most.max(1));
-    (0..wanted).map(|_| all.swap_remove(below(rng, all.len()))).collect()
-}
-
-fn below(rng: &mut ChaCha8Rng, bound: usize) -> usize {
-    // The bias is far below what anybody could see in a few hundred draws.
-    (rng.next_u64() % bound as u64) as usize
-}
-
-fn pause(rng: &mut ChaCha8Rng, most_ms: u64) {
-    std::thread::sleep(Duration::from_millis(rng.next_u64() % most_ms));
-}
-
 /// How long all are up between two kills, and how long the killed ones are away, at most.
 const UP_MS: u64 = 600;
 const DOWN_MS: u64 = 1200;
-/// Beyond this something is wrong.
-const TIMEOUT: Duration = Duration::from_secs(60);

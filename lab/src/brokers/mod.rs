@@ -9,7 +9,7 @@
 //! | `kills` | `sealcast lab kills brokers`: crash after crash under load, and what must hold all the time |
 
 pub(crate) mod cluster;
-pub mod kills;
+pub(crate) mod kills;
 pub(crate) mod load;
 pub mod soak;
 
@@ -32,7 +32,7 @@ pub(crate) fn beside(name: &str) -> Result<PathBuf, Failure> {
 }
 
 /// Becomes true at SIGINT or SIGTERM; a second signal ends the process at once.
-fn interrupted() -> Result<Arc<AtomicBool>, Failure> {
+pub(crate) fn interrupted() -> Result<Arc<AtomicBool>, Failure> {
     let end = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         signal_hook::flag::register_conditional_shutdown(signal, 130, end.clone())?;

@@ -111,6 +111,15 @@ impl Player {
         numbers.try_into().map_err(|_| self.failed(&format!("answers {line:?} by {answer:?}")))
     }
 
+    /// Kills it with SIGKILL, as a crash does; what it had said by then is still heard.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub fn kill(&mut self) -> io::Result<()> {
+        self.child.kill()?;
+        self.child.wait().map(drop)
+    }
+
     /// Its process id.
     pub fn id(&self) -> u32 {
         self.child.id()

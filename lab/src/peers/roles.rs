@@ -46,6 +46,7 @@ enum Kind {
     Talk,
     Member,
     Insider,
+    Publisher,
 }
 
 impl Role {
@@ -62,6 +63,7 @@ impl Role {
             Kind::Talk => self.talk()?,
             Kind::Member => self.member()?,
             Kind::Insider => self.insider()?,
+            Kind::Publisher => crate::kills::publisher::run(&self.open()?)?,
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -303,13 +305,13 @@ fn numbers<const N: usize>(line: &str) -> Result<[u64; N], Failure> {
     numbers.try_into().map_err(|_| format!("{N} numbers are wanted, not {line:?}").into())
 }
 
-pub(super) fn say(line: impl std::fmt::Display) {
+pub(crate) fn say(line: impl std::fmt::Display) {
     let mut stdout = std::io::stdout().lock();
     // Whoever drives us is gone if this fails, and stdin ends too.
     let _ = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
 }
 
-fn monotonic_nanos() -> u64 {
+pub(crate) fn monotonic_nanos() -> u64 {
     let t = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
 }

@@ -1,5 +1,5 @@
-//! Real brokers killed under load: a short run of `sealcast lab kills brokers`; and what `kills` and `sync` leave when they
-//! are ended, or cannot begin.
+//! Real brokers, and members of an order, killed under load: short runs of `sealcast lab kills`; and what `kills` and `sync`
+//! leave when they are ended, or cannot begin.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,12 +11,23 @@ use serde_json::Value;
 /// The programs that it starts are other packages': testing the workspace makes them, testing this package alone makes
 /// them where they are missing.
 fn programs() {
+    made(
+        &["sealcast", "sealcast-broker", "fresh-broker"],
+        &["sealcast-cli", "sealcast-brokerd", "sealcast-brokerd-program"],
+    );
+}
+
+/// The same where there are no brokers.
+fn sealcast() {
+    made(&["sealcast"], &["sealcast-cli"]);
+}
+
+fn made(programs: &[&str], packages: &[&str]) {
     let beside = |name: &str| PathBuf::from(env!("CARGO_BIN_EXE_sealcast-lab")).with_file_name(name);
-    if ["sealcast", "sealcast-broker", "fresh-broker"].into_iter().any(|it| !beside(it).is_file()) {
-        let mut cargo = Command::new(env!("CARGO"));
-        let packages = ["-p", "sealcast-cli", "-p", "sealcast-brokerd", "-p", "sealcast-brokerd-program"];
-        let built = cargo.args(["build", "-q"]).args(packages).status();
-        assert!(built.is_ok_and(|it| it.success()), "sealcast and sealcast-broker are built beside sealcast-lab");
+    if programs.iter().any(|it| !beside(it).is_file()) {
+        let packages = packages.iter().flat_map(|it| ["-p", it]);
+        let built = Command::new(env!("CARGO")).args(["build", "-q"]).args(packages).status();
+        assert!(built.is_ok_and(|it| it.success()), "{programs:?} are built beside sealcast-lab");
     }
 }
 
@@ -32,6 +43,24 @@ fn rule_e12_brokers_killed_under_load_lose_nothing_that_was_acknowledged() {
     let count = |what: &str| seen[what].as_u64().unwrap_or_default();
     assert_eq!((count("kills"), count("all"), &seen["holds"]), (6, 1, &Value::from(true)), "{seen}");
     assert!(count("acknowledged") > 0 && count("delivered") >= count("acknowledged"), "{seen}");
+}
+
+#[test]
+fn rule_b2_members_killed_under_ordered_load_lose_nothing_that_was_acknowledged() {
+    sealcast();
+    for keys in ["center", "contributory"] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sealcast-lab"));
+        command.args(["kills", "ordered", "--kills", "3", "--rate", "20", "--json", "--keys", keys]);
+        let ran = command.output().expect("the program starts");
+        let told = String::from_utf8_lossy(&ran.stderr);
+        assert!(ran.status.success(), "{told}");
+        let seen: Value = serde_json::from_slice(&ran.stdout).expect("an object as JSON");
+        assert_eq!((seen["kills"].as_u64(), &seen["holds"]), (Some(3), &Value::from(true)), "{seen}");
+        assert!(
+            seen["acknowledged"].as_u64() > Some(0) && seen["delivered"].as_u64() >= seen["acknowledged"].as_u64(),
+            "{seen}"
+        );
+    }
 }
 
 /// A folder that goes with the test.
@@ -74,14 +103,16 @@ fn until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// Ends it by this signal when all brokers run.
-fn ended(what: &str, options: &[&str], signal: &str) {
-    programs();
-    let within = Folder::new(&format!("{what}{signal}"));
+/// Ends it by this signal when its processes run, all of which are told of a folder within this one.
+fn ended(what: &str, whom: &str, options: &[&str], signal: &str) {
+    let within = Folder::new(&format!("{what}-{whom}{signal}"));
     let mut command = Command::new(env!("CARGO_BIN_EXE_sealcast-lab"));
-    command.args([what, "brokers", "--within"]).arg(&within.0).args(options);
+    command.args([what, whom]).args(options).env("TMPDIR", &within.0);
+    if whom == "brokers" {
+        command.arg("--within").arg(&within.0);
+    }
     let mut running = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the program starts");
-    until("four brokers", || within.processes(running.id()) >= 4);
+    until("its processes", || within.processes(running.id()) >= 4);
     let sent = Command::new("kill").args([signal, &running.id().to_string()]).status();
     assert!(sent.is_ok_and(|it| it.success()));
     assert!(!running.wait().expect("it ends").success());
@@ -91,13 +122,21 @@ fn ended(what: &str, options: &[&str], signal: &str) {
 
 #[test]
 fn kills_that_are_interrupted_leave_no_broker() {
-    ended("kills", &["--kills", "1000000"], "-INT");
+    programs();
+    ended("kills", "brokers", &["--kills", "1000000"], "-INT");
+}
+
+#[test]
+fn kills_that_are_interrupted_leave_no_member() {
+    sealcast();
+    ended("kills", "ordered", &["--kills", "1000000"], "-INT");
 }
 
 #[test]
 fn a_sync_that_is_interrupted_leaves_no_broker() {
-    ended("sync", &["--size", "100GB"], "-TERM");
-    ended("sync", &["--size", "100GB"], "-KILL");
+    programs();
+    ended("sync", "brokers", &["--size", "100GB"], "-TERM");
+    ended("sync", "brokers", &["--size", "100GB"], "-KILL");
 }
 
 #[test]
