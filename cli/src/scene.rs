@@ -21,6 +21,8 @@ pub(crate) struct Scene {
     group: String,
     authority: Authority,
     address: SocketAddr,
+    /// How many routers its datagrams may pass; 0 keeps them on this machine.
+    ttl: u8,
 }
 
 impl Scene {
@@ -35,7 +37,7 @@ impl Scene {
         let folder = folder.map_err(|e| Failure::system(std::env::temp_dir().display(), &e))?;
         let authority = Authority::create(group, Algorithm::P256, now(), &mut crate::rng());
         let authority = authority.map_err(|e| Failure::new(Code::BadValue, e))?;
-        Ok(Scene { folder, group: group.to_owned(), authority, address })
+        Ok(Scene { folder, group: group.to_owned(), authority, address, ttl: 0 })
     }
 
     /// Another authority's group of the same name at the same place.
@@ -69,9 +71,14 @@ impl Scene {
         self.address
     }
 
-    /// The URL of the group: this machine only, sealed, with these further options.
+    /// Lets its datagrams leave through an interface: namespaces of this machine are machines of their own.
+    pub(crate) fn reach(&mut self, ttl: u8) {
+        self.ttl = ttl;
+    }
+
+    /// The URL of the group: this machine only unless it reaches further, sealed, with these further options.
     pub(crate) fn url(&self, options: &str) -> String {
-        format!("udpm://{}?ttl=0&group={}{options}", self.address, self.group)
+        format!("udpm://{}?ttl={}&group={}{options}", self.address, self.ttl, self.group)
     }
 
     /// An identity with rights such as `("both", "#")`.

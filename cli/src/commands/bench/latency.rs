@@ -1,4 +1,5 @@
-//! Round trips: publish, an echo publishes back, until it is here again.
+//! Round trips: publish, an echo publishes back, until it is here again. Messages with a guarantee go one way: publish, until
+//! they are acknowledged.
 //!
 //! A round trip has two modes. Where sender and receiver share a core, the receiver runs as soon as the sender waits. Where they
 //! do not, the receiver's core has mostly gone idle meanwhile, and waking it costs an interrupt from core to core at each of the
@@ -18,7 +19,7 @@ use sealcast::{Session, Subscription};
 use serde_json::json;
 
 use super::cores::{Cores, PinnedCores};
-use super::{BenchSetup, Protection, median, percentile, stop_if_asked};
+use super::{BenchSetup, Guarantee, Kind, Location, Protection, Publisher, median, percentile, stop_if_asked};
 use crate::commands::Env;
 use crate::hint::Failure;
 use crate::text::{parse_bytes, row, size, table, thousands};
@@ -35,13 +36,21 @@ pub(super) struct Latency {
     /// What to measure
     #[arg(long, value_enum, value_delimiter = ',', default_values = ["plain", "sealed"], value_name = "KINDS")]
     compare: Vec<Protection>,
+    /// How strongly messages are published: best-effort ones are echoed, others acknowledged by the group
+    #[arg(long, value_enum, value_delimiter = ',', default_values = ["best-effort"], value_name = "GUARANTEES")]
+    guarantee: Vec<Guarantee>,
+    /// Who publishes what one member orders: that one or another
+    #[arg(long, value_enum, default_value = "any", value_name = "WHO", hide_possible_values = true)]
+    publisher: Publisher,
+    /// Members of the group
+    #[arg(long, default_value_t = 2, value_name = "N", value_parser = clap::value_parser!(u16).range(2..=60))]
+    members: u16,
     /// On how many cores the two ends run: one; two, which adds waking the other one; or any, which shows the
     /// share of both
     #[arg(long, value_enum, default_value = "one", value_name = "HOW", hide_possible_values = true)]
     cores: Cores,
-    /// Further options of the URL, for example linger=1ms
-    #[arg(long, value_name = "OPTIONS")]
-    options: Option<String>,
+    #[command(flatten)]
+    location: Location,
 }
 
 /// One kind's figures.
@@ -58,10 +67,12 @@ struct Measured {
     lost: usize,
 }
 
-/// Two members of a group: one asks, one echoes.
+/// Members of a group: one asks, one echoes, and the others hear it all.
 struct Pair {
+    guarantee: Guarantee,
     here: Session,
     echo: Session,
+    _others: Vec<Session>,
     answers: Subscription,
     echoing: Option<JoinHandle<Result<(), Failure>>>,
     /// The core on which the echo last answered.
@@ -74,9 +85,10 @@ impl Latency {
     pub(super) fn run(self, env: &Env<'_>) -> Result<(), Failure> {
         let held = self.cores.hold()?;
         env.output.say(format!(
-            "round trip, {} each way, alone, {} times, linger 0, {held}",
+            "round trip, {} each way, alone, {} times, linger 0, {} members, {held}",
             size(self.size),
-            thousands(self.count as u64)
+            thousands(self.count as u64),
+            self.members
         ));
         let measured = self.measure(env, &held);
         // Whatever comes later runs where it likes.
@@ -90,7 +102,7 @@ impl Latency {
             rows[0].extend(["one core", "p50 µs", "two cores", "p50 µs"].map(str::to_owned));
         }
         let first = measured.first().map(|m| m.middles.clone()).unwrap_or_default();
-        for (protection, mut m) in self.compare.iter().zip(measured) {
+        for (kind, mut m) in self.kinds().into_iter().zip(measured) {
             m.nanos.sort_unstable();
             let ratio = median(m.middles.iter().zip(&first).map(|(this, first)| this / first).collect());
             let at = |share: f64| percentile(&m.nanos, share);
@@ -98,12 +110,12 @@ impl Latency {
             let modes = [mode(&mut m.near, m.nanos.len()), mode(&mut m.far, m.nanos.len())];
             let [near, far] = modes.map(|(share, p50)| json!({ "share": share, "p50_us": p50 }));
             env.output.object(&json!({
-                "bench": "latency", "kind": protection.name(), "size": self.size, "count": self.count,
+                "bench": "latency", "kind": kind.name(), "size": self.size, "count": self.count,
                 "p50_us": p50, "p99_us": p99, "max_us": max, "lost": m.lost, "ratio": ratio, "cores": held.cores(),
                 "one_core": near, "two_cores": far,
             }))?;
             let mut line = vec![
-                protection.name().to_owned(),
+                kind.name(),
                 format!("{p50:.1}"),
                 format!("{p99:.1}"),
                 format!("{max:.0}"),
@@ -124,8 +136,8 @@ impl Latency {
     /// All kinds in turn, block by block, so that what changes on this machine meanwhile changes for all of them.
     fn measure(&self, env: &Env<'_>, held: &PinnedCores) -> Result<Vec<Measured>, Failure> {
         let mut pairs = vec![];
-        for protection in &self.compare {
-            pairs.push(Pair::open(*protection, self.options.as_ref(), held)?);
+        for kind in self.kinds() {
+            pairs.push(self.open(kind, held)?);
         }
         let body = vec![0x5A; self.size];
         let bar = env.output.progress((self.count * pairs.len()) as u64, "round trips");
@@ -160,17 +172,25 @@ impl Latency {
         pairs.into_iter().try_for_each(Pair::close)?;
         Ok(measured)
     }
-}
 
-impl Pair {
-    fn open(protection: Protection, options: Option<&String>, held: &PinnedCores) -> Result<Pair, Failure> {
-        let setup = BenchSetup::new(protection, 2, options)?;
+    fn kinds(&self) -> Vec<Kind> {
+        Kind::all(&self.compare, &self.guarantee)
+    }
+
+    /// A group for this kind.
+    fn open(&self, kind: Kind, held: &PinnedCores) -> Result<Pair, Failure> {
+        let setup = BenchSetup::at(&self.location, kind, usize::from(self.members))?;
         // A session's threads run where the one that opens it does.
         held.there();
-        let echo = setup.open(1)?;
+        let mut sessions: Vec<Session> = (1..self.members.into()).map(|i| setup.open(i)).collect::<Result<_, _>>()?;
         held.here();
-        let here = setup.open(0)?;
-        setup.agreed(&[here.clone(), echo.clone()])?;
+        sessions.insert(0, setup.open(0)?);
+        setup.agreed(&sessions)?;
+        if kind.guarantee != Guarantee::BestEffort {
+            self.publisher.to_front(&mut sessions)?;
+        }
+        let others = sessions.split_off(2);
+        let (echo, here) = (sessions.remove(1), sessions.remove(0));
         let ended = Arc::new(AtomicBool::new(false));
         let questions = echo.subscribe("ping").wait()?;
         let answers = here.subscribe("pong").wait()?;
@@ -182,9 +202,12 @@ impl Pair {
                 answer(&echo, questions, &core, &ended)
             }
         });
-        Ok(Pair { here, echo, answers, echoing: Some(echoing), echo_core, ended, _setup: setup })
+        let (guarantee, echoing) = (kind.guarantee, Some(echoing));
+        Ok(Pair { guarantee, here, echo, _others: others, answers, echoing, echo_core, ended, _setup: setup })
     }
+}
 
+impl Pair {
     /// Whether the last round trip ended on the core from which its answer came.
     fn is_near(&self) -> bool {
         self.echo_core.load(Ordering::Relaxed) == sched_getcpu()
@@ -194,8 +217,17 @@ impl Pair {
     fn round_trip(&mut self, body: &[u8]) -> Result<Option<u64>, Failure> {
         stop_if_asked()?;
         let start = Instant::now();
-        self.here.publish("ping", body).wait()?;
-        let came = self.answers.next_timeout(LOST_AFTER)?;
+        // What is acknowledged needs no echo.
+        let acknowledged = || self.here.publish("acknowledged", body);
+        let came = match self.guarantee {
+            Guarantee::BestEffort => {
+                self.here.publish("ping", body).wait()?;
+                self.answers.next_timeout(LOST_AFTER)?.map(drop)
+            }
+            Guarantee::Fifo => Some(acknowledged().fifo().wait().map(drop)?),
+            Guarantee::Ordered => Some(acknowledged().ordered().wait().map(drop)?),
+            Guarantee::Safe => Some(acknowledged().safe().wait().map(drop)?),
+        };
         Ok(came.map(|_| u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX)))
     }
 

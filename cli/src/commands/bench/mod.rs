@@ -6,9 +6,13 @@ mod join;
 mod latency;
 mod throughput;
 
-use std::time::Duration;
+use std::fs::File;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand, ValueEnum};
+use rustix::fd::AsFd as _;
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use sealcast::Session;
 use sealcast::code::Code;
 use sealcast::url::OriginMode;
@@ -84,12 +88,100 @@ impl Protection {
     }
 }
 
+/// How strongly messages are published.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub(crate) enum Guarantee {
+    BestEffort,
+    Fifo,
+    Ordered,
+    Safe,
+}
+
+/// One row of a table.
+#[derive(Clone, Copy, Debug)]
+struct Kind {
+    protection: Protection,
+    guarantee: Guarantee,
+}
+
+impl Kind {
+    /// All kinds of these; in clear there is best effort alone.
+    fn all(compare: &[Protection], guarantees: &[Guarantee]) -> Vec<Kind> {
+        let of = |guarantee: &Guarantee| {
+            let guarantee = *guarantee;
+            compare.iter().map(move |protection| Kind { protection: *protection, guarantee })
+        };
+        let fits = |it: &Kind| it.protection != Protection::Plain || it.guarantee == Guarantee::BestEffort;
+        guarantees.iter().flat_map(of).filter(fits).collect()
+    }
+
+    fn name(self) -> String {
+        match self.guarantee {
+            Guarantee::BestEffort => self.protection.name().to_owned(),
+            Guarantee::Fifo => format!("{}, fifo", self.protection.name()),
+            Guarantee::Ordered => format!("{}, ordered", self.protection.name()),
+            Guarantee::Safe => format!("{}, safe", self.protection.name()),
+        }
+    }
+}
+
+/// Who publishes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Publisher {
+    Any,
+    Sequencer,
+    Another,
+    All,
+}
+
+impl Publisher {
+    /// Puts the session first that shall publish, once somebody orders.
+    fn to_front(self, sessions: &mut [Session]) -> Result<(), Failure> {
+        let start = Instant::now();
+        let sequencer = loop {
+            let all: Vec<Option<String>> =
+                sessions.iter().map(|it| it.info().order.flatten().map(|member| member.name.to_string())).collect();
+            if let Some(Some(first)) = all.first()
+                && all.iter().all(|it| it.as_ref() == Some(first))
+            {
+                break first.clone();
+            }
+            stop_if_asked()?;
+            if start.elapsed() > ORDER_TIMEOUT {
+                return Err(Failure::new(Code::TimedOut, "no member orders"));
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        };
+        let is_it = |it: &Session| match self {
+            Publisher::Any | Publisher::All => true,
+            Publisher::Sequencer => it.info().me == sequencer,
+            Publisher::Another => it.info().me != sequencer,
+        };
+        if let Some(at) = sessions.iter().position(is_it) {
+            sessions.swap(0, at);
+        }
+        Ok(())
+    }
+}
+
+/// Where the members of a measurement are.
+#[derive(Clone, Debug, Args)]
+struct Location {
+    /// Further options of the URL, for example linger=1ms
+    #[arg(long, value_name = "OPTIONS")]
+    options: Option<String>,
+    /// Files of network namespaces, one a member, in which its session opens: what `sealcast lab figures` gives
+    #[arg(long, value_delimiter = ',', value_name = "FILES", hide = true)]
+    namespaces: Vec<PathBuf>,
+}
+
 /// How sessions of a measurement are opened.
 struct BenchSetup {
     scene: Scene,
     protection: Protection,
     /// Further options of the URL.
     options: String,
+    namespaces: Vec<PathBuf>,
 }
 
 impl BenchSetup {
@@ -100,11 +192,40 @@ impl BenchSetup {
             scene.member(&name(i), &[("both", "#"), ("evict", "#")])?;
         }
         let options = options.map(|o| format!("&{o}")).unwrap_or_default();
-        Ok(BenchSetup { scene, protection, options })
+        Ok(BenchSetup { scene, protection, options, namespaces: vec![] })
     }
 
-    /// The session of member `i`; the group may still be forming.
+    /// The same at a location, for messages of this kind.
+    fn at(location: &Location, kind: Kind, members: usize) -> Result<BenchSetup, Failure> {
+        let mut options = location.options.clone();
+        if kind.guarantee != Guarantee::BestEffort && !options.as_deref().unwrap_or_default().contains("order=") {
+            options = Some(options.map_or_else(|| "order=total".to_owned(), |more| format!("order=total&{more}")));
+        }
+        let mut setup = BenchSetup::new(kind.protection, members, options.as_ref())?;
+        if !location.namespaces.is_empty() {
+            setup.scene.reach(1);
+            setup.namespaces.clone_from(&location.namespaces);
+        }
+        Ok(setup)
+    }
+
+    /// The session of member `i`, in its namespace; the group may still be forming.
     fn open(&self, i: usize) -> Result<Session, Failure> {
+        let Some(namespace) = self.namespaces.get(i) else { return self.open_here(i) };
+        let failed = |e: std::io::Error| Failure::system(namespace.display(), &e);
+        let file = File::open(namespace).map_err(failed)?;
+        // A thread keeps its namespace, and gives it to the session's threads and sockets.
+        std::thread::scope(|scope| {
+            let there = scope.spawn(|| {
+                let moved = move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network));
+                moved.map_err(|e| failed(e.into()))?;
+                self.open_here(i)
+            });
+            there.join().map_err(|_| Failure::new(Code::System, "opening a session panicked"))?
+        })
+    }
+
+    fn open_here(&self, i: usize) -> Result<Session, Failure> {
         let (keys, origin) = match self.protection {
             Protection::Plain => ("plain", OriginMode::Auto),
             Protection::Sealed => ("contributory", OriginMode::Mac),
@@ -131,7 +252,7 @@ impl BenchSetup {
 
 /// Waits until all sessions have one view of this many members.
 fn agreed(sessions: &[Session], members: usize) -> Result<(), Failure> {
-    let start = std::time::Instant::now();
+    let start = Instant::now();
     loop {
         let views: Vec<_> = sessions.iter().map(Session::view).collect();
         let epoch = views.first().and_then(|v| v.as_ref().map(|v| v.epoch));
@@ -144,7 +265,7 @@ fn agreed(sessions: &[Session], members: usize) -> Result<(), Failure> {
         stop_if_asked()?;
         if start.elapsed() > FORMATION_TIMEOUT {
             let what = format!("{members} members did not agree on a key in {FORMATION_TIMEOUT:?}");
-            return Err(Failure::new(sealcast::code::Code::TimedOut, what).hint("sealcast doctor"));
+            return Err(Failure::new(Code::TimedOut, what).hint("sealcast doctor"));
         }
         std::thread::sleep(Duration::from_micros(500));
     }
@@ -170,6 +291,8 @@ fn median(mut values: Vec<f64>) -> f64 {
     values.get(values.len() / 2).copied().unwrap_or(0.0)
 }
 
+/// How long it may take until a member orders.
+const ORDER_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long a group may take to form before something is wrong.
 const FORMATION_TIMEOUT: Duration = Duration::from_secs(20);
 

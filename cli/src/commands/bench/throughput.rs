@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use rustix::time::{ClockId, clock_gettime};
 use sealcast::code::Code;
 use sealcast::{Session, Subscription};
 use serde_json::json;
 
-use super::{BenchSetup, Protection, median, percentile, stop_if_asked};
+use super::{BenchSetup, Guarantee, Kind, Location, Protection, Publisher, median, percentile, stop_if_asked};
 use crate::commands::Env;
 use crate::hint::Failure;
 use crate::text::{duration, parse_bytes, parse_duration, row, size, table, thousands};
@@ -40,47 +40,11 @@ pub(super) struct Throughput {
     /// How strongly messages are published; all but best-effort are acknowledged, and need keys
     #[arg(long, value_enum, value_delimiter = ',', default_values = ["best-effort"], value_name = "GUARANTEES")]
     guarantee: Vec<Guarantee>,
-    /// Who publishes: where one member orders, that one or another
+    /// Who publishes: where one member orders, that one or another; or all
     #[arg(long, value_enum, default_value = "any", value_name = "WHO", hide_possible_values = true)]
     publisher: Publisher,
-    /// Further options of the URL, for example linger=1ms
-    #[arg(long, value_name = "OPTIONS")]
-    options: Option<String>,
-}
-
-/// How strongly messages are published.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Guarantee {
-    BestEffort,
-    Fifo,
-    Ordered,
-    Safe,
-}
-
-/// Who publishes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Publisher {
-    Any,
-    Sequencer,
-    Another,
-}
-
-/// One row of the table.
-#[derive(Clone, Copy)]
-struct Kind {
-    protection: Protection,
-    guarantee: Guarantee,
-}
-
-impl Kind {
-    fn name(self) -> String {
-        match self.guarantee {
-            Guarantee::BestEffort => self.protection.name().to_owned(),
-            Guarantee::Fifo => format!("{}, fifo", self.protection.name()),
-            Guarantee::Ordered => format!("{}, ordered", self.protection.name()),
-            Guarantee::Safe => format!("{}, safe", self.protection.name()),
-        }
-    }
+    #[command(flatten)]
+    location: Location,
 }
 
 /// One run's figures.
@@ -114,11 +78,7 @@ impl Throughput {
         ));
         let mut rows = vec![row(["", "msg/s", "MB/s", "p50 µs", "p99 µs", "cpu µs/msg", "lost", "ratio"])];
         let mut first = None;
-        let fits = |it: &Kind| it.protection != Protection::Plain || it.guarantee == Guarantee::BestEffort;
-        let kinds = self.guarantee.iter().flat_map(|guarantee| {
-            self.compare.iter().map(|protection| Kind { protection: *protection, guarantee: *guarantee })
-        });
-        for kind in kinds.filter(fits) {
+        for kind in Kind::all(&self.compare, &self.guarantee) {
             let bar = env.output.progress(self.runs as u64, &kind.name());
             let mut runs = vec![];
             for _ in 0..self.runs.max(1) {
@@ -135,7 +95,7 @@ impl Throughput {
                 "bench": "throughput", "kind": kind.name(), "size": self.size, "subs": self.subs,
                 "window": self.window, "seconds": self.time.as_secs_f64(), "runs": self.runs,
                 "messages_per_second": rate, "megabytes_per_second": megabytes, "p50_us": p50, "p99_us": p99,
-                "cpu_us_per_message": cpu, "lost": lost, "ratio": ratio,
+                "cpu_us_per_message": cpu, "lost": lost, "memory_bytes": memory_peak(), "ratio": ratio,
             }))?;
             rows.push(vec![
                 kind.name(),
@@ -153,39 +113,55 @@ impl Throughput {
 
     fn measure(&self, kind: Kind) -> Result<Measured, Failure> {
         let members = usize::from(self.subs) + 1;
-        let mut options = self.options.clone();
-        if kind.guarantee != Guarantee::BestEffort && !options.as_deref().unwrap_or_default().contains("order=") {
-            options = Some(options.map_or_else(|| "order=total".to_owned(), |more| format!("order=total&{more}")));
-        }
-        let setup = BenchSetup::new(kind.protection, members, options.as_ref())?;
+        let setup = BenchSetup::at(&self.location, kind, members)?;
         let mut sessions = setup.open_all(members)?;
         if kind.guarantee != Guarantee::BestEffort {
-            self.choose_publisher(&mut sessions)?;
+            self.publisher.to_front(&mut sessions)?;
         }
-        let (publisher, subscribers) = sessions.split_first().expect("there are at least two members");
+        let senders = if self.publisher == Publisher::All { members } else { 1 };
         let ended = Arc::new(AtomicBool::new(false));
         let epoch = Instant::now();
         let mut readers = vec![];
-        let progress: Vec<Arc<Progress>> = subscribers.iter().map(|_| Arc::default()).collect();
-        for (session, progress) in subscribers.iter().zip(&progress) {
-            let room = usize::try_from(self.window).unwrap_or(usize::MAX).saturating_mul(2).max(4096);
-            let subscription = session.subscribe("load").capacity(room).wait()?;
-            let (progress, ended) = (progress.clone(), ended.clone());
+        // Of each sender, at each other member.
+        let progress: Vec<Vec<Arc<Progress>>> =
+            (0..senders).map(|_| (0..members).map(|_| Arc::default()).collect()).collect();
+        for (at, session) in sessions.iter().enumerate().filter(|(at, _)| senders > 1 || *at > 0) {
+            let capacity = usize::try_from(self.window).unwrap_or(usize::MAX).saturating_mul(2).max(4096);
+            let subscription = session.subscribe("load").capacity(capacity).wait()?;
+            let progress: Vec<Arc<Progress>> = progress.iter().map(|of| of[at].clone()).collect();
+            let ended = ended.clone();
             let read = move || read(subscription, &progress, &ended, epoch);
             readers.push(std::thread::spawn(read));
         }
-        let sent = self.send(publisher, kind.guarantee, &progress, epoch);
+        let cpu = cpu_time();
+        let sent: Result<Vec<(u64, f64)>, Failure> = std::thread::scope(|scope| {
+            let send = |(at, of): (usize, &Vec<Arc<Progress>>)| {
+                let others = of.iter().enumerate().filter(|(reader, _)| *reader != at).map(|(_, it)| it.clone());
+                let (session, others): (&Session, Vec<_>) = (&sessions[at], others.collect());
+                let (window, guarantee) = ((self.window / senders as u64).max(1), kind.guarantee);
+                scope.spawn(move || self.send(session, at, guarantee, window, &others, epoch))
+            };
+            let sending: Vec<_> = progress.iter().enumerate().map(send).collect();
+            let panicked = || Failure::new(Code::System, "a publisher panicked");
+            sending.into_iter().map(|it| it.join().map_err(|_| panicked())?).collect()
+        });
+        let cpu = cpu_time().saturating_sub(cpu);
         // Let what is under way arrive.
         std::thread::sleep(Duration::from_millis(100));
         ended.store(true, Ordering::Relaxed);
         let delays = collect(readers);
-        let (sent, seconds, cpu) = sent?;
-        let mut delays = delays?;
+        let (sent, mut delays) = (sent?, delays?);
         delays.sort_unstable();
         for session in sessions {
             session.close();
         }
-        let slowest = progress.iter().map(|p| p.count.load(Ordering::Relaxed)).min().unwrap_or(0);
+        let seconds = sent.iter().map(|(_, seconds)| *seconds).fold(0.0, f64::max);
+        let sent: u64 = sent.iter().map(|(sent, _)| sent).sum();
+        let slowest = |(at, of): (usize, &Vec<Arc<Progress>>)| -> u64 {
+            let others = of.iter().enumerate().filter(|(reader, _)| *reader != at);
+            others.map(|(_, it)| it.count.load(Ordering::Relaxed)).min().unwrap_or(0)
+        };
+        let slowest: u64 = progress.iter().enumerate().map(slowest).sum();
         Ok(Measured {
             rate: slowest as f64 / seconds,
             p50_micros: percentile(&delays, 0.5),
@@ -195,85 +171,59 @@ impl Throughput {
         })
     }
 
-    /// Puts the session first that shall publish, once somebody orders.
-    fn choose_publisher(&self, sessions: &mut [Session]) -> Result<(), Failure> {
-        let start = Instant::now();
-        let sequencer = loop {
-            let all: Vec<Option<String>> =
-                sessions.iter().map(|it| it.info().order.flatten().map(|member| member.name.to_string())).collect();
-            if let Some(Some(first)) = all.first()
-                && all.iter().all(|it| it.as_ref() == Some(first))
-            {
-                break first.clone();
-            }
-            stop_if_asked()?;
-            if start.elapsed() > ORDER_TIMEOUT {
-                return Err(Failure::new(Code::TimedOut, "no member orders"));
-            }
-            std::thread::sleep(Duration::from_millis(1));
-        };
-        let is_it = |it: &Session| match self.publisher {
-            Publisher::Any => true,
-            Publisher::Sequencer => it.info().me == sequencer,
-            Publisher::Another => it.info().me != sequencer,
-        };
-        if let Some(at) = sessions.iter().position(is_it) {
-            sessions.swap(0, at);
-        }
-        Ok(())
-    }
-
-    /// Publishes until the time is over: how many, in how many seconds, with how much of the processor.
+    /// Publishes as the `sender`th until the time is over: how many, in how many seconds.
     fn send(
         &self,
-        publisher: &Session,
+        session: &Session,
+        sender: usize,
         guarantee: Guarantee,
+        window: u64,
         progress: &[Arc<Progress>],
         epoch: Instant,
-    ) -> Result<(u64, f64, Duration), Failure> {
+    ) -> Result<(u64, f64), Failure> {
         let mut body = vec![0x5A; self.size.max(HEAD)];
-        let (start, cpu) = (Instant::now(), cpu_time());
+        body[NUMBERED..HEAD].copy_from_slice(&(sender as u64).to_be_bytes());
+        let start = Instant::now();
         let mut number: u64 = 0;
         while start.elapsed() < self.time {
-            self.wait_for_capacity(number, progress)?;
+            wait_for_capacity(number, window, progress)?;
             body[..8].copy_from_slice(&number.to_be_bytes());
-            body[8..HEAD].copy_from_slice(&nanos(epoch.elapsed()).to_be_bytes());
+            body[8..NUMBERED].copy_from_slice(&nanos(epoch.elapsed()).to_be_bytes());
             match guarantee {
-                Guarantee::BestEffort => _ = publisher.publish("load", &body).wait()?,
+                Guarantee::BestEffort => _ = session.publish("load", &body).wait()?,
                 // What it comes to is waited for by flush.
-                Guarantee::Fifo => drop(publisher.publish("load", &body).fifo().ticket()?),
-                Guarantee::Ordered => drop(publisher.publish("load", &body).ordered().ticket()?),
-                Guarantee::Safe => drop(publisher.publish("load", &body).safe().ticket()?),
+                Guarantee::Fifo => drop(session.publish("load", &body).fifo().ticket()?),
+                Guarantee::Ordered => drop(session.publish("load", &body).ordered().ticket()?),
+                Guarantee::Safe => drop(session.publish("load", &body).safe().ticket()?),
             }
             number += 1;
         }
-        publisher.flush().wait()?;
+        session.flush().wait()?;
         let end = Instant::now() + LOST_AFTER;
         while progress.iter().any(|p| p.next.load(Ordering::Acquire) < number) && Instant::now() < end {
             std::thread::sleep(Duration::from_micros(200));
         }
-        Ok((number, start.elapsed().as_secs_f64(), cpu_time().saturating_sub(cpu)))
+        Ok((number, start.elapsed().as_secs_f64()))
     }
+}
 
-    /// Waits while the slowest subscriber is a window behind; what does not come at all is lost.
-    fn wait_for_capacity(&self, number: u64, progress: &[Arc<Progress>]) -> Result<(), Failure> {
-        let behind =
-            || progress.iter().map(|p| number.saturating_sub(p.next.load(Ordering::Acquire))).max().unwrap_or(0);
-        if behind() < self.window {
-            return Ok(());
-        }
-        stop_if_asked()?;
-        let start = Instant::now();
-        while behind() >= self.window && start.elapsed() < LOST_AFTER {
-            std::thread::sleep(Duration::from_micros(20));
-        }
-        Ok(())
+/// Waits while the slowest subscriber is a window behind; what does not come at all is lost.
+fn wait_for_capacity(number: u64, window: u64, progress: &[Arc<Progress>]) -> Result<(), Failure> {
+    let behind = || progress.iter().map(|p| number.saturating_sub(p.next.load(Ordering::Acquire))).max().unwrap_or(0);
+    if behind() < window {
+        return Ok(());
     }
+    stop_if_asked()?;
+    let start = Instant::now();
+    while behind() >= window && start.elapsed() < LOST_AFTER {
+        std::thread::sleep(Duration::from_micros(20));
+    }
+    Ok(())
 }
 
 fn read(
     mut subscription: Subscription,
-    progress: &Progress,
+    progress: &[Arc<Progress>],
     ended: &AtomicBool,
     epoch: Instant,
 ) -> Result<Vec<u64>, Failure> {
@@ -281,8 +231,9 @@ fn read(
     while !ended.load(Ordering::Relaxed) {
         let Some(message) = subscription.next_timeout(Duration::from_millis(20))? else { continue };
         let Some((head, _)) = message.payload().split_first_chunk::<HEAD>() else { continue };
-        let (number, sent) = head.split_at(8);
-        let [number, sent] = [number, sent].map(|b| u64::from_be_bytes(b.try_into().expect("halves of 16 bytes")));
+        let field = |at: usize| u64::from_be_bytes(head[at..at + 8].try_into().expect("three fields of 8 bytes"));
+        let [number, sent, sender] = [0, 8, NUMBERED].map(field);
+        let Some(progress) = usize::try_from(sender).ok().and_then(|it| progress.get(it)) else { continue };
         progress.count.fetch_add(1, Ordering::Relaxed);
         progress.next.fetch_max(number + 1, Ordering::Release);
         if number % SAMPLE_EVERY == 0 {
@@ -311,10 +262,16 @@ fn nanos(d: Duration) -> u64 {
     u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Number and time of sending.
-const HEAD: usize = 16;
+/// The most memory that this process has used, all members together, bytes; 0 if the system does not say.
+fn memory_peak() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    line.and_then(|it| it.trim().strip_suffix(" kB")?.parse::<u64>().ok()).map_or(0, |kib| kib * 1024)
+}
+
+/// Number and time of sending, and who sent.
+const HEAD: usize = NUMBERED + 8;
+const NUMBERED: usize = 16;
 /// Delays are kept for one message in so many.
 const SAMPLE_EVERY: u64 = 16;
-/// How long it may take until a member orders.
-const ORDER_TIMEOUT: Duration = Duration::from_secs(20);
 const LOST_AFTER: Duration = Duration::from_millis(300);
