@@ -7,6 +7,7 @@ use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::AsFd as _;
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode, Stdio};
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
@@ -148,6 +149,54 @@ impl Bridge {
         inside(self.members[i], program)
     }
 
+    /// The address of member `i`.
+    ///
+    /// # Panics
+    /// If no bridge has so many members.
+    pub fn address_of(i: usize) -> IpAddr {
+        address(i).into()
+    }
+
+    /// The file that names the namespace of member `i`.
+    ///
+    /// # Panics
+    /// If there is no such member.
+    pub fn namespace(&self, i: usize) -> PathBuf {
+        format!("/proc/{}/ns/net", self.members[i]).into()
+    }
+
+    /// Takes member `i` off the bridge, or puts it back: alone, it keeps interface, address and route.
+    ///
+    /// # Errors
+    /// The system's own.
+    pub fn plug(&self, i: usize, plugged: bool) -> io::Result<()> {
+        let end = format!("v{i}");
+        let mut ip = inside(self.outer.id(), "ip");
+        done(if plugged {
+            ip.args(["link", "set", &end, "master", "br0"])
+        } else {
+            ip.args(["link", "set", &end, "nomaster"])
+        })
+    }
+
+    /// Has member `i` lose incoming datagrams of UDP by a condition of nftables, such as `numgen random mod 100 lt 1`;
+    /// none loses none. A segmented send counts as one datagram here: `gso=off` goes with it.
+    ///
+    /// # Errors
+    /// If nftables is missing, or does not know the condition.
+    ///
+    /// # Panics
+    /// If there is no such member.
+    pub fn lose(&self, i: usize, condition: Option<&str>) -> io::Result<()> {
+        let mut rules = "add table inet lab\ndelete table inet lab\n".to_owned();
+        if let Some(condition) = condition {
+            rules += "add table inet lab\n\
+                      add chain inet lab in { type filter hook prerouting priority -300; }\n";
+            rules += &format!("add rule inet lab in iifname veth0 meta l4proto udp {condition} drop\n");
+        }
+        done(self.command(i, "nft").arg(rules))
+    }
+
     /// Does something as member `i`, on a thread that goes there. Sockets that it opens stay there.
     ///
     /// # Errors
@@ -156,7 +205,7 @@ impl Bridge {
     /// # Panics
     /// If there is no such member.
     pub fn enter<T: Send>(&self, i: usize, act: impl FnOnce() -> T + Send) -> io::Result<T> {
-        let there = File::open(format!("/proc/{}/ns/net", self.members[i]))?;
+        let there = File::open(self.namespace(i))?;
         std::thread::scope(|scope| {
             let thread = scope.spawn(|| {
                 move_into_link_name_space(there.as_fd(), Some(LinkNameSpaceType::Network))?;
@@ -178,11 +227,8 @@ impl Bridge {
             "ip addr replace {from}/32 dev veth0 && ip rule add from {from} lookup {table} && \
              ip route replace 224.0.0.0/4 via {gateway} dev veth0 table {table}"
         );
-        let done = self.command(i, "sh").args(["-c", &commands]).stdin(Stdio::null()).output()?;
-        match done.status.success() {
-            true => Ok(from.into()),
-            false => Err(io::Error::other(String::from_utf8_lossy(&done.stderr).trim().to_owned())),
-        }
+        done(self.command(i, "sh").args(["-c", &commands]))?;
+        Ok(from.into())
     }
 
     /// The member that an address belongs to.
@@ -234,6 +280,15 @@ fn inside(process: u32, program: impl AsRef<std::ffi::OsStr>) -> Command {
     c.args(["--preserve-credentials", "-U", "-n", "-t", &process.to_string(), "--"]);
     c.arg(program).env(ENCLOSED, "1");
     c
+}
+
+/// Runs a command to its end; what it says is the error if it fails.
+fn done(command: &mut Command) -> io::Result<()> {
+    let done = command.stdin(Stdio::null()).output()?;
+    match done.status.success() {
+        true => Ok(()),
+        false => Err(io::Error::other(String::from_utf8_lossy(&done.stderr).trim().to_owned())),
+    }
 }
 
 /// Set in processes that run inside a namespace of ours.

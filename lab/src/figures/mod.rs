@@ -8,6 +8,7 @@ mod hostile;
 mod insider;
 mod latency;
 mod membership;
+mod ordered;
 mod record;
 mod row;
 mod threshold;
@@ -28,7 +29,7 @@ use crate::peers::Field;
 /// Measure the figures of an area, row by row
 #[derive(Debug, Args)]
 pub struct Figures {
-    /// The area: `lan` or `brokers`
+    /// The area: `lan`, `ordered` or `brokers`
     #[arg(default_value = "lan")]
     area: String,
     /// Smaller counts, named in each row; ends within five minutes
@@ -141,7 +142,7 @@ impl Unit {
 }
 
 /// The areas and what is measured in each.
-const AREAS: &[(&str, &[Unit])] = &[("lan", LAN), ("brokers", BROKERS)];
+const AREAS: &[(&str, &[Unit])] = &[("lan", LAN), ("ordered", ORDERED), ("brokers", BROKERS)];
 
 const LAN: &[Unit] = &[
     Unit { rows: membership::SIMULATED, about: "formation, simulated", measure: membership::simulated },
@@ -154,6 +155,18 @@ const LAN: &[Unit] = &[
     Unit { rows: insider::ROWS, about: "an insider at its worst", measure: insider::measure },
     Unit { rows: membership::LOSS, about: "losses at a change of key", measure: membership::loss },
     Unit { rows: hostile::ROWS, about: "hostile datagrams", measure: hostile::measure },
+];
+
+const ORDERED: &[Unit] = &[
+    Unit { rows: ordered::THROUGHPUT, about: "throughput with guarantees", measure: ordered::throughput },
+    Unit { rows: ordered::MEMORY, about: "memory at full rate", measure: ordered::memory },
+    Unit { rows: ordered::LOSS, about: "throughput under loss", measure: ordered::loss },
+    Unit { rows: ordered::LATENCY, about: "time to acknowledgement", measure: ordered::latency },
+    Unit { rows: ordered::CRASHES, about: "failover", measure: ordered::crashes },
+    Unit { rows: ordered::MERGE, about: "merging after a partition", measure: ordered::merge },
+    Unit { rows: ordered::CHURN, about: "keys that change all the time", measure: ordered::churn },
+    Unit { rows: ordered::IDLE, about: "idle members", measure: ordered::idle },
+    Unit { rows: ordered::CENTER, about: "a key distribution centre", measure: ordered::center },
 ];
 
 const BROKERS: &[Unit] = &[

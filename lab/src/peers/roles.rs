@@ -221,6 +221,9 @@ impl Role {
     /// count TOPIC                   -> ready
     /// take                          -> got N, the different messages counted since the last one
     /// evict NAME | rotate           -> evicted|rotated NANOS TOOK_NANOS MEMBERS
+    /// sequencer                     -> sequencer NAME, who orders; none if nobody does here
+    /// first                         -> first NAME, the first member of the view
+    /// order EVERY_MILLIS MILLIS     -> ordered and SENT:DELIVERED of all that was delivered meanwhile, in nanoseconds
     /// ```
     fn member(&self) -> Result<(), Failure> {
         let mut session = None;
@@ -277,11 +280,47 @@ impl Role {
                     let changed = session.rotate().wait()?;
                     say(format!("rotated {start} {} {}", changed.elapsed.as_nanos(), changed.on_new_key));
                 }
+                (["sequencer"], Some(session)) => {
+                    let who = session.info().order.flatten();
+                    say(format!("sequencer {}", who.map(|it| it.name.to_string()).unwrap_or_default()));
+                }
+                (["first"], Some(session)) => {
+                    let first = session.view().and_then(|view| Some(view.members.iter().next()?.name.to_string()));
+                    say(format!("first {}", first.unwrap_or_default()));
+                }
+                (["order", every, millis], Some(session)) => {
+                    let (every, lasts) =
+                        (Duration::from_millis(every.parse()?), Duration::from_millis(millis.parse()?));
+                    say(format!("ordered {}", order(session, every, lasts)?.join(" ")));
+                }
                 _ => return Err(format!("no command {line:?} now").into()),
             }
         }
         Ok(())
     }
+}
+
+/// Publishes ordered messages, one at each interval, and takes in everybody's: when each was sent and delivered.
+fn order(session: &Session, every: Duration, lasts: Duration) -> Result<Vec<String>, Failure> {
+    let mut messages = session.subscribe("order").capacity(UNLIMITED).wait()?;
+    let end = Instant::now() + lasts;
+    let publisher = session.clone();
+    let publishing = std::thread::spawn(move || {
+        while Instant::now() < end {
+            let next = Instant::now() + every;
+            // What comes to nothing is seen where it is not delivered.
+            let _ = publisher.publish("order", monotonic_nanos().to_le_bytes()).ordered().ticket();
+            std::thread::sleep(next.saturating_duration_since(Instant::now()));
+        }
+    });
+    let mut seen = Vec::new();
+    while Instant::now() < end {
+        let Some(message) = messages.next_timeout(every)? else { continue };
+        let Some(sent) = message.payload().first_chunk().copied().map(u64::from_le_bytes) else { continue };
+        seen.push(format!("{sent}:{}", monotonic_nanos()));
+    }
+    publishing.join().map_err(|_| "the publisher panicked")?;
+    Ok(seen)
 }
 
 /// The bytes that `talk` sends for a length; so do the peers.
@@ -311,6 +350,7 @@ pub(crate) fn say(line: impl std::fmt::Display) {
     let _ = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
 }
 
+/// The monotonic clock, which all processes of a machine share.
 pub(crate) fn monotonic_nanos() -> u64 {
     let t = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64

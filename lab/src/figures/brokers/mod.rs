@@ -33,7 +33,7 @@ fn engine(folder: &Path, options: &[&str]) -> Result<Value, Failure> {
 }
 
 /// The object that a program prints.
-fn run(command: &mut Command) -> Result<Value, Failure> {
+pub(super) fn run(command: &mut Command) -> Result<Value, Failure> {
     let output = command.stdin(Stdio::null()).output()?;
     let said = String::from_utf8_lossy(&output.stderr);
     if !output.status.success() {

@@ -1,0 +1,43 @@
+//! Groups with a channel that loses nothing: throughput, latency, loss, failover, keys from a centre.
+//!
+//! The network is a bridge of namespaces with an MTU of 1,500. `sealcast bench` makes the load; where a process must crash,
+//! the lab's own roles are the members.
+//!
+//! | file | rows |
+//! |---|---|
+//! | `throughput` | ratios of two kinds of messages; a row is an entry of its table |
+//! | `latency` | time to acknowledgement ÷ a round trip |
+//! | `failover` | a crashed sequencer or leader; a partition that heals |
+//! | `members` | a group of sessions in this process: changes of key, idle members |
+//! | `center` | a key distribution centre's rate and memory |
+
+mod center;
+mod failover;
+mod latency;
+mod members;
+mod throughput;
+
+use std::process::Command;
+
+use crate::Failure;
+use crate::brokers::beside;
+use crate::netns::Bridge;
+
+pub(super) use center::{CENTER, center};
+pub(super) use failover::{CRASHES, MERGE, crashes, merge};
+pub(super) use latency::{LATENCY, latency};
+pub(super) use members::{CHURN, IDLE, churn, idle};
+pub(super) use throughput::{LOSS, MEMORY, THROUGHPUT, loss, memory, throughput};
+
+/// `sealcast bench` with its members on a bridge, one in each namespace.
+fn bench(bridge: &Bridge, measurement: &str) -> Result<Command, Failure> {
+    let namespaces: Vec<String> = (0..bridge.len()).map(|i| bridge.namespace(i).display().to_string()).collect();
+    let mut command = bridge.command(0, beside("sealcast")?);
+    command.args(["--json", "--no-progress", "bench", measurement, "--namespaces", &namespaces.join(",")]);
+    Ok(command)
+}
+
+/// A sender and three receivers.
+const MEMBERS: usize = 4;
+/// How this area is called.
+const AREA: &str = "ordered";
