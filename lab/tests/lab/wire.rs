@@ -64,7 +64,7 @@ fn rule_g9_the_peer_notices_a_changed_byte() {
 fn rule_g9_wire_md_names_every_label() {
     let wire = std::fs::read_to_string(root().join("docs/WIRE.md")).unwrap();
     let mut labels = BTreeSet::new();
-    for folder in ["crypto/src", "keys/src/contributory", "delivery/src", "broker/src", "sealcast/src"] {
+    for folder in ["crypto/src", "keys/src", "kdc/src", "delivery/src", "broker/src", "sealcast/src"] {
         for file in sources(&root().join(folder)) {
             let text = std::fs::read_to_string(&file).unwrap();
             let code = text.split("#[cfg(test)]").next().unwrap_or_default();
