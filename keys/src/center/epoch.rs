@@ -24,12 +24,12 @@ use crate::epoch::{EpochKeys, Parts, sending_key};
 
 /// What the epoch of a proposal is to one slot.
 pub(super) struct Taken {
-    epoch: EpochId,
+    pub(super) epoch: EpochId,
     cut: [u8; 32],
     /// By ring; `None` where the slot is not in it.
-    rings: Vec<Option<Secret<32>>>,
+    pub(super) rings: Vec<Option<Secret<32>>>,
     /// Sending keys of domains that the slot writes and does not read.
-    own: Vec<(Domain, Secret<32>)>,
+    pub(super) own: Vec<(Domain, Secret<32>)>,
 }
 
 /// An epoch as its leader made it.

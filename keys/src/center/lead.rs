@@ -163,6 +163,12 @@ impl Leads {
         Some(PairKey::new(group, &sigma.secret, me, member))
     }
 
+    /// The salt of that key.
+    #[cfg(test)]
+    pub(super) fn salt_with(&self, member: &CertHash) -> Option<[u8; 16]> {
+        self.sigmas.get(member).map(|it| it.salt)
+    }
+
     /// The token of an applicant.
     fn token(&self, of: &MemberId) -> Option<Tag> {
         let it = self.applicants.get(of)?;

@@ -49,6 +49,8 @@ pub mod query;
 pub mod row;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod vectors;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;

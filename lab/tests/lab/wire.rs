@@ -43,6 +43,37 @@ fn rule_g9_a_peer_written_from_wire_md_judges_files_as_we_do() {
 }
 
 #[test]
+fn rule_g9_a_peer_written_from_wire_md_reads_a_centre_and_its_group() {
+    let Some(read) = peer("center.py", root()) else { return };
+    let said = String::from_utf8_lossy(&read.stdout).into_owned();
+    assert!(read.status.success(), "{said}{}", String::from_utf8_lossy(&read.stderr));
+    for what in ["GRANTED to alice", "REFUSED to carol: denied", "epoch 3, 2 rings", "signed: log/a", "all of it is as"]
+    {
+        assert!(said.contains(what), "{what}: {said}");
+    }
+}
+
+/// Of each step one byte near its end: a tag, or what a tag binds.
+#[test]
+fn rule_g9_the_peer_notices_a_changed_byte_of_a_centre() {
+    let text = std::fs::read_to_string(root().join("keys/vectors/center.json")).unwrap();
+    let known: Value = serde_json::from_str(&text).unwrap();
+    let folder = vectors();
+    let file = folder.path().join("keys/vectors/center.json");
+    for at in [1, 9, 25, 38, 43] {
+        let mut vectors = known.clone();
+        let datagram = vectors["steps"][at]["datagram"].as_str().unwrap().to_owned();
+        let place = datagram.len() - 40;
+        let other = if &datagram[place..=place] == "0" { "1" } else { "0" };
+        vectors["steps"][at]["datagram"] =
+            Value::from(format!("{}{other}{}", &datagram[..place], &datagram[place + 1..]));
+        std::fs::write(&file, vectors.to_string()).unwrap();
+        let Some(read) = peer("center.py", folder.path()) else { return };
+        assert!(!read.status.success(), "step {at}: {}", String::from_utf8_lossy(&read.stdout));
+    }
+}
+
+#[test]
 fn rule_g9_the_peer_notices_a_changed_byte() {
     let folder = vectors();
     let file = folder.path().join("keys/vectors/contributory.json");
@@ -75,8 +106,9 @@ fn rule_g9_wire_md_names_every_label() {
             labels.extend(strings.filter(|s| s.starts_with("sealcast/v1/") || s.starts_with("DB/")).map(str::to_owned));
         }
     }
-    // Where a proof's nonce comes from is its maker's business.
+    // Where a proof's nonce and a leader's token come from is their maker's business.
     labels.remove("DB/nonce");
+    labels.remove("sealcast/v1/center/token");
     assert!(labels.len() > 20, "{labels:?}");
     let missing: Vec<&String> = labels.iter().filter(|l| !wire.contains(l.as_str())).collect();
     assert!(missing.is_empty(), "docs/WIRE.md does not say what is hashed as {missing:?}");
@@ -235,7 +267,12 @@ fn peer(script: &str, on: &Path) -> Option<Output> {
 /// A copy of the vectors that goes away with it.
 fn vectors() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
-    for file in ["crypto/vectors/primitives.json", "delivery/vectors/records.json", "keys/vectors/contributory.json"] {
+    for file in [
+        "crypto/vectors/primitives.json",
+        "delivery/vectors/records.json",
+        "keys/vectors/contributory.json",
+        "keys/vectors/center.json",
+    ] {
         let to = folder.path().join(file);
         std::fs::create_dir_all(to.parent().unwrap()).unwrap();
         std::fs::copy(root().join(file), to).unwrap();
