@@ -65,7 +65,7 @@ figures: setup  ## measure every row of the figures table, quickly (about 15 min
 	$(BIN)/release/sealcast lab figures ordered --quick --record docs/figures.md
 	$(BIN)/release/sealcast lab figures brokers --quick --record docs/figures.md
 
-models:         ## symbolic models of invite, JOIN, ring and capture
+models:         ## symbolic models of invite, JOIN, ring, capture and centre
 	@lab/models/check.sh
 
 deny: setup     ## licences, bans and sources of all dependencies, by cargo-deny
