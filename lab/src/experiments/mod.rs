@@ -5,6 +5,7 @@ mod discovery;
 mod fig8;
 mod hostile;
 pub(crate) mod lan;
+mod lsgc;
 mod throughput;
 
 use std::path::PathBuf;
@@ -62,6 +63,10 @@ enum Name {
     LcmsecFig8,
     LcmsecThroughput,
     LcmsecDiscovery,
+    LsgcFig3,
+    LsgcFig4,
+    LsgcFig5,
+    LsgcTransition,
     Hostile,
     ChiosFig5,
     ChiosFig6,
@@ -97,6 +102,16 @@ impl Name {
         match self {
             Name::LcmsecFig8 => "LCMsec Fig. 8: echo round trip against message size; plain, sealed, liblcm from C",
             Name::LcmsecDiscovery => "LCMsec Fig. 9: JOINs and responses against the number of members, two agreements",
+            Name::LsgcFig3 => {
+                "LSGC Fig. 3: throughput by size of the message; best effort and reliable, plain and per cipher"
+            }
+            Name::LsgcFig5 => "LSGC Fig. 5: throughput by size of the group, 2 to 8; the same channels and ciphers",
+            Name::LsgcFig4 => {
+                "LSGC Fig. 4: time and bytes of a join and a leave against the number of members, 2 to 64"
+            }
+            Name::LsgcTransition => {
+                "LSGC Sec. 2.2: best-effort messages at a change of key: drop, buffer, wait, both keys, ours"
+            }
             Name::Hostile => {
                 "mutated datagrams of every kind, a quarter sealed by a hostile member: panics, growth, state"
             }
@@ -158,6 +173,10 @@ impl Run {
             Name::LcmsecFig8 => fig8::run(&lab)?,
             Name::LcmsecThroughput => throughput::run(&lab)?,
             Name::LcmsecDiscovery => discovery::run(&lab)?,
+            Name::LsgcFig3 => lsgc::fig3(&lab)?,
+            Name::LsgcFig4 => lsgc::changes(&lab)?,
+            Name::LsgcFig5 => lsgc::fig5(&lab)?,
+            Name::LsgcTransition => lsgc::transition(&lab)?,
             Name::Hostile => hostile::run(&lab)?,
             Name::ChiosFig5 => chios::fig5(&lab)?,
             Name::ChiosFig6 => chios::fig6(&lab)?,

@@ -35,6 +35,9 @@ pub struct Role {
     /// How many members the group must have before it is ready
     #[arg(long, default_value_t = 1)]
     members: usize,
+    /// Whether it sends fifo, on the channel that loses nothing
+    #[arg(long)]
+    fifo: bool,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -158,7 +161,9 @@ impl Role {
                 if let Some(head) = message.get_mut(..8) {
                     head.copy_from_slice(&n.to_le_bytes());
                 }
-                session.publish("t", &message).wait().map(drop)
+                let message = session.publish("t", &message);
+                // As much is under way as the channel takes.
+                if self.fifo { message.fifo().ticket().map(drop) } else { message.wait().map(drop) }
             })?;
             session.flush().wait()?;
             let used = Cpu::now()?.since(before);

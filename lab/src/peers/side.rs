@@ -22,6 +22,10 @@ pub enum Side {
     ChaCha,
     /// As `Sealed`, each origin proved by a signature.
     Signed,
+    /// As `Sealed`, on the channel that loses nothing.
+    Reliable,
+    /// As `Reliable`, under ChaCha20-Poly1305.
+    ReliableChaCha,
 }
 
 /// How datagrams are made of messages.
@@ -45,7 +49,14 @@ impl Side {
             Side::Sealed => "sealed",
             Side::ChaCha => "sealed ChaCha20",
             Side::Signed => "signed",
+            Side::Reliable => "reliable",
+            Side::ReliableChaCha => "reliable ChaCha20",
         }
+    }
+
+    /// Whether its messages are published fifo.
+    pub fn is_reliable(self) -> bool {
+        matches!(self, Side::Reliable | Side::ReliableChaCha)
     }
 }
 
@@ -76,13 +87,14 @@ impl Field {
             Path::Segmented => "batch=on&gso=on",
         };
         let common = format!("udpm://{address}?ttl=0&recv_buf_size={RECEIVE_BUFFER}");
+        let sealed = format!("{common}&keys=contributory&group=lab&origin=mac&{path}");
         match side {
             Side::Liblcm => common,
             Side::Plain => format!("{common}&keys=plain&{path}"),
-            Side::Sealed => format!("{common}&keys=contributory&group=lab&origin=mac&{path}"),
-            Side::ChaCha => {
-                format!("{common}&keys=contributory&group=lab&origin=mac&suite=chacha20poly1305&{path}")
-            }
+            Side::Sealed => sealed,
+            Side::ChaCha => format!("{sealed}&{CHACHA}"),
+            Side::Reliable => format!("{sealed}&order=total"),
+            Side::ReliableChaCha => format!("{sealed}&order=total&{CHACHA}"),
             Side::Signed => format!("{common}&keys=contributory&group=lab&origin=signed&{path}"),
         }
     }
@@ -105,7 +117,13 @@ impl Field {
                     c.arg(role).arg(&url);
                     c
                 }
-                _ => command(role, &url, identities.as_deref(), i)?,
+                _ => {
+                    let mut c = command(role, &url, identities.as_deref(), i)?;
+                    if side.is_reliable() {
+                        c.arg("--fifo");
+                    }
+                    c
+                }
             };
             players.push(Player::start(&mut command)?.with(identities.clone()));
         }
@@ -151,5 +169,6 @@ fn program() -> Result<PathBuf, Failure> {
     }
 }
 
+const CHACHA: &str = "suite=chacha20poly1305";
 /// Receive buffer of every side, bytes: the most that Linux grants without tuning here.
 const RECEIVE_BUFFER: usize = 4 << 20;
