@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use sealcast_wire::Monotonic;
+use sealcast_wire::{Change, Monotonic};
 
 use super::{Body, Checker, Event, Roles, Verdict};
 
@@ -46,7 +46,9 @@ impl Checker<Roles, Event> for Fifo {
                 let nodes: BTreeSet<usize> = roles.nodes_of(view).into_iter().collect();
                 // Whom a sender does not see any more gets nothing of it, and who does not see a sender takes nothing of it.
                 let sees = |from: usize, to: usize| from != node || nodes.contains(&to);
-                self.retain(|from, to| sees(from, to) && sees(to, from));
+                // In between it may have been in a view that it did not see, of one part: the others get nothing of that.
+                let merged = view.change == Change::Merged;
+                self.retain(|from, to| sees(from, to) && sees(to, from) && !(merged && (from == node || to == node)));
                 self.views.insert(node, nodes);
             }
             Event::Started | Event::Changed | Event::Stopped | Event::Excluded => {
