@@ -85,19 +85,19 @@ impl Master {
 
     /// A principal's long-term keys.
     pub fn long_term(&self, of: &Principal) -> LongTerm {
-        let make = |key: &hmac::Key, label: &str| Secret::from_bytes(prf(key, label, &[of]));
-        LongTerm {
-            exchange: make(&self.exchange, "sealcast/v1/lm/x"),
-            authentication: make(&self.authentication, "sealcast/v1/lm/a"),
-        }
+        let authentication = Secret::from_bytes(prf(&self.authentication, "sealcast/v1/lm/a", &[of]));
+        LongTerm { exchange: self.exchange_of(of), authentication }
     }
 
-    /// Makes a pair key for who asked; `note` is said along with it, and nobody can change it.
-    pub fn grant(&self, pair: &Pair, note: &[u8], rng: &mut impl CryptoRng) -> Granted {
+    fn exchange_of(&self, of: &Principal) -> Secret<32> {
+        Secret::from_bytes(prf(&self.exchange, "sealcast/v1/lm/x", &[of]))
+    }
+
+    /// Makes a pair key for who asked, whose keys are `from`; `note` is said along with it, and nobody can change it.
+    pub fn grant(&self, pair: &Pair, from: &LongTerm, note: &[u8], rng: &mut impl CryptoRng) -> Granted {
         let mut salt = [0; 16];
         rng.fill_bytes(&mut salt);
-        let (from, to) = (self.long_term(&pair.from), self.long_term(&pair.to));
-        let key = to.receives(&pair.from, &pair.to, &salt);
+        let key = pair_key(&self.exchange_of(&pair.to), &pair.from, &pair.to, &salt);
         let mut masked = *key.expose();
         masked.iter_mut().zip(from.mask(pair, &salt).expose()).for_each(|(byte, mask)| *byte ^= mask);
         let proof = prf(&hmac_key(&from.authentication), ANSWER, &answer(pair, &salt, &masked, &confirms(&key), note));
@@ -122,12 +122,16 @@ impl LongTerm {
 
     /// The key of a pair in which we, `to`, are talked to.
     pub fn receives(&self, from: &Principal, to: &Principal, salt: &[u8; 16]) -> PairSecret {
-        Secret::from_bytes(prf(&hmac_key(&self.exchange), "sealcast/v1/lm/key", &[from, to, salt]))
+        pair_key(&self.exchange, from, to, salt)
     }
 
     fn mask(&self, pair: &Pair, salt: &[u8; 16]) -> Secret<32> {
         Secret::from_bytes(prf(&hmac_key(&self.exchange), "sealcast/v1/lm/mask", &[&pair.from, &pair.to, salt]))
     }
+}
+
+fn pair_key(exchange: &Secret<32>, from: &Principal, to: &Principal, salt: &[u8; 16]) -> PairSecret {
+    Secret::from_bytes(prf(&hmac_key(exchange), "sealcast/v1/lm/key", &[from, to, salt]))
 }
 
 /// A tag of 32 bytes that only holders of `key` make: HMAC-SHA256 of a label and parts, each behind its 64-bit length.
@@ -198,14 +202,14 @@ mod tests {
 
     #[test]
     fn both_of_a_pair_come_to_one_key_and_only_one_of_them_asked() {
-        let granted = master().grant(&PAIR, b"7", &mut rng());
+        let granted = master().grant(&PAIR, &master().long_term(&PAIR.from), b"7", &mut rng());
         let leader = master().long_term(&LEADER).unmask(&PAIR, &granted, b"7").unwrap();
         assert_eq!(leader, master().long_term(&ALICE).receives(&LEADER, &ALICE, &granted.salt));
     }
 
     #[test]
     fn rule_g3_who_shows_another_registration_has_another_key() {
-        let granted = master().grant(&PAIR, b"", &mut rng());
+        let granted = master().grant(&PAIR, &master().long_term(&PAIR.from), b"", &mut rng());
         let alice = master().long_term(&ALICE);
         let key = alice.receives(&LEADER, &ALICE, &granted.salt);
         assert_ne!(key, alice.receives(&MALLORY, &ALICE, &granted.salt));
@@ -219,7 +223,7 @@ mod tests {
     fn w2_an_answer_that_was_changed_swapped_or_is_an_old_one_is_refused() {
         let (master, mut rng) = (master(), rng());
         let leader = master.long_term(&LEADER);
-        let granted = master.grant(&PAIR, b"7", &mut rng);
+        let granted = master.grant(&PAIR, &master.long_term(&PAIR.from), b"7", &mut rng);
         for bit in 0..256 {
             let mut other = granted;
             other.masked[bit / 8] ^= 1 << (bit % 8);
@@ -229,7 +233,7 @@ mod tests {
         assert_eq!(leader.unmask(&PAIR, &granted, b"8"), Err(Forged), "what is said along with it");
         assert_eq!(leader.unmask(&Pair { nonce: [8; 16], ..PAIR }, &granted, b"7"), Err(Forged), "an old answer");
         assert_eq!(leader.unmask(&Pair { to: MALLORY, ..PAIR }, &granted, b"7"), Err(Forged), "for another one");
-        let of_mallory = master.grant(&Pair { to: MALLORY, ..PAIR }, b"7", &mut rng);
+        let of_mallory = master.grant(&Pair { to: MALLORY, ..PAIR }, &master.long_term(&PAIR.from), b"7", &mut rng);
         assert_eq!(leader.unmask(&PAIR, &of_mallory, b"7"), Err(Forged));
         // An insider who knows the mask of its own pair learns nothing of another's, which has its own salt.
         let masks = [granted, of_mallory].map(|it| it.salt);
@@ -244,7 +248,7 @@ mod tests {
         let alice = master.long_term(&ALICE);
         let key = alice.receives(&LEADER, &ALICE, &[5; 16]);
         let asked = Pair { from: ALICE, to: LEADER, nonce: LEADER[..16].try_into().unwrap() };
-        let granted = master.grant(&asked, b"", &mut rng);
+        let granted = master.grant(&asked, &master.long_term(&asked.from), b"", &mut rng);
         assert_ne!((&granted.masked, &granted.proof), (key.expose(), key.expose()));
         assert_ne!(tag(&alice.exchange, "sealcast/v1/lm/ask", &[&LEADER, &ALICE, &[5; 16]]), *key.expose());
         assert_ne!(alice.authentication, alice.exchange);
@@ -267,7 +271,7 @@ mod tests {
     fn rule_g9_the_values_of_this_version_do_not_change() {
         let hex = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02x}")).collect::<String>();
         let alice = master().long_term(&ALICE);
-        let granted = master().grant(&PAIR, b"7", &mut rng());
+        let granted = master().grant(&PAIR, &master().long_term(&PAIR.from), b"7", &mut rng());
         let key = alice.receives(&LEADER, &ALICE, &granted.salt);
         let made = [&alice.exchange.expose()[..8], &alice.authentication.expose()[..8], &granted.salt[..8]];
         let more = [&granted.masked[..8], &granted.proof[..8], &key.expose()[..8]];

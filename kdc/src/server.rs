@@ -6,6 +6,7 @@
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -254,7 +255,7 @@ pub(crate) fn feed_answer(store: &Store, request: &FeedRequest) -> Result<FeedAn
 }
 
 impl Registry for Role {
-    fn find(&self, principal: &CertHash) -> Option<(Registration, bool)> {
+    fn find(&self, principal: &CertHash) -> Option<(Arc<Registration>, bool)> {
         self.store.find(principal)
     }
 
@@ -310,7 +311,6 @@ const FEED_ROWS: usize = 24;
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
     use std::thread::JoinHandle;
 
     use sealcast::io::clock::Clock;

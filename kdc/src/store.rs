@@ -11,6 +11,7 @@
 //!
 //! A commit is durable before it is answered. Reading changes nothing, so that no question makes a folder grow.
 
+use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::net::SocketAddr;
@@ -42,6 +43,15 @@ struct Inner {
     writing: Mutex<()>,
     /// The first read that failed: what a registry cannot say in its answers.
     failed: Mutex<Option<String>>,
+    /// What was asked for since the last row. Who reads holds it meanwhile, who has written empties it: nothing old stays.
+    read: Mutex<Read>,
+}
+
+/// Registrations, and the number of the newest revocation, as they were read.
+#[derive(Debug, Default)]
+struct Read {
+    found: BTreeMap<CertHash, (Arc<Registration>, bool)>,
+    number: Option<u64>,
 }
 
 /// A registration as the centre keeps it.
@@ -142,8 +152,8 @@ impl Store {
         private_folder(folder)?;
         let rows = open_rows(folder)?;
         prepare(&rows, folder, &realm(&secret))?;
-        let (writing, failed) = (Mutex::default(), Mutex::default());
-        Ok(Store(Arc::new(Inner { folder: folder.to_owned(), secret, rows, writing, failed })))
+        let (writing, failed, read) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Ok(Store(Arc::new(Inner { folder: folder.to_owned(), secret, rows, writing, failed, read })))
     }
 
     /// Its folder.
@@ -315,17 +325,32 @@ impl Store {
     }
 
     /// The registration with this hash, and whether it is revoked; nothing if it cannot be read, see [`Store::failure`].
-    pub fn find(&self, principal: &CertHash) -> Option<(Registration, bool)> {
+    pub fn find(&self, principal: &CertHash) -> Option<(Arc<Registration>, bool)> {
+        let mut known = lock(&self.0.read);
+        if let Some(found) = known.found.get(principal) {
+            return Some(found.clone());
+        }
         let read = |tables: Tables| {
             let Some((row, revocation)) = tables.by_hash(principal)? else { return Ok(None) };
-            Ok(Some((tables.registration(row)?, revocation > 0)))
+            Ok(Some((Arc::new(tables.registration(row)?), revocation > 0)))
         };
-        self.noted(self.tables().and_then(read))
+        let found = self.noted(self.tables().and_then(read))?;
+        if known.found.len() >= READ_MAX {
+            known.found.clear();
+        }
+        known.found.insert(*principal, found.clone());
+        Some(found)
     }
 
     /// The number of the newest revocation, as [`Store::find`] reads.
     pub fn number(&self) -> u64 {
-        self.noted(self.tables().and_then(|tables| tables.revocations()))
+        let mut known = lock(&self.0.read);
+        if let Some(number) = known.number {
+            return number;
+        }
+        let read = self.tables().and_then(|tables| tables.revocations());
+        known.number = read.as_ref().ok().copied();
+        self.noted(read)
     }
 
     /// Revocations after one, at most so many: number and whose, as [`Store::find`] reads.
@@ -375,6 +400,7 @@ impl Store {
             write_row(&begun, newest, row, &link)?;
         }
         begun.commit()?;
+        *lock(&self.0.read) = Read::default();
         Ok(answer)
     }
 }
@@ -569,6 +595,8 @@ const NAMES: TableDefinition<'_, &str, u64> = TableDefinition::new("names");
 const REVOCATIONS: TableDefinition<'_, u64, u64> = TableDefinition::new("revocations");
 /// The format of the tables; a later one has another number.
 const FORMAT: u8 = 1;
+/// Registrations that are kept as they were read: some 10 MB.
+const READ_MAX: usize = 16_384;
 /// Bytes of pages kept in memory: some ten thousand registrations.
 const CACHE_BYTES: usize = 32 << 20;
 /// Name of the file with the centre's secret: a stand-by needs a copy.
@@ -614,6 +642,17 @@ pub(crate) mod tests {
         tempfile::Builder::new().permissions(Permissions::from_mode(0o700)).tempdir().unwrap()
     }
 
+    #[test]
+    fn rule_c1_what_was_read_before_a_revocation_is_not_kept() {
+        let folder = folder();
+        let store = Store::create(folder.path(), &secret()).unwrap();
+        let whom = store.register(draft("robot"), NOW).unwrap().hash();
+        let clone = store.clone();
+        assert_eq!((clone.find(&whom).map(|it| it.1), clone.number()), (Some(false), 0));
+        store.revoke(&whom, "desk", "lost", NOW).unwrap();
+        assert_eq!((clone.find(&whom).map(|it| it.1), clone.number()), (Some(true), 1));
+    }
+
     fn copied(from: &Path) -> tempfile::TempDir {
         let to = folder();
         for name in [SECRET, ROWS_FILE] {
@@ -638,8 +677,8 @@ pub(crate) mod tests {
         let store = Store::create(folder.path(), &Secret::from_bytes([1; 32])).unwrap();
         assert_eq!(*store.secret(), secret(), "an old centre keeps its secret");
         assert_eq!((store.newest().unwrap(), store.number(), store.registered().unwrap()), (was, 1, 1));
-        assert_eq!(store.find(&alice.hash()), Some((alice.clone(), true)));
-        assert_eq!(store.find(&bob.hash()), Some((bob.clone(), false)));
+        assert_eq!(store.find(&alice.hash()), Some((Arc::new(alice.clone()), true)));
+        assert_eq!(store.find(&bob.hash()), Some((Arc::new(bob.clone()), false)));
         assert_eq!(store.find(&CertHash([0; 32])), None);
         let entry = store.named("alice").unwrap().unwrap();
         let revoked = entry.revoked.unwrap();
@@ -656,7 +695,7 @@ pub(crate) mod tests {
         // The files as a killed process leaves them: nothing was closed.
         let crashed = copied(folder.path());
         let again = Store::open(crashed.path()).unwrap();
-        assert_eq!(again.find(&alice.hash()), Some((alice, true)));
+        assert_eq!(again.find(&alice.hash()), Some((Arc::new(alice), true)));
         assert_eq!(again.newest().unwrap(), store.newest().unwrap());
     }
 

@@ -4,10 +4,12 @@
 //! answer is asked for again, and a stand-by with the same secret and registrations answers alike.
 //! It sees who asks for whom, and could read everything: SECURITY.md says what follows from that.
 
+use std::sync::Arc;
+
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng as _;
 use sealcast_crypto::identity::Registration;
-use sealcast_crypto::leighton_micali::{Master, Pair};
+use sealcast_crypto::leighton_micali::{LongTerm, Master, Pair};
 use sealcast_crypto::secret::Secret;
 use sealcast_wire::limits::KDC_NEWS_MAX;
 use sealcast_wire::{CertHash, Dropped, Now, Utc};
@@ -17,7 +19,7 @@ use super::query::{Answer, Query, Refusal, kind_of};
 /// Who is registered, and who is revoked.
 pub trait Registry {
     /// The registration with this hash, and whether it is revoked.
-    fn find(&self, principal: &CertHash) -> Option<(Registration, bool)>;
+    fn find(&self, principal: &CertHash) -> Option<(Arc<Registration>, bool)>;
     /// The number of the newest revocation; 0 before the first.
     fn number(&self) -> u64;
     /// Revocations after the one of this number, oldest first, `most` at most: number and whose.
@@ -73,7 +75,7 @@ impl<R: Registry> Kdc<R> {
             return Ok(answer.write(&asker, &nonce, &keys));
         }
         let answer = match self.judge(now, &registration, &ask) {
-            Ok(()) => self.do_it(&registration, (asker, nonce), &ask),
+            Ok(()) => self.do_it(&registration, (asker, nonce, &keys), &ask),
             Err(why) => Err(why),
         };
         let number = self.registry.number();
@@ -119,14 +121,14 @@ impl<R: Registry> Kdc<R> {
     fn do_it(
         &mut self,
         asker: &Registration,
-        (from, nonce): (CertHash, [u8; 16]),
+        (from, nonce, keys): (CertHash, [u8; 16], &LongTerm),
         ask: &Query,
     ) -> Result<Answer, Refusal> {
         match ask {
             Query::Pair(to) => {
                 let number = self.registry.number();
                 let pair = Pair { from: from.0, to: to.0, nonce };
-                Ok(Answer::Granted(number, self.master.grant(&pair, &number.to_be_bytes(), &mut self.rng)))
+                Ok(Answer::Granted(number, self.master.grant(&pair, keys, &number.to_be_bytes(), &mut self.rng)))
             }
             Query::News(since) => {
                 Ok(Answer::Revoked(self.registry.number(), self.registry.revoked_since(*since, KDC_NEWS_MAX)))

@@ -210,9 +210,9 @@ pub struct Book {
 }
 
 impl Registry for Book {
-    fn find(&self, principal: &CertHash) -> Option<(Registration, bool)> {
+    fn find(&self, principal: &CertHash) -> Option<(Arc<Registration>, bool)> {
         let known = PRINCIPALS.values().find(|it| it.registration.hash() == *principal)?;
-        Some((known.registration.clone(), self.revoked.contains(principal)))
+        Some((Arc::new(known.registration.clone()), self.revoked.contains(principal)))
     }
 
     fn number(&self) -> u64 {

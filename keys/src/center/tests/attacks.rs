@@ -207,7 +207,7 @@ fn rule_c1_a_revoked_leader_captures_nobody_who_comes_back() {
     let (from, to) = (cert, net.hash(carol));
     let master = sealcast_crypto::leighton_micali::Master::new(&net.realm.secret);
     let pair = Pair { from: from.0, to: to.0, nonce: [0; 16] };
-    let old = master.grant(&pair, &[], &mut ChaCha20Rng::seed_from_u64(3));
+    let old = master.grant(&pair, &master.long_term(&pair.from), &[], &mut ChaCha20Rng::seed_from_u64(3));
     let sigma = master.long_term(&to.0).receives(&from.0, &to.0, &old.salt);
     let (liar, member) = (net.nodes[all[1]].me, net.nodes[carol].me);
     let key = PairKey::new("ward3", &sigma, &liar, &member);

@@ -1,6 +1,7 @@
 //! A centre and its principals, for tests.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng as _;
@@ -29,8 +30,8 @@ pub(in crate::center) struct Book {
 }
 
 impl Registry for Book {
-    fn find(&self, principal: &CertHash) -> Option<(Registration, bool)> {
-        Some((self.entries.get(principal)?.clone(), self.revoked.contains(principal)))
+    fn find(&self, principal: &CertHash) -> Option<(Arc<Registration>, bool)> {
+        Some((Arc::new(self.entries.get(principal)?.clone()), self.revoked.contains(principal)))
     }
 
     fn number(&self) -> u64 {
