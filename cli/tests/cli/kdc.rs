@@ -224,6 +224,25 @@ fn rule_c1_a_stand_by_answers_until_it_is_stale() {
 }
 
 #[test]
+fn a_principal_is_given_no_url_that_it_could_not_join_by() {
+    let home = Home::new("kdc-wrong-url");
+    for (url, why) in [
+        ("udpm://239.255.76.99:7699?ttl=0", "its keys come from no centre"),
+        ("udpm://239.255.76.99:7699?keys=center&kdc=127.0.0.1:7680&group=ward4", "not a URL of the group ward3"),
+    ] {
+        let refused = home.run(&["--url", url, "kdc", "register", "desk", "--group", "ward3"]);
+        assert!(refused.exit == 3 && refused.stderr.contains("E0308"), "{}", refused.stderr);
+        assert!(
+            refused.stderr.contains(why) && refused.stderr.contains("keys=center&group=ward3"),
+            "{}",
+            refused.stderr
+        );
+    }
+    // Nobody was registered either: nothing was made.
+    assert!(!home.run(&["kdc", "ls"]).stdout.contains("desk"));
+}
+
+#[test]
 fn a_centre_that_nobody_can_reach_by_its_address_says_so() {
     let home = Home::new("kdc-url");
     let (mut running, _) = run_on(&home, "0.0.0.0:0", &[]);

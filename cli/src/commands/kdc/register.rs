@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::Args;
 use sealcast::code::Code;
 use sealcast::config::{FileError, Home, KeptPrincipal, Overwrite, PrincipalError, name_checked, read_secret};
+use sealcast::url::{Scheme, Url};
 use sealcast_crypto::identity::{Act, Registration};
 use sealcast_crypto::secret::Secret;
 use sealcast_crypto::signature::OriginKey;
@@ -76,7 +77,7 @@ impl Register {
         let fresh = Secret::random(&mut crate::rng());
         let mut centre = Centre::create(&folder, &fresh).map_err(|e| failed(e, &folder))?;
         let url = match &env.global.url {
-            Some(url) => url.clone(),
+            Some(url) => self.checked(url)?,
             None => self.default_url(centre.address().map_err(|e| failed(e, &folder))?)?,
         };
         let secret = read_centre(&folder).map_err(|e| failed(e, &folder))?;
@@ -110,6 +111,19 @@ impl Register {
             not_after: now().0.saturating_add(seconds),
             rights,
         })
+    }
+
+    /// A URL of the group, as long as its keys come from a centre: with another one nobody would find its principal.
+    fn checked(&self, text: &str) -> Result<String, Failure> {
+        let url = Url::parse(text)?;
+        let group = &self.group;
+        let example = format!("udpm://239.255.76.67:7667?keys=center&group={group}&kdc=HOST:PORT");
+        match url.keys {
+            Scheme::Center if url.options.group.as_ref().is_none_or(|it| it == group) => Ok(text.to_owned()),
+            Scheme::Center => Err(Failure::new(Code::BadUrl, format!("{text}: it is not a URL of the group {group}"))),
+            _ => Err(Failure::new(Code::BadUrl, format!("{text}: its keys come from no centre"))),
+        }
+        .map_err(|failure| failure.hint(format!("--url '{example}'")))
     }
 
     /// The group on this machine's loopback, with the centre where it listens or last did.
