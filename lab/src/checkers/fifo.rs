@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use sealcast_wire::{Change, Monotonic};
+use sealcast_wire::Monotonic;
 
 use super::{Body, Checker, Event, Roles, Verdict};
 
@@ -14,6 +14,8 @@ pub struct Fifo {
     topics: BTreeSet<Arc<str>>,
     /// The members that each node sees.
     views: BTreeMap<usize, BTreeSet<usize>>,
+    /// The number of the epoch that each of them was in last.
+    epochs: BTreeMap<usize, u32>,
     /// By message: who has still to get it.
     missing: BTreeMap<Body, BTreeSet<usize>>,
     /// By receiver and sender's run: the number of the message that came last.
@@ -46,13 +48,15 @@ impl Checker<Roles, Event> for Fifo {
                 let nodes: BTreeSet<usize> = roles.nodes_of(view).into_iter().collect();
                 // Whom a sender does not see any more gets nothing of it, and who does not see a sender takes nothing of it.
                 let sees = |from: usize, to: usize| from != node || nodes.contains(&to);
-                // In between it may have been in a view that it did not see, of one part: the others get nothing of that.
-                let merged = view.change == Change::Merged;
-                self.retain(|from, to| sees(from, to) && sees(to, from) && !(merged && (from == node || to == node)));
+                // It may have passed over a view without the others, which it never showed: they get nothing of that.
+                let before = self.epochs.insert(node, view.epoch.counter);
+                let passed = before.is_some_and(|before| view.epoch.counter > before + 1);
+                self.retain(|from, to| sees(from, to) && sees(to, from) && !(passed && (from == node || to == node)));
                 self.views.insert(node, nodes);
             }
             Event::Started | Event::Changed | Event::Stopped | Event::Excluded => {
                 self.views.remove(&node);
+                self.epochs.remove(&node);
                 self.last.retain(|(to, ..), _| *to != node);
                 self.retain(|from, to| from != node && to != node);
             }
