@@ -54,6 +54,9 @@ fn news(home: &Home, file: &str, at: &str) -> Answer {
     answer.check(&who.long_term).expect("the centre's")
 }
 
+/// Of a group elsewhere.
+const URL: &str = "udpm://239.1.1.1:7000?keys=center&kdc=10.0.0.1:7680";
+
 #[test]
 fn who_is_registered_is_listed_until_it_is_revoked_and_then_too() {
     let home = Home::new("kdc");
@@ -68,9 +71,9 @@ fn who_is_registered_is_listed_until_it_is_revoked_and_then_too() {
     let made = &json(&made)[0];
     assert_eq!(made["rights"], serde_json::json!(["urn:sealcast:ward3:pub:pose/robot7"]));
     assert_eq!(made["url"], "udpm://239.255.76.67:7667?ttl=0&keys=center&group=ward3&kdc=127.0.0.1:7680");
-    home.good(&["kdc", "register", "x", "--group", "g", "--both", "a/#", "--url", "mem:x", "-o", "x.file"]);
+    home.good(&["kdc", "register", "x", "--group", "g", "--both", "a/#", "--url", URL, "-o", "x.file"]);
     let file = fs::read_to_string(home.path().join("x.file")).unwrap();
-    assert!(file.contains("url = \"mem:x\"") && file.contains("SC-SECRET-1"), "{file}");
+    assert!(file.contains(&format!("url = \"{URL}\"")) && file.contains("SC-SECRET-1"), "{file}");
 
     let twice = home.run(&["kdc", "register", "robot7", "--group", "ward3", "-o", "other"]);
     assert_eq!((twice.exit, home.path().join("other").exists()), (3, false));

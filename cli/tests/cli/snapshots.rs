@@ -85,7 +85,7 @@ fn centres() {
             "kdc register robot7 --group 'a&b'",
             "kdc register robot7 --group ward3 --ttl 0s",
             "kdc register robot7 --group ward3 --pub pose/robot7 --sub '#' --json",
-            "kdc register robot8 --group ward3 --both 'pose/#' --url mem:here -o -",
+            "kdc register robot8 --group ward3 --both 'pose/#' --url udpm://239.1.1.1:7000?keys=center&kdc=10.0.0.1:7680 -o -",
             "kdc revoke robot7 --reason 'lost laptop'",
             "kdc revoke robot8 --json",
             "kdc revoke nobody",
