@@ -350,7 +350,7 @@ impl Center {
         self.learn(now.monotonic, &m.registration);
         self.has_channels(now.monotonic, leader.cert, m.reliable)?;
         self.hear(leader);
-        if m.epoch == self.epoch() {
+        if self.installed.as_ref().is_some_and(|it| it.epoch == m.epoch && it.slots.contains(&leader)) {
             self.timers.stop(Timer::Sign);
         }
         // Where nobody is left who may lead, newcomers form a group and let the others in.
@@ -414,7 +414,7 @@ impl Center {
 
     /// Others of the group are near.
     pub(super) fn hear(&mut self, who: MemberId) {
-        if self.installed.as_ref().is_some_and(|it| !it.slots.contains(&who)) {
+        if self.installed.as_ref().is_none_or(|it| !it.slots.contains(&who)) {
             self.others = Some(who);
         }
     }

@@ -728,8 +728,8 @@ const RESEND_MAX: Duration = Duration::from_millis(120);
 /// So often such a change is proposed again before it goes on without those who differ from the leader.
 const DISAGREED_MAX: u32 = 8;
 const DISAGREED_FOR: Duration = Duration::from_secs(1);
-/// Signs of others keep a newcomer from forming a group, or a view from a first order, for so many `detect` at most: a group that lost its leader can let it
-/// in after about one.
+/// Signs of others keep a newcomer from forming a group, or a view from a first order, for so many `detect` at most: a group
+/// that lost its leader can let it in after about one.
 pub(super) const SIGNS_HOLD_DETECTS: u32 = 3;
 /// A change whose members had not all heard how their view ended is proposed again after this.
 const AGAIN: Duration = Duration::from_millis(5);

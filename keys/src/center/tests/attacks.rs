@@ -520,6 +520,26 @@ fn rule_g7_beacons_without_a_leader_behind_them_keep_nobody_from_forming_a_group
     assert!(net.together(&again), "{:?}", net.seen());
 }
 
+/// Members whom nobody leads, and of whom nobody may, tell newcomers that they are here: those begin no order of their own yet.
+#[test]
+fn rule_b1_members_without_a_leader_answer_a_newcomer_that_nobody_else_answers() {
+    let (mut net, all) = group();
+    let (leaders, others) = all.split_at(2);
+    let again = net.nodes[leaders[0]].principal.clone();
+    leaders.iter().for_each(|at| net.stop(*at));
+    let late = net.run(again);
+    net.for_millis(300);
+    let heard = |net: &Net| net.nodes[late].keys.as_ref().and_then(|it| it.others);
+    assert_eq!(net.view(late).members.len(), 1);
+    assert!(heard(&net).is_some_and(|it| others.iter().any(|at| net.nodes[*at].me == it)), "{:?}", heard(&net));
+    // They come once they take their leader for gone.
+    let whole: Vec<usize> = others.iter().copied().chain([late]).collect();
+    net.suspect_lost();
+    net.for_millis(3_000);
+    assert!(net.together(&whole), "{:?}", net.seen());
+    assert_eq!(heard(&net), None);
+}
+
 /// One principal's runs come and go: each costs all members, and so it may only so often.
 #[test]
 fn rule_g8_one_principal_is_let_in_so_often_only() {
