@@ -18,7 +18,7 @@ pub(crate) fn install() {
     }
 }
 
-/// Is asked to end when standard input closes, too: with whoever started this program, however that one ended.
+/// Is asked to end when standard input closes, too: with the process that started this one, however that ended.
 pub(crate) fn when_stdin_closes() {
     let asked = flag();
     // The thread ends with the process.

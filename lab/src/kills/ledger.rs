@@ -1,6 +1,6 @@
 //! What the members of an order told, and what must hold of it: one order, in which everything is that was acknowledged.
 //!
-//! The order grows with whoever is furthest. Each run of a member (an incarnation) has a position in it: it must deliver what
+//! The order grows with the member that is furthest. Each run of a member (an incarnation) has a position in it: it must deliver what
 //! follows, and nothing else. A run that joined begins where its first entry is. Where a member was told of a gap, it may
 //! pass over some of the order.
 
@@ -99,7 +99,7 @@ impl Ledger {
         self.order.len()
     }
 
-    /// How many of them were acknowledged to whoever published them.
+    /// How many of them were acknowledged to their publishers.
     pub(super) fn acknowledged(&self) -> usize {
         self.acknowledged.len()
     }
@@ -110,7 +110,7 @@ impl Ledger {
         run.next.filter(|_| run.waiting.is_empty()).map(|next| self.order.len() - next)
     }
 
-    /// Puts those into the order of whom it was not known where they are. True if anything came of it.
+    /// Places the runs whose position in the order was not known. True if that placed any.
     pub(super) fn settle(&mut self) -> bool {
         let before = self.waiting();
         (0..self.runs.len()).for_each(|run| self.follow(run));
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_follows_the_order_holds_it() {
+    fn a_run_that_follows_the_order_holds_it() {
         let (mut ledger, a, b) = founded();
         ledger.acknowledge(2);
         ledger.deliver(b, 1, 10);

@@ -1,7 +1,7 @@
 //! A participant's own process: it sends camera frames and shared state while it is told to, and tells what it sees.
 //!
 //! Commands come in on stdin, a line each: `go`, `halt`, `figures`; [`Seen`] goes out on stdout, a line of JSON each. It ends
-//! with its stdin, and so with whoever started it.
+//! with its stdin, and so with the process that started it.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -103,7 +103,7 @@ impl Attendee {
     }
 
     fn tell(&self, seen: &Seen) {
-        // Whoever started this process is gone if that fails, and stdin ends too.
+        // The process that started this one is gone if that fails, and stdin ends too.
         let _ = self.output.object(seen);
     }
 

@@ -1,4 +1,4 @@
-//! Five in a conference: cameras go best effort, hands, slides and chat in one order, and whoever hands out the keys is killed.
+//! Five in a conference: cameras go best effort, hands, slides and chat in one order, and the leader is killed.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader};

@@ -64,7 +64,7 @@ impl Demo {
             Which::Conference => conference::run(env),
             Which::Brokers => brokers::run(env),
         };
-        // Whoever ended it knows why a claim did not hold.
+        // The user who interrupted it knows why a claim did not hold.
         done.map_err(|why| if crate::interrupt::asked() { Failure::said(130) } else { why })
     }
 }

@@ -55,7 +55,7 @@ enum Verb {
         /// Make this stand-by the first centre, if the other one is gone for good
         #[arg(long, conflicts_with = "standby_of")]
         promote: bool,
-        /// End when standard input closes, with whoever started this
+        /// End when standard input closes, as it does when the process that started this ends
         #[arg(long, hide = true)]
         until_stdin_closes: bool,
         #[command(flatten)]
