@@ -8,15 +8,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
-use serde_json::Value;
-use tempfile::TempDir;
 
 use super::TIMEOUT;
 use super::ledger::{Ledger, first};
 use crate::Failure;
 use crate::brokers::beside;
-use crate::brokers::cluster::sealcast;
 use crate::netns::{self, Loopback};
+use crate::peers::centre::{Registry, Running};
 use crate::peers::identities::{GROUP, Identities};
 use crate::peers::player::Player;
 
@@ -70,8 +68,8 @@ struct Member {
 enum Scene {
     /// The centre's process is ended before its folder goes.
     Center {
-        _centre: Player,
-        folder: TempDir,
+        _centre: Running,
+        registry: Registry,
     },
     Contributory(Identities),
 }
@@ -90,9 +88,12 @@ impl Members {
         let scene = match scheme {
             Scheme::Contributory => Scene::Contributory(Identities::new(MEMBERS)?),
             Scheme::Center => {
-                let (scene, address) = centre(network.as_ref())?;
-                url += &format!("&keys=center&kdc={address}");
-                scene
+                let registry = Registry::new()?;
+                registry.keep(MEMBERS)?;
+                let within = network.as_ref().map(|it| beside("sealcast").map(|program| it.command(program)));
+                let centre = registry.run(within.transpose()?, "127.0.0.1:0")?;
+                url += &format!("&keys=center&kdc={}", centre.address);
+                Scene::Center { _centre: centre, registry }
             }
         };
         let (ledger, counts) = (Ledger::default(), Counts::default());
@@ -290,30 +291,10 @@ impl Members {
 impl Scene {
     fn home(&self) -> &std::path::Path {
         match self {
-            Scene::Center { folder, .. } => folder.path(),
+            Scene::Center { registry, .. } => registry.home(),
             Scene::Contributory(identities) => identities.home(),
         }
     }
-}
-
-/// A key distribution centre that has registered all, each of whom may lead; and its address.
-fn centre(network: Option<&Loopback>) -> Result<(Scene, String), Failure> {
-    let folder = tempfile::Builder::new().prefix("sealcast-lab-").tempdir()?;
-    let home = folder.path();
-    let mut command = in_network(network, beside("sealcast")?);
-    command.args(["kdc", "run", "--listen", "127.0.0.1:0", "--until-stdin-closes", "--json", "-q"]);
-    let centre = Player::start(command.env("SEALCAST_HOME", home))?;
-    let told: Value = serde_json::from_str(&centre.hear()?)?;
-    let address =
-        told["listen"].as_str().ok_or("the key distribution centre does not say where it listens")?.to_owned();
-    for member in 0..MEMBERS {
-        let name = format!("robot{member}");
-        let file = home.join(format!("{name}.principal")).display().to_string();
-        let url = format!("udpm://239.255.76.67:7667?ttl=0&keys=center&group={GROUP}&kdc={address}");
-        sealcast(home, &["kdc", "register", &name, "--group", GROUP, "--lead", "--url", &url, "-o", &file])?;
-        sealcast(home, &["join", &file])?;
-    }
-    Ok((Scene::Center { _centre: centre, folder }, address))
 }
 
 fn in_network(network: Option<&Loopback>, program: impl AsRef<std::ffi::OsStr>) -> Command {

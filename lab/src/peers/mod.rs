@@ -4,6 +4,7 @@
 //! Both speak one small protocol (`lab/peers/lcm_peer.c` states it), so that the same code paces,
 //! drives and judges all sides.
 
+pub(crate) mod centre;
 pub mod contest;
 pub mod identities;
 mod insider;

@@ -1,30 +1,19 @@
-//! A key distribution centre as `sealcast kdc run` runs it: pair keys a second on one core, and memory.
+//! A key distribution centre: pair keys a second on one core, and memory.
 
-use std::io::{self, BufRead as _, BufReader};
+use std::io;
 use std::net::{SocketAddr, UdpSocket};
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
-use sealcast::config::{Home, KeptPrincipal, Overwrite};
-use sealcast_crypto::identity::{Act, Principal, Registration, Right};
-use sealcast_crypto::secret::Secret;
-use sealcast_crypto::signature::OriginKey;
-use sealcast_kdc::Store;
 use sealcast_kdc::server::{framed, unframed};
-use sealcast_kdc::store::principal;
 use sealcast_keys::center::query::{Answer, Query};
-use sealcast_wire::Utc;
-use tempfile::TempDir;
 
 use super::AREA;
 use crate::Failure;
-use crate::brokers::beside;
 use crate::figures::{Bench, Goal, Row, median};
 use crate::peers::OneCore;
-use crate::peers::identities::GROUP;
+use crate::peers::centre::Registry;
 
 pub(in crate::figures) const CENTER: &[&str] = &["ord-kdc-rate", "ord-kdc-memory"];
 
@@ -148,101 +137,7 @@ impl Drop for Echo {
     }
 }
 
-/// A centre's folder, and a home for those whom it registers.
-pub(super) struct Registry {
-    folder: TempDir,
-}
-
-impl Registry {
-    /// Nobody is registered.
-    pub(super) fn new() -> Result<Registry, Failure> {
-        // Registering thousands waits for a disk thousands of times.
-        let memory = Path::new("/dev/shm");
-        let within = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
-        Ok(Registry { folder: tempfile::Builder::new().prefix("sealcast-lab-").tempdir_in(within)? })
-    }
-
-    /// The home in which the principals of [`Registry::keep`] are found.
-    pub(super) fn home(&self) -> &Path {
-        self.folder.path()
-    }
-
-    /// Registers so many, called `robot0`, `robot1`, …: all may do all with every topic, and lead.
-    pub(super) fn register(&self, members: usize) -> Result<Vec<Principal>, Failure> {
-        let mut seed = [0; 32];
-        getrandom::fill(&mut seed)?;
-        let store = Store::create(&self.folder.path().join(CENTRE), &Secret::from_bytes(seed))?;
-        let now = Utc(i64::try_from(SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs())?);
-        let rights = [Act::Both, Act::Lead, Act::Evict].map(|act| Right::new(GROUP, act, "#"));
-        let rights = rights.into_iter().collect::<Result<Vec<Right>, _>>()?;
-        let mut made = Vec::new();
-        for i in 0..members {
-            getrandom::fill(&mut seed)?;
-            let signing = Secret::from_bytes(seed);
-            let draft = Registration {
-                realm: store.realm(),
-                serial: 0,
-                name: format!("robot{i}").as_str().into(),
-                key: OriginKey::from_seed(&signing).public().clone(),
-                not_before: now.0 - 60,
-                not_after: now.0 + 86_400,
-                rights: rights.iter().cloned().collect(),
-            };
-            made.push(principal(store.secret(), store.register(draft, now)?, signing));
-        }
-        Ok(made)
-    }
-
-    /// Registers so many, and writes the files that they join with.
-    pub(super) fn keep(&self, members: usize) -> Result<(), Failure> {
-        let home = Home::at(self.home());
-        for made in self.register(members)? {
-            let path = home.principal(&made.registration.name);
-            KeptPrincipal { path, principal: made, url: None }.write(None, Overwrite::Never)?;
-        }
-        Ok(())
-    }
-
-    /// Runs the centre; in the namespace where this command is, if there is one.
-    pub(super) fn run(&self, within: Option<Command>, listen: &str) -> Result<Running, Failure> {
-        let mut command = within.map_or_else(|| beside("sealcast").map(Command::new), Ok)?;
-        command.args(["--json", "kdc", "run", "--listen", listen, "--dir"]).arg(self.folder.path().join(CENTRE));
-        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().expect("stdout is piped")).read_line(&mut line)?;
-        let said: Result<serde_json::Value, _> = serde_json::from_str(&line);
-        let address = said.ok().and_then(|it| it["listen"].as_str()?.parse().ok());
-        let mut running = Running { child, address: ([0, 0, 0, 0], 0).into() };
-        running.address = address.ok_or("the centre does not run")?;
-        Ok(running)
-    }
-}
-
-/// A centre that runs until it is dropped.
-pub(super) struct Running {
-    child: Child,
-    pub(super) address: SocketAddr,
-}
-
-impl Running {
-    /// The most memory that it has used.
-    fn resident_bytes(&self) -> Result<u64, Failure> {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).ok_or("no VmHWM in /proc")?;
-        Ok(line.trim().trim_end_matches(" kB").parse::<u64>()? * 1024)
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 const REGISTERED: usize = 10_000;
 /// Written before a measurement; asked again in turn.
 const QUESTIONS: u64 = 4_096;
 const OUTSTANDING: usize = 64;
-/// The centre's folder within the home.
-const CENTRE: &str = "kdc";

@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::center::{Registry, Running};
 use super::{AREA, MEMBERS};
 use crate::Failure;
 use crate::brokers::beside;
 use crate::figures::{Bench, Goal, Holds, Row, median};
 use crate::netns::Bridge;
 use crate::peers::Player;
+use crate::peers::centre::{Registry, Running};
 use crate::peers::identities::Identities;
 use crate::peers::roles::monotonic_nanos;
 

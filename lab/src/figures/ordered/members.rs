@@ -13,9 +13,9 @@ use sealcast_keys::Command;
 use sealcast_wire::Dropped;
 
 use super::AREA;
-use super::center::Registry;
 use crate::Failure;
 use crate::figures::{Bench, Goal, Holds, Row, median};
+use crate::peers::centre::Registry;
 use crate::peers::identities::{GROUP, Identities};
 use crate::peers::{Cpu, Pace};
 
