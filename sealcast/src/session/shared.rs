@@ -521,6 +521,23 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_became_of_a_message_is_told_once_whether_it_is_known_before_somebody_waits_or_after() {
+        let mut outcomes = Outcomes::default();
+        let [early, late, fifo] = [1, 2, 3].map(Token);
+        assert!(!outcomes.note(early, Outcome::Ordered(8)));
+        outcomes.claim(early);
+        assert_eq!((outcomes.take(early), outcomes.take(early)), (Some(Outcome::Ordered(8)), None));
+        outcomes.claim(late);
+        assert_eq!(outcomes.take(late), None);
+        assert!(outcomes.note(late, Outcome::InDoubt));
+        assert_eq!(outcomes.take(late), Some(Outcome::InDoubt));
+        // Nobody asks for these: little of them is kept.
+        outcomes.note(fifo, Outcome::Accepted);
+        (4..10_000).for_each(|it| _ = outcomes.note(Token(it), Outcome::InDoubt));
+        assert!(outcomes.waited.is_empty() && outcomes.early.len() <= EARLY_MAX);
+    }
+
+    #[test]
     fn a_message_in_doubt_is_never_taken_for_acknowledged() {
         let mut doubtful = Doubtful::default();
         // Numbers of other messages lie in between.
