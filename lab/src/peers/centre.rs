@@ -27,10 +27,17 @@ pub(crate) struct Registry {
 impl Registry {
     /// Nobody is registered.
     pub(crate) fn new() -> Result<Registry, Failure> {
-        // Registering thousands waits for a disk thousands of times.
+        Registry::within(&std::env::temp_dir())
+    }
+
+    /// The same in memory, where there is such a folder: registering thousands waits for a disk thousands of times.
+    pub(crate) fn in_memory() -> Result<Registry, Failure> {
         let memory = Path::new("/dev/shm");
-        let within = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
-        Ok(Registry { folder: tempfile::Builder::new().prefix("sealcast-lab-").tempdir_in(within)? })
+        if memory.is_dir() { Registry::within(memory) } else { Registry::new() }
+    }
+
+    fn within(folder: &Path) -> Result<Registry, Failure> {
+        Ok(Registry { folder: tempfile::Builder::new().prefix("sealcast-lab-").tempdir_in(folder)? })
     }
 
     /// The home in which the principals of [`Registry::keep`] are found.

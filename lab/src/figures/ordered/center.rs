@@ -21,7 +21,7 @@ pub(in crate::figures) const CENTER: &[&str] = &["ord-kdc-rate", "ord-kdc-memory
 pub(in crate::figures) fn center(bench: &Bench) -> Result<Vec<Row>, Failure> {
     let (turns, seconds) = bench.pick((3, 1), (5, 3));
     let lasts = Duration::from_secs(seconds);
-    let registry = Registry::new()?;
+    let registry = Registry::in_memory()?;
     let members = registry.register(REGISTERED)?;
     // The other side of each exchange has the other core.
     let core = OneCore::hold()?;
