@@ -9,6 +9,8 @@
 
 use std::fmt;
 
+use aws_lc_rs::agreement::{PrivateKey, X25519};
+use aws_lc_rs::digest::{SHA512, digest};
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{
     ECDSA_P256_SHA256_FIXED, ECDSA_P256_SHA256_FIXED_SIGNING, ED25519, EcdsaKeyPair, Ed25519KeyPair, KeyPair,
@@ -16,8 +18,9 @@ use aws_lc_rs::signature::{
 };
 use curve25519_dalek::edwards::CompressedEdwardsY;
 use rand_core::CryptoRng;
-use zeroize::Zeroizing;
+use zeroize::{Zeroize as _, Zeroizing};
 
+use crate::hpke::diffie_hellman;
 use crate::secret::Secret;
 
 /// Which signature scheme a key is of.
@@ -181,7 +184,13 @@ impl PublicKey {
 
 /// The key of one running process (its incarnation), certified by the certificate's key: always Ed25519,
 /// whatever that one is, so that beacons and batches are signed fast.
-pub struct OriginKey(SigningKey);
+///
+/// Two of them also agree on a secret, by X25519 over the same scalars: signing and agreeing with one key is as good as with
+/// two where the hashes tell them apart (Thormarker 2021, "On using the same key pair for Ed25519 and an X25519 based KEM").
+pub struct OriginKey {
+    key: SigningKey,
+    exchange: PrivateKey,
+}
 
 impl OriginKey {
     /// A new key.
@@ -191,17 +200,26 @@ impl OriginKey {
 
     /// The key of a seed.
     pub fn from_seed(seed: &Secret<32>) -> OriginKey {
-        OriginKey(SigningKey::from_seed(Algorithm::Ed25519, seed).expect("every seed is an Ed25519 key"))
+        let key = SigningKey::from_seed(Algorithm::Ed25519, seed).expect("every seed is an Ed25519 key");
+        let exchange = PrivateKey::from_private_key(&X25519, exchange_scalar(seed).expose());
+        OriginKey { key, exchange: exchange.expect("any 32 bytes are a scalar") }
     }
 
     /// Signs; deterministic.
     pub fn sign(&self, message: &[u8]) -> Signature {
-        self.0.sign(message)
+        self.key.sign(message)
     }
 
     /// The public half.
     pub fn public(&self) -> &PublicKey {
-        self.0.public()
+        self.key.public()
+    }
+
+    /// What this key and another one have in common (RFC 7748, section 6.1, on the u-coordinate of the other's point): to
+    /// derive keys from, with all that they are for. `None` of a P-256 key.
+    pub fn agree(&self, other: &PublicKey) -> Option<Secret<32>> {
+        let point = CompressedEdwardsY::from_slice(other.point()).ok()?.decompress()?;
+        diffie_hellman(&self.exchange, point.to_montgomery().as_bytes())
     }
 
     /// The public half as the 32 bytes that go on the wire.
@@ -268,6 +286,14 @@ impl fmt::Debug for OriginKey {
     }
 }
 
+/// The scalar of an Ed25519 key (RFC 8032, section 5.1.5, steps 1 to 3), which X25519 clamps as Ed25519 does.
+fn exchange_scalar(seed: &Secret<32>) -> Secret<32> {
+    let mut hash = digest(&SHA512, seed.expose()).as_ref().to_vec();
+    let scalar = Secret::try_from(&hash[..32]).expect("SHA-512 has 64 bytes");
+    hash.zeroize();
+    scalar
+}
+
 /// Canonical, on the curve, and not one of the eight points of small order.
 fn is_strict_ed25519(bytes: &[u8]) -> bool {
     let Ok(encoded) = CompressedEdwardsY::from_slice(bytes) else { return false };
@@ -321,6 +347,27 @@ mod tests {
         let key = SigningKey::from_seed(Algorithm::P256, &Secret::try_from(&scalar[..]).unwrap()).unwrap();
         let point = "0460fed4ba255a9d31c961eb74c6356d68c049b8923b61fa6ce669622e60f29fb67903fe1008b8bc99a41ae9e95628bc64f2f1b20c2d7e9f5177a3c294d4462299";
         assert_eq!(key.public().point(), unhex(point));
+    }
+
+    /// The pair that libsodium's test of its conversion has (`test/default/ed25519_convert.c`).
+    #[test]
+    fn libsodium_ed25519_convert() {
+        let seed = unhex("421151a459faeade3d247115f94aedae42318124095afabe4d1451a559faedee");
+        let seed = Secret::try_from(&seed[..]).unwrap();
+        let public = OriginKey::from_seed(&seed).exchange.compute_public_key().unwrap();
+        let converted = unhex("f1814f0e8ff1043d8a44d25babff3cedcae6c22c3edaa48f857ae70de2baae50");
+        assert_eq!(public.as_ref(), converted);
+        let point = CompressedEdwardsY::from_slice(OriginKey::from_seed(&seed).public().point()).unwrap();
+        assert_eq!(point.decompress().unwrap().to_montgomery().as_bytes()[..], converted);
+    }
+
+    #[test]
+    fn two_origin_keys_agree_and_a_third_one_does_not() {
+        let [a, b, c] = [1, 2, 3].map(|i| OriginKey::from_seed(&Secret::from_bytes([i; 32])));
+        let agreed = |one: &OriginKey, other: &OriginKey| *one.agree(other.public()).unwrap().expose();
+        assert_eq!(agreed(&a, &b), agreed(&b, &a));
+        assert!(agreed(&a, &b) != agreed(&a, &c) && agreed(&a, &b) != agreed(&b, &c));
+        assert!(a.agree(key(Algorithm::P256, 1).public()).is_none());
     }
 
     #[test]
