@@ -15,10 +15,12 @@ use std::sync::{Arc, Mutex, OnceLock};
 use sealcast_crypto::aead::{Key, PACKETS_MAX, Suite};
 use sealcast_crypto::hash::Transcript;
 use sealcast_crypto::kdf::hkdf;
+use sealcast_crypto::leighton_micali;
 use sealcast_crypto::secret::Secret;
 use sealcast_crypto::signature::{OriginKey, PublicKey};
 use sealcast_wire::frame::{COUNTER_RELIABLE, FLAG_RELIABLE, HEADER_LEN};
-use sealcast_wire::{Domain, Dropped, EpochId, Exhausted, Header, Incarnation, Protect, Slot, Source};
+use sealcast_wire::protect::SIGNATURE_BYTES;
+use sealcast_wire::{Domain, Dropped, EpochId, Exhausted, Header, Incarnation, Protect, Slot, Source, limits};
 
 use super::replay::Window;
 
@@ -48,6 +50,8 @@ pub(crate) struct EpochKeys {
     ordered: AtomicU64,
     /// By domain, then slot.
     receiving: Vec<Vec<OnceLock<Receiving>>>,
+    /// What we share with the member at each slot alone, made at first use.
+    pair_keys: Vec<OnceLock<Option<Secret<32>>>>,
 }
 
 struct Sending {
@@ -76,7 +80,8 @@ impl EpochKeys {
             })
         });
         let sending = sending.collect();
-        EpochKeys { sending, ordered: AtomicU64::new(1), receiving, parts }
+        let pair_keys = parts.members.iter().map(|_| OnceLock::new()).collect();
+        EpochKeys { sending, pair_keys, ordered: AtomicU64::new(1), receiving, parts }
     }
 
     /// Takes in the sending key that a member without read right gave to the readers (A1); the first
@@ -121,6 +126,35 @@ impl EpochKeys {
     fn statement(&self, slot: Slot, statement: &[u8]) -> [u8; 32] {
         let t = Transcript::new("sealcast/v1/vouch").add(self.parts.group.as_bytes());
         t.add(&self.parts.epoch.to_bytes()).add(&slot.to_bytes()).add(statement).finish()
+    }
+
+    /// What we and the member at this slot share in this epoch, ourselves among them: other members and those who left cannot
+    /// know it (A3).
+    fn pair_key(&self, slot: Slot) -> Option<&Secret<32>> {
+        let Parts { group, epoch, me, members, signer, .. } = &self.parts;
+        let derive = || {
+            let agreed = signer.agree(&members[slot.index()].1)?;
+            // In the order of their slots, so that both derive the same.
+            let ends = [*me.min(&slot), *me.max(&slot)].map(|it| (it.to_bytes(), &members[it.index()]));
+            let [(low, (low_run, low_key)), (high, (high_run, high_key))] = &ends;
+            let info: [&[u8]; 8] = [
+                b"sealcast/v1/pair",
+                low,
+                &low_run.0,
+                low_key.point(),
+                high,
+                &high_run.0,
+                high_key.point(),
+                group.as_bytes(),
+            ];
+            Some(hkdf(agreed.expose(), &epoch.to_bytes(), &info))
+        };
+        self.pair_keys.get(slot.index())?.get_or_init(derive).as_ref()
+    }
+
+    /// Whether members show each other MACs, not signatures, what they say to all of them.
+    fn has_mac_vectors(&self) -> bool {
+        (2..=limits::MAC_VECTOR_MEMBERS_MAX).contains(&self.parts.members.len())
     }
 }
 
@@ -207,7 +241,49 @@ impl Protect for EpochKeys {
         let member = self.parts.members.get(by.index());
         member.is_some_and(|(_, key)| key.verify(&self.statement(by, statement), proof).is_ok())
     }
+
+    fn attest(&self, statement: &[u8], proof: &mut Vec<u8>) {
+        let (begin, by) = (proof.len(), self.parts.me);
+        if self.has_mac_vectors() {
+            let said = self.statement(by, statement);
+            proof.push(MAC_VECTOR);
+            for slot in (0..self.parts.members.len() as u32).map(Slot) {
+                let Some(key) = self.pair_key(slot) else { break };
+                let mac = leighton_micali::tag(key, ATTEST, &[&by.to_bytes(), &said]);
+                proof.extend_from_slice(&mac[..MAC_BYTES]);
+            }
+        }
+        // Somebody's key agrees on nothing.
+        if proof.len() - begin != self.attestation_len() || !self.has_mac_vectors() {
+            proof.truncate(begin);
+            self.vouch(statement, proof);
+        }
+    }
+
+    fn attestation_len(&self) -> usize {
+        if self.has_mac_vectors() { 1 + self.parts.members.len() * MAC_BYTES } else { SIGNATURE_BYTES }
+    }
+
+    fn attested(&self, by: Slot, statement: &[u8], proof: &[u8]) -> bool {
+        // No vector has the length of a signature.
+        if proof.len() == SIGNATURE_BYTES {
+            return self.vouched(by, statement, proof);
+        }
+        let Some((MAC_VECTOR, macs)) = proof.split_first().map(|(kind, macs)| (*kind, macs)) else { return false };
+        if !self.has_mac_vectors() || macs.len() != self.parts.members.len() * MAC_BYTES {
+            return false;
+        }
+        let ours = &macs[self.parts.me.index() * MAC_BYTES..][..MAC_BYTES];
+        let said = self.statement(by, statement);
+        self.pair_key(by)
+            .is_some_and(|key| leighton_micali::verify(key, ATTEST, &[&by.to_bytes(), &said], ours).is_ok())
+    }
 }
+
+const ATTEST: &str = "sealcast/v1/attest";
+/// The first byte of a vector, so that it never has the length of a signature.
+const MAC_VECTOR: u8 = 1;
+const MAC_BYTES: usize = 16;
 
 fn subkey(parts: &Parts, domain: Domain, slot: Slot, secret: &Secret<32>) -> Secret<32> {
     let incarnation = parts.members[slot.index()].0;
@@ -387,6 +463,41 @@ mod tests {
         assert!(
             !b.vouched(Slot(9), b"I sent up to 17", &proof) && !b.vouched(Slot(0), b"I sent up to 17", &proof[..63])
         );
+    }
+
+    #[test]
+    fn rule_a3_a_mac_vector_shows_each_member_who_said_it_and_nobody_can_pass_it_off_as_its_own() {
+        let [a, b, c] = [0, 1, 2].map(keys);
+        let mut proof = Vec::new();
+        a.attest(b"stamps", &mut proof);
+        assert_eq!((proof.len(), a.attestation_len()), (1 + 3 * 16, 1 + 3 * 16));
+        assert!([&b, &c].iter().all(|it| it.attested(Slot(0), b"stamps", &proof)));
+        assert!(!b.attested(Slot(0), b"stamp", &proof) && !b.attested(Slot(2), b"stamps", &proof));
+        assert!(!b.attested(Slot(1), b"stamps", &proof) && !b.attested(Slot(9), b"stamps", &proof));
+        // Each member shares another key with the author: what one knows makes no proof for another one.
+        let swapped: Vec<u8> = [&proof[..1], &proof[1..17], &proof[33..], &proof[17..33]].concat();
+        assert!(!b.attested(Slot(0), b"stamps", &swapped) && !c.attested(Slot(0), b"stamps", &swapped));
+        // The key is the pair's in both directions, the proof is not.
+        let mut back = Vec::new();
+        b.attest(b"stamps", &mut back);
+        let mirrored: Vec<u8> = [&back[..1], &back[17..33], &back[1..17], &back[33..]].concat();
+        assert!(!b.attested(Slot(0), b"stamps", &mirrored));
+        assert!((0..proof.len()).all(|n| !b.attested(Slot(0), b"stamps", &proof[..n])));
+        // A signature shows as much.
+        let mut signed = Vec::new();
+        a.vouch(b"stamps", &mut signed);
+        assert!(b.attested(Slot(0), b"stamps", &signed) && !b.vouched(Slot(0), b"stamps", &proof));
+    }
+
+    #[test]
+    fn rule_a3_a_run_and_an_epoch_have_pair_keys_of_their_own() {
+        let mut proof = Vec::new();
+        keys(2).attest(b"stamps", &mut proof);
+        assert!(keys(0).attested(Slot(2), b"stamps", &proof));
+        assert!(!keys_of(0, [8; 16]).attested(Slot(2), b"stamps", &proof));
+        let mut next = keys(0);
+        next.parts.epoch.counter += 1;
+        assert!(!next.attested(Slot(2), b"stamps", &proof));
     }
 
     /// LCMsec shared ciphers and buffers between the threads that publish and receive: nonces repeated, and

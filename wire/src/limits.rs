@@ -4,6 +4,8 @@ use std::time::Duration;
 
 /// Members of one contributory group, and of no other scheme's; beyond it MLS is the right scheme (research: Dutta–Barua (8)).
 pub const MEMBERS_MAX: usize = 64;
+/// Of a group whose members show each other MACs, not signatures, what they say of the order (A3).
+pub const MAC_VECTOR_MEMBERS_MAX: usize = 64;
 /// Greatest number of a first epoch, which those who agree on it cannot prove: so far a claim brings a new group.
 pub const FIRST_COUNTER_MAX: u32 = 1 << 16;
 /// Topic compartments of one group, the group's own key not counted.

@@ -54,7 +54,27 @@ pub trait Protect: Send + Sync {
 
     /// Whether `proof` shows that the member at `by` made `statement`.
     fn vouched(&self, by: Slot, statement: &[u8], proof: &[u8]) -> bool;
+
+    /// Appends a proof for each other member of the epoch, and for nobody else, that we made `statement` (A3): MACs under
+    /// the keys that we share with one of them each, cheaper than a signature to make and to check; or what
+    /// [`Protect::vouch`] appends, where members are too many or share no keys.
+    fn attest(&self, statement: &[u8], proof: &mut Vec<u8>) {
+        self.vouch(statement, proof);
+    }
+
+    /// Bytes of what [`Protect::attest`] appends.
+    fn attestation_len(&self) -> usize {
+        SIGNATURE_BYTES
+    }
+
+    /// Whether `proof`, of [`Protect::attest`] or [`Protect::vouch`], shows us that the member at `by` made `statement`.
+    fn attested(&self, by: Slot, statement: &[u8], proof: &[u8]) -> bool {
+        self.vouched(by, statement, proof)
+    }
 }
+
+/// Bytes of what [`Protect::vouch`] appends, at most.
+pub const SIGNATURE_BYTES: usize = 64;
 
 /// Who may do what to which topic in one epoch, and under which key a topic travels.
 pub trait Access: Send + Sync {
