@@ -168,6 +168,22 @@ impl Protect for Ring {
     fn vouched(&self, by: Slot, statement: &[u8], proof: &[u8]) -> bool {
         self.signing.get(by.index()).is_some_and(|key| key.public().verify(statement, proof).is_ok())
     }
+
+    fn attest(&self, statement: &[u8], proof: &mut Vec<u8>) {
+        proof.push(1);
+        self.vouch(&[b"to members", statement].concat(), proof);
+    }
+
+    fn attestation_len(&self) -> usize {
+        1 + 64
+    }
+
+    fn attested(&self, by: Slot, statement: &[u8], proof: &[u8]) -> bool {
+        match proof.split_first() {
+            Some((1, rest)) if rest.len() == 64 => self.vouched(by, &[b"to members", statement].concat(), rest),
+            _ => self.vouched(by, statement, proof),
+        }
+    }
 }
 
 struct Window {

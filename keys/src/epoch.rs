@@ -17,7 +17,7 @@ use sealcast_crypto::hash::Transcript;
 use sealcast_crypto::kdf::hkdf;
 use sealcast_crypto::leighton_micali;
 use sealcast_crypto::secret::Secret;
-use sealcast_crypto::signature::{OriginKey, PublicKey};
+use sealcast_crypto::signature::{Algorithm, OriginKey, PublicKey};
 use sealcast_wire::frame::{COUNTER_RELIABLE, FLAG_RELIABLE, HEADER_LEN};
 use sealcast_wire::protect::SIGNATURE_BYTES;
 use sealcast_wire::{Domain, Dropped, EpochId, Exhausted, Header, Incarnation, Protect, Slot, Source, limits};
@@ -52,6 +52,8 @@ pub(crate) struct EpochKeys {
     receiving: Vec<Vec<OnceLock<Receiving>>>,
     /// What we share with the member at each slot alone, made at first use.
     pair_keys: Vec<OnceLock<Option<Secret<32>>>>,
+    /// Whether members show each other MACs, not signatures, what they say to all of them.
+    has_mac_vectors: bool,
 }
 
 struct Sending {
@@ -81,7 +83,10 @@ impl EpochKeys {
         });
         let sending = sending.collect();
         let pair_keys = parts.members.iter().map(|_| OnceLock::new()).collect();
-        EpochKeys { sending, pair_keys, ordered: AtomicU64::new(1), receiving, parts }
+        let agrees = |(_, key): &(Incarnation, PublicKey)| key.algorithm() == Algorithm::Ed25519;
+        let count = parts.members.len();
+        let has_mac_vectors = (2..=limits::MAC_VECTOR_MEMBERS_MAX).contains(&count) && parts.members.iter().all(agrees);
+        EpochKeys { sending, pair_keys, has_mac_vectors, ordered: AtomicU64::new(1), receiving, parts }
     }
 
     /// Takes in the sending key that a member without read right gave to the readers (A1); the first
@@ -150,11 +155,6 @@ impl EpochKeys {
             Some(hkdf(agreed.expose(), &epoch.to_bytes(), &info))
         };
         self.pair_keys.get(slot.index())?.get_or_init(derive).as_ref()
-    }
-
-    /// Whether members show each other MACs, not signatures, what they say to all of them.
-    fn has_mac_vectors(&self) -> bool {
-        (2..=limits::MAC_VECTOR_MEMBERS_MAX).contains(&self.parts.members.len())
     }
 }
 
@@ -243,25 +243,20 @@ impl Protect for EpochKeys {
     }
 
     fn attest(&self, statement: &[u8], proof: &mut Vec<u8>) {
-        let (begin, by) = (proof.len(), self.parts.me);
-        if self.has_mac_vectors() {
-            let said = self.statement(by, statement);
-            proof.push(MAC_VECTOR);
-            for slot in (0..self.parts.members.len() as u32).map(Slot) {
-                let Some(key) = self.pair_key(slot) else { break };
-                let mac = leighton_micali::tag(key, ATTEST, &[&by.to_bytes(), &said]);
-                proof.extend_from_slice(&mac[..MAC_BYTES]);
-            }
+        if !self.has_mac_vectors {
+            return self.vouch(statement, proof);
         }
-        // Somebody's key agrees on nothing.
-        if proof.len() - begin != self.attestation_len() || !self.has_mac_vectors() {
-            proof.truncate(begin);
-            self.vouch(statement, proof);
+        let by = self.parts.me;
+        let said = self.statement(by, statement);
+        proof.push(MAC_VECTOR);
+        for slot in (0..self.parts.members.len() as u32).map(Slot) {
+            let mac = |key: &Secret<32>| leighton_micali::tag(key, ATTEST, &[&by.to_bytes(), &said]);
+            proof.extend_from_slice(&self.pair_key(slot).map_or([0; 32], mac)[..MAC_BYTES]);
         }
     }
 
     fn attestation_len(&self) -> usize {
-        if self.has_mac_vectors() { 1 + self.parts.members.len() * MAC_BYTES } else { SIGNATURE_BYTES }
+        if self.has_mac_vectors { 1 + self.parts.members.len() * MAC_BYTES } else { SIGNATURE_BYTES }
     }
 
     fn attested(&self, by: Slot, statement: &[u8], proof: &[u8]) -> bool {
@@ -270,7 +265,7 @@ impl Protect for EpochKeys {
             return self.vouched(by, statement, proof);
         }
         let Some((MAC_VECTOR, macs)) = proof.split_first().map(|(kind, macs)| (*kind, macs)) else { return false };
-        if !self.has_mac_vectors() || macs.len() != self.parts.members.len() * MAC_BYTES {
+        if !self.has_mac_vectors || macs.len() != self.parts.members.len() * MAC_BYTES {
             return false;
         }
         let ours = &macs[self.parts.me.index() * MAC_BYTES..][..MAC_BYTES];

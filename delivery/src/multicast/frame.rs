@@ -354,6 +354,10 @@ pub const STAMPS_MAX: usize = 24;
 pub(super) fn stamps_len(count: usize) -> usize {
     STAMPS_FIXED + count * STAMP_BYTES
 }
+/// How many fit into so many bytes.
+pub(super) fn stamps_within(bytes: usize) -> usize {
+    bytes.saturating_sub(STAMPS_FIXED) / STAMP_BYTES
+}
 const STAMPS_FIXED: usize = 10;
 const STAMP_BYTES: usize = 29;
 // They fit the shortest segment.

@@ -5,7 +5,8 @@
 //! | frames | path: 32 B × ⌈log₂ count⌉ | signature | index u8 | count u8 | signature length u16 |
 //! ```
 //! A leaf is the SHA-256 of a record's frames with their padding; the tree is `crypto::merkle`'s; what is
-//! signed is a hash over epoch, domain, slot and root. Places of the path that a tree of this count does
+//! signed is a hash over epoch, domain, slot and root; records that say something of the order alone are batches of one, and
+//! may have MACs of pairs in the signature's place ([`Protect::attest`]). Places of the path that a tree of this count does
 //! not use are zero, so that all records of a batch have proofs of one length and leave in one segmented
 //! send.
 
@@ -15,6 +16,7 @@ use std::time::Duration;
 use sealcast_crypto::hash::{Transcript, sha256};
 use sealcast_crypto::merkle::{Known, MerklePath, Tree, path_len};
 use sealcast_wire::codec::{Malformed, Reader};
+use sealcast_wire::protect::SIGNATURE_BYTES;
 use sealcast_wire::{Domain, Dropped, EpochId, Incarnation, Monotonic, Protect, Slot, limits};
 
 /// Hashes of records that wait to be signed together.
@@ -41,12 +43,17 @@ impl Unsigned {
         self.leaves.len()
     }
 
-    /// Signs the batch, and starts the next. Of reliable records the signature binds the numbers, of which `first` is the first.
-    pub(super) fn sign(&mut self, domain: Domain, first: Option<u64>, protect: &dyn Protect) -> Signed {
+    /// Signs the batch, and starts the next; `attests` if only the epoch's members need to see that we said it. Of reliable
+    /// records the signature binds the numbers, of which `first` is the first.
+    pub(super) fn sign(&mut self, domain: Domain, first: Option<u64>, attests: bool, protect: &dyn Protect) -> Signed {
         let tree = Tree::new(&self.leaves);
         self.leaves.clear();
         let mut signature = Vec::with_capacity(SIGNATURE_BYTES);
-        protect.vouch(&statement((protect.epoch(), domain, protect.slot(), first), &tree.root()), &mut signature);
+        let statement = statement((protect.epoch(), domain, protect.slot(), first), &tree.root());
+        match attests {
+            true => protect.attest(&statement, &mut signature),
+            false => protect.vouch(&statement, &mut signature),
+        }
         Signed { tree, signature }
     }
 }
@@ -102,12 +109,13 @@ struct Grown {
 }
 
 impl Origins {
-    /// Splits a signed record into its frames once its proof is verified; a reliable one has a number.
+    /// Splits a signed record into its frames once its proof is verified; a reliable one has a number. `attested`: it need not
+    /// show anybody but us who said it.
     pub(super) fn verify<'a>(
         &mut self,
         now: Monotonic,
         (epoch, domain, slot): (EpochId, Domain, Slot),
-        number: Option<u64>,
+        (number, attested): (Option<u64>, bool),
         record: &'a [u8],
         protect: &dyn Protect,
     ) -> Result<&'a [u8], Dropped> {
@@ -125,7 +133,7 @@ impl Origins {
         }
         let root = Root { of, root: path.root() };
         if !self.verified.contains(&root) {
-            self.check(now, root, proof.signature, protect)?;
+            self.check(now, root, (proof.signature, attested), protect)?;
         }
         self.trees.truncate(limits::ORIGIN_TREES_MAX - 1);
         self.trees.push_front(Grown { of, tree: Known::new(&mut path) });
@@ -133,7 +141,13 @@ impl Origins {
     }
 
     /// Verifies the signature of a root that was not seen before.
-    fn check(&mut self, now: Monotonic, root: Root, signature: &[u8], protect: &dyn Protect) -> Result<(), Dropped> {
+    fn check(
+        &mut self,
+        now: Monotonic,
+        root: Root,
+        (proof, attested): (&[u8], bool),
+        protect: &dyn Protect,
+    ) -> Result<(), Dropped> {
         let (_, _, slot, _) = root.of;
         if self
             .failed
@@ -143,7 +157,9 @@ impl Origins {
             return Err(Dropped::Rate);
         }
         self.checks += 1;
-        if !protect.vouched(slot, &statement(root.of, &root.root), signature) {
+        let statement = statement(root.of, &root.root);
+        let shows = if attested { Protect::attested } else { Protect::vouched };
+        if !shows(protect, slot, &statement, proof) {
             let failed = self.failed.entry(slot).or_insert((now, 0));
             let over = now >= failed.0 + Duration::from_secs(1);
             *failed = if over { (now, 1) } else { (failed.0, failed.1 + 1) };
@@ -281,9 +297,8 @@ fn depth(count: usize) -> usize {
 /// Room that a record must leave for the proof of a full batch.
 pub(super) const PROOF_BYTES_MAX: usize =
     32 * limits::ORIGIN_BATCH_MAX.ilog2() as usize + SIGNATURE_BYTES + TRAILER_BYTES;
-/// An Ed25519 or P-256 signature.
-const SIGNATURE_BYTES: usize = 64;
-const TRAILER_BYTES: usize = 4;
+/// Of a lone record's proof, besides what shows who said it.
+pub(super) const TRAILER_BYTES: usize = 4;
 const WORDS: usize = limits::SIGNED_NUMBERS_WINDOW / 64;
 
 #[cfg(test)]

@@ -153,7 +153,7 @@ impl Receiver {
         &mut self,
         now: Monotonic,
         (epoch, slot): (EpochId, Slot),
-        (stream, number): (Stream, u64),
+        (stream, number, attested): (Stream, u64, bool),
         record: &'a [u8],
         protect: Option<&dyn Protect>,
     ) -> Result<&'a [u8], Dropped> {
@@ -161,7 +161,7 @@ impl Receiver {
             return Ok(record);
         }
         let of = (epoch, stream.domain, slot);
-        self.origins.verify(now, of, Some(number), record, protect.ok_or(Dropped::NoKey)?)
+        self.origins.verify(now, of, (Some(number), attested), record, protect.ok_or(Dropped::NoKey)?)
     }
 
     /// A reliable record came for the first time: its sender lives.
@@ -188,7 +188,7 @@ impl Receiver {
         let signed = flags & FLAG_SIGNED != 0;
         let frames = if signed {
             let protect = protect.ok_or(Dropped::NoKey)?;
-            self.origins.verify(now, (epoch, domain, slot), None, record, protect)?
+            self.origins.verify(now, (epoch, domain, slot), (None, false), record, protect)?
         } else {
             record
         };

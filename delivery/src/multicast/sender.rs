@@ -16,14 +16,15 @@ use std::sync::Arc;
 use sealcast_wire::frame::{
     FLAG_ORDERED, FLAG_RELIABLE, FLAG_SAFE, FLAG_SIGNED, HEADER_LEN, KIND_OPEN, MAGIC, SEGMENT_MIN, TAG_LEN,
 };
+use sealcast_wire::protect::SIGNATURE_BYTES;
 use sealcast_wire::{Access, Domain, EpochId, Exhausted, Guarantee, Monotonic, Protect, limits};
 
 use super::backlog::{Again, Backlog, Settled};
 use super::frame::{
-    AFTER_BYTES, CONTROL_FIXED, Frame, Frames, Head, Stamp, Stream, stamps_len, write_after, write_control,
-    write_heartbeat, write_stamps,
+    AFTER_BYTES, CONTROL_FIXED, Frame, Frames, Head, STAMPS_MAX, Stamp, Stream, stamps_len, stamps_within, write_after,
+    write_control, write_heartbeat, write_stamps,
 };
-use super::origin::{PROOF_BYTES_MAX, Unsigned, without_proof};
+use super::origin::{PROOF_BYTES_MAX, TRAILER_BYTES, Unsigned, without_proof};
 use super::sent::Sent;
 use crate::{Batch, Packet, SendError, lcm};
 
@@ -232,7 +233,15 @@ impl Sender {
         Ok(())
     }
 
-    /// Says something, signed, about the end of a view.
+    /// How many stamps a record has at most: their proof must fit, too.
+    pub(crate) fn stamps_max(&self, protect: &dyn Protect) -> usize {
+        let beside = HEADER_LEN + protect.attestation_len() + TRAILER_BYTES + TAG_LEN;
+        // Who would fit but a few signs instead.
+        let count = stamps_within(self.segment.saturating_sub(beside));
+        if count < STAMPS_MAX / 4 { STAMPS_MAX } else { count.min(STAMPS_MAX) }
+    }
+
+    /// Says something, proved, about the end of a view.
     pub(crate) fn flush(&mut self, now: Monotonic, protect: &Arc<dyn Protect>, bytes: &[u8]) -> Result<(), SendError> {
         let lane = self.lane(now, protect, LaneOf::STAMPS)?;
         if let Some(backlog) = &mut self.backlog {
@@ -469,7 +478,7 @@ impl Sender {
     /// Frames the part of a message of `total` bytes that begins at `offset` and is `body`: all of it in one frame if that
     /// fits, else in pieces.
     fn put(&mut self, now: Monotonic, lane: usize, head: &Head<'_>, total: usize, offset: usize, body: &[u8]) {
-        let room = self.room(self.lanes[lane].of.stream.signed);
+        let room = self.room(self.lanes[lane].of);
         let whole = head.whole_len() + body.len();
         if whole <= room && body.len() == total {
             self.reserve(lane, whole);
@@ -496,8 +505,8 @@ impl Sender {
     }
 
     /// Bytes of frames that fit into a record.
-    fn room(&self, signed: bool) -> usize {
-        self.segment - HEADER_LEN - TAG_LEN - if signed { PROOF_BYTES_MAX } else { 0 }
+    fn room(&self, of: LaneOf) -> usize {
+        self.segment - HEADER_LEN - TAG_LEN - of.proof_min()
     }
 
     /// The lane of this kind, sealing with this capability.
@@ -515,7 +524,7 @@ impl Sender {
                 }
                 protect.ready(of.stream.domain)?;
                 let at = known.unwrap_or_else(|| {
-                    self.lanes.push(Lane::new(of));
+                    self.lanes.push(Lane::new(of, self.segment));
                     self.lanes.len() - 1
                 });
                 self.lanes[at].protect = Some(Arc::clone(protect));
@@ -550,7 +559,7 @@ impl Sender {
 
     /// Makes room for a frame of `len` bytes in the lane's open record, closing the one before if need be.
     fn reserve(&mut self, at: usize, len: usize) {
-        let room = self.room(self.lanes[at].of.stream.signed);
+        let room = self.room(self.lanes[at].of);
         let lane = &mut self.lanes[at];
         if let Some(start) = lane.open {
             if lane.batch.bytes.len() - start - HEADER_LEN + len <= room {
@@ -623,6 +632,15 @@ impl LaneOf {
     const LEAVE: LaneOf =
         LaneOf { stream: Stream { domain: Domain::GROUP, signed: true }, guarantee: Guarantee::Ordered };
 
+    /// Room that a record must leave for its proof: stamps are no batch, and have a signature where nothing longer fits.
+    fn proof_min(self) -> usize {
+        match (self.stream.signed, self == LaneOf::STAMPS) {
+            (false, _) => 0,
+            (true, false) => PROOF_BYTES_MAX,
+            (true, true) => SIGNATURE_BYTES + TRAILER_BYTES,
+        }
+    }
+
     /// The stream that they are numbered in, if they are reliable.
     fn reliable(self) -> Option<Stream> {
         match self.guarantee {
@@ -649,12 +667,16 @@ struct Lane {
     /// Whether it gathers, as what is to be signed does.
     gathers: bool,
     unsigned: Unsigned,
+    /// Bytes that closed records leave for their proofs, and whether those are of [`Protect::attest`].
+    proof: usize,
+    attests: bool,
+    segment: usize,
     /// Of reliable ones: in which record of the batch which message ends.
     ends: Vec<(usize, u64)>,
 }
 
 impl Lane {
-    fn new(of: LaneOf) -> Lane {
+    fn new(of: LaneOf, segment: usize) -> Lane {
         Lane {
             of,
             protect: None,
@@ -664,6 +686,9 @@ impl Lane {
             since: None,
             gathers: false,
             unsigned: Unsigned::default(),
+            proof: of.proof_min(),
+            attests: false,
+            segment,
             ends: Vec::new(),
         }
     }
@@ -685,8 +710,14 @@ impl Lane {
     fn close(&mut self, full: bool) -> u64 {
         let Some(start) = self.open.take() else { return 0 };
         let (flags, signed) = (self.flags(), self.of.stream.signed);
+        let protect = self.protect.as_ref().expect("an open record has its capability");
         let bytes = &mut self.batch.bytes;
-        let fixed = TAG_LEN + if signed { PROOF_BYTES_MAX } else { 0 };
+        if self.of == LaneOf::STAMPS {
+            let attestation = protect.attestation_len() + TRAILER_BYTES;
+            self.attests = bytes.len() - start + attestation + TAG_LEN <= self.segment;
+            self.proof = if self.attests { attestation } else { self.of.proof_min() };
+        }
+        let fixed = TAG_LEN + self.proof;
         // Padded up to its predecessor a record keeps the segmented send going.
         if full && let Some(&before) = self.batch.lengths.last() {
             let len = bytes.len() - start + fixed;
@@ -703,7 +734,6 @@ impl Lane {
             self.batch.lengths.push(length);
             return 0;
         }
-        let protect = self.protect.as_ref().expect("an open record has its capability");
         if protect.seal(self.of.stream.domain, flags, &mut bytes[start..]).is_err() {
             bytes.truncate(start);
             return 1;
@@ -721,15 +751,15 @@ impl Lane {
         }
         let protect = self.protect.as_ref().expect("a closed record has its capability");
         let (flags, domain) = (self.flags(), self.of.stream.domain);
-        let signed = self.unsigned.sign(domain, first, &**protect);
+        let signed = self.unsigned.sign(domain, first, self.attests, &**protect);
         let proof = signed.proof_len();
-        assert!(proof <= PROOF_BYTES_MAX, "a proof of {proof} bytes does not fit its room");
+        assert!(proof <= self.proof, "a proof of {proof} bytes does not fit its room");
         let (mut from, mut to, mut lost) = (0, 0, 0);
         let bytes = &mut self.batch.bytes;
         let lengths = mem::take(&mut self.batch.lengths);
         for (index, &length) in lengths.iter().enumerate() {
             // Less than a full batch needs shorter proofs: its records move together.
-            let frames = length - TAG_LEN - PROOF_BYTES_MAX;
+            let frames = length - TAG_LEN - self.proof;
             if from != to {
                 bytes.copy_within(from..from + frames, to);
             }
@@ -753,6 +783,9 @@ impl Lane {
         // receivers open it while the next one is sealed.
         let alone = self.batch.lengths.last().is_some_and(|length| 2 * length > limits::TRAIN_BYTES_MAX);
         let signed = self.of.stream.signed;
+        if self.of == LaneOf::STAMPS {
+            return !self.batch.is_empty();
+        }
         let target = if signed { SIGNED_BATCH_TARGET } else { BATCH_TARGET };
         alone && !signed || self.batch.bytes.len() >= target || self.unsigned.len() == limits::ORIGIN_BATCH_MAX
     }

@@ -909,16 +909,41 @@ fn rule_g9_signed_records_are_those_of_the_vectors_both_ways() {
             head.write_whole(&fill, &mut frames);
             unsigned.push(&frames);
         }
-        let signed = unsigned.sign(domain, None, &signer);
+        let signed = unsigned.sign(domain, None, false, &signer);
         for expect in batch.records {
             let mut record = unhex(&expect.frames);
             let frames = record.len();
             record.resize(frames + signed.proof_len(), 0);
             signed.write(expect.index, &mut record[frames..]);
             assert_eq!(record, unhex(&expect.record), "record {} of {}", expect.index, batch.count);
-            let proved =
-                Origins::default().verify(Monotonic(0), (signer.epoch(), domain, slot), None, &record, &signer);
+            let proved = Origins::default().verify(
+                Monotonic(0),
+                (signer.epoch(), domain, slot),
+                (None, false),
+                &record,
+                &signer,
+            );
             assert_eq!(proved, Ok(&record[..frames]));
         }
+    }
+}
+
+#[test]
+fn rule_a3_a_proof_for_members_alone_stands_for_no_signature() {
+    let (signer, other) = (Ring::member(1, 0, 1), Ring::member(1, 1, 1));
+    for attests in [true, false] {
+        let mut unsigned = Unsigned::default();
+        unsigned.push(b"frames");
+        let signed = unsigned.sign(Domain::GROUP, Some(7), attests, &signer);
+        let mut record = b"frames".to_vec();
+        record.resize(6 + signed.proof_len(), 0);
+        signed.write(0, &mut record[6..]);
+        let taken = |number, attested| {
+            let of = (signer.epoch(), Domain::GROUP, Slot(0));
+            Origins::default().verify(Monotonic(0), of, (Some(number), attested), &record, &other).map(<[u8]>::len)
+        };
+        assert_eq!(taken(7, true), Ok(6));
+        assert_eq!(taken(7, false), if attests { Err(Dropped::Auth) } else { Ok(6) });
+        assert_eq!(taken(8, true), Err(Dropped::Auth));
     }
 }

@@ -277,7 +277,7 @@ impl Sequencer {
         // Of another epoch it is not known who reads what: what comes after something waits for it.
         let reads = |domain| current.is_none_or(|it| it.epoch != epoch || it.reads(domain));
         let (receiver, inbox) = multicast.receiving();
-        let frames = receiver.prove(now, (epoch, slot), (sealed, number), frame, protect)?;
+        let frames = receiver.prove(now, (epoch, slot), (sealed, number, stream == Stream::STAMPS), frame, protect)?;
         let record = Record { source, epoch, incarnation, of, number, signed, frames };
         if slot == me {
             incoming.begin_at(now, &record);
@@ -486,13 +486,14 @@ impl Sequencer {
         if unsaid == 0 {
             return self.stamping.due = None;
         }
-        // Each costs a signature, and a check by every member: a stream's stamps gather, a lone one leaves at once.
+        // Each costs every member a system call and a check: a stream's stamps gather, a lone one leaves at once.
         self.stamping.plan(self.now, STAMPS_PAUSE);
         if !self.stamping.is_due(self.now) && unsaid < STAMPS_MAX {
             return;
         }
         let mut is_any = false;
-        while let Some((first, stamps)) = order.unsaid() {
+        let most = self.multicast.lock().stamps_max(&**protect);
+        while let Some((first, stamps)) = order.unsaid(most) {
             // What cannot be said now is said with the next one.
             if self.multicast.lock().stamps(self.now, protect, first, &stamps).is_err() {
                 break;

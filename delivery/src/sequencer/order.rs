@@ -248,10 +248,10 @@ impl Order {
         has_capacity && std::mem::take(&mut self.sequencing.waits)
     }
 
-    /// The sequencer: stamps that were not said yet, as many as one frame takes.
-    pub(super) fn unsaid(&self) -> Option<(u64, Vec<Stamp>)> {
+    /// The sequencer: stamps that were not said yet, so many at most.
+    pub(super) fn unsaid(&self, most: usize) -> Option<(u64, Vec<Stamp>)> {
         let first = self.sequencing.said.max(self.first - 1) + 1;
-        let stamps = self.stamps.iter().skip((first - self.first) as usize).take(STAMPS_MAX);
+        let stamps = self.stamps.iter().skip((first - self.first) as usize).take(most);
         let stamps: Vec<Stamp> = stamps.copied().collect();
         (self.is_sequencer() && !stamps.is_empty()).then_some((first, stamps))
     }
