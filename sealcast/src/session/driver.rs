@@ -8,10 +8,14 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
+};
 use sealcast_delivery::{Batch, Delivery};
 use sealcast_keys::{Keys, Status};
 use sealcast_wire::{Guarantee, Monotonic, Now};
@@ -53,15 +57,31 @@ pub(super) struct Driver {
 pub(super) struct Sockets {
     poll: mio::Poll,
     events: mio::Events,
+    /// Ends short waits on time, where the system has such a thing: readiness is waited for by the millisecond.
+    timer: Option<OwnedFd>,
 }
 
 impl Sockets {
     pub(super) fn new(poll: mio::Poll) -> Sockets {
-        Sockets { poll, events: mio::Events::with_capacity(64) }
+        let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK).ok();
+        let timer = timer.filter(|timer| {
+            let fd = timer.as_raw_fd();
+            poll.registry().register(&mut mio::unix::SourceFd(&fd), TIMER, mio::Interest::READABLE).is_ok()
+        });
+        Sockets { poll, events: mio::Events::with_capacity(64), timer }
     }
 
     /// Waits until something happens, for so long at most.
     pub(super) fn wait(&mut self, shared: &Shared, most: Duration) {
+        if most < SHORT
+            && let Some(timer) = &self.timer
+        {
+            let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
+            let due = Timespec::try_from(most).unwrap_or(zero);
+            // One that cannot be set ends late.
+            let _ =
+                timerfd_settime(timer, TimerfdTimerFlags::empty(), &Itimerspec { it_interval: zero, it_value: due });
+        }
         match self.poll.poll(&mut self.events, Some(most)) {
             Ok(()) => {}
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
@@ -326,5 +346,8 @@ fn push(backlog: &mut VecDeque<(Arc<Queue>, Message)>, shared: &Shared, queue: &
 }
 
 pub(super) const WAKER: mio::Token = mio::Token(usize::MAX);
+const TIMER: mio::Token = mio::Token(usize::MAX - 1);
+/// Waits that a millisecond more or less would make much longer.
+const SHORT: Duration = Duration::from_millis(5);
 /// System calls of receiving before others get their turn.
 const RECEIVES_PER_TURN: usize = 16;

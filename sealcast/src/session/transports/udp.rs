@@ -25,6 +25,10 @@ struct Udp {
     options: Options,
     tx_queue: Arc<TxQueue>,
     receiver: Option<Box<UdpReceiver>>,
+    /// Whether something may come to the sending socket's own port: a centre's answers, and what members tell us alone.
+    hears_aside: bool,
+    /// Whether something came there that was not taken yet.
+    has_aside: bool,
 }
 
 /// A member of the multicast group with this address; with a channel that loses nothing, if it is `ordered`.
@@ -46,7 +50,9 @@ pub(super) fn open(group: SocketAddr, ordered: bool, url: &Url, clock: Clock) ->
     let udp = UdpSender::open(group, &options)?;
     let shell = move |gate| {
         let tx_queue = Arc::new(TxQueue::new(gate, sender, udp, clock, options.linger, options.batch));
-        let shell: Box<dyn Shell> = Box::new(Udp { group, options, tx_queue: tx_queue.clone(), receiver: None });
+        let hears_aside = ordered || !options.kdc.is_empty();
+        let shell = Udp { group, options, tx_queue: tx_queue.clone(), receiver: None, hears_aside, has_aside: false };
+        let shell: Box<dyn Shell> = Box::new(shell);
         (shell, Some(tx_queue))
     };
     Ok(Transport { delivery, shell: Box::new(shell), brokers: None })
@@ -61,10 +67,11 @@ impl Shell for Udp {
         let fd: RawFd = receiver.as_raw_fd();
         let registered = registry.register(&mut mio::unix::SourceFd(&fd), SOCKET, mio::Interest::READABLE);
         registered.map_err(|e| Error::system("waiting for the socket", &e))?;
-        if !self.options.kdc.is_empty() {
+        if self.hears_aside {
             let own: RawFd = self.tx_queue.udp.as_raw_fd();
-            let registered = registry.register(&mut mio::unix::SourceFd(&own), SOCKET, mio::Interest::READABLE);
+            let registered = registry.register(&mut mio::unix::SourceFd(&own), ASIDE, mio::Interest::READABLE);
             registered.map_err(|e| Error::system("waiting for the socket", &e))?;
+            self.has_aside = true;
         }
         let loopback_socket = receiver.loopback_socket(&self.tx_queue.udp);
         self.receiver = Some(Box::new(receiver));
@@ -78,24 +85,30 @@ impl Shell for Udp {
         if any {
             self.tx_queue.hear();
         }
-        if !self.options.kdc.is_empty() {
-            let mut buffer = [0; ANSWER_BYTES];
-            // A flood at this port keeps nothing else waiting.
-            for _ in 0..ANSWERS_PER_TURN {
-                let answer = self.tx_queue.udp.receive_answer(&mut buffer).map_err(|_| Fault::Refused)?;
-                let Some((from, datagram)) = answer else { break };
-                core.handle_datagram(now, Address::Socket(from), datagram);
-                any = true;
+        let mut buffer = [0; ASIDE_BYTES];
+        // A flood at this port keeps nothing else waiting.
+        for _ in 0..ASIDE_PER_TURN {
+            if !self.has_aside {
+                break;
             }
+            let answer = self.tx_queue.udp.receive_answer(&mut buffer).map_err(|_| Fault::Refused)?;
+            let Some((from, datagram)) = answer else {
+                self.has_aside = false;
+                break;
+            };
+            core.handle_datagram(now, Address::Socket(from), datagram);
+            any = true;
         }
         Ok(any)
     }
 
-    /// What it means is in the line's sender: the machine does not transmit by itself, but to who is no member.
+    /// What it means is in the line's sender: the machine does not transmit by itself, but to one alone.
     fn send(&mut self, batch: &Batch, published: Option<usize>) {
         match batch.to {
             // What is lost is asked again.
             Some(Address::Socket(to)) => batch.iter().for_each(|it| _ = self.tx_queue.udp.send_to(to, it)),
+            // A member that was not heard yet: all get it.
+            None if !batch.is_empty() => _ = self.tx_queue.udp.send(batch),
             Some(Address::Node(_)) | None => match published {
                 Some(bytes) => self.tx_queue.published(bytes),
                 None => self.tx_queue.flush(),
@@ -113,7 +126,9 @@ impl Shell for Udp {
         None
     }
 
-    fn woken(&mut self, _token: mio::Token) {}
+    fn woken(&mut self, token: mio::Token) {
+        self.has_aside |= token == ASIDE;
+    }
 
     fn keep(&mut self, _record: &[u8]) -> std::io::Result<bool> {
         Ok(false)
@@ -133,6 +148,7 @@ impl Shell for Udp {
 }
 
 const SOCKET: mio::Token = mio::Token(0);
-const ANSWERS_PER_TURN: usize = 16;
-/// More than any answer of a key distribution centre.
-const ANSWER_BYTES: usize = 2048;
+const ASIDE: mio::Token = mio::Token(1);
+const ASIDE_PER_TURN: usize = 16;
+/// More than any answer of a key distribution centre, and any word to one member.
+const ASIDE_BYTES: usize = 2048;
