@@ -25,7 +25,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use sealcast_wire::frame::{KIND_OPEN, MAGIC};
-use sealcast_wire::{Address, Dropped, Drops, Fetched, Flush, Guarantee, Monotonic, Now, Protect, Source, To, limits};
+use sealcast_wire::{Dropped, Drops, Fetched, Flush, Guarantee, Monotonic, Now, Protect, Slot, Source, To, limits};
 
 pub use receiver::{Received, Receiver, Sink};
 pub use sender::{Data, SEGMENT_MAX, Sender};
@@ -64,8 +64,8 @@ pub struct Multicast {
     beat: Option<Monotonic>,
     /// Who transmits: polled for batches, or a shell that polls the shared sender itself.
     transmission: Transmission,
-    /// Messages of the key scheme for addresses outside the group.
-    outside: VecDeque<(Address, Vec<u8>)>,
+    /// Datagrams that are not for all: the key scheme's for addresses outside the group, and ours for one member.
+    aside: VecDeque<(To, Vec<u8>)>,
     /// What was told of drops.
     told: Drops,
 }
@@ -97,7 +97,7 @@ impl Multicast {
             heartbeat: config.detect / HEARTBEATS_PER_DETECT,
             beat: None,
             transmission: Transmission::Polled,
-            outside: VecDeque::new(),
+            aside: VecDeque::new(),
             told: Drops::default(),
         }
     }
@@ -122,6 +122,14 @@ impl Multicast {
     /// The receiving half, and where its messages go.
     pub(crate) fn receiving(&mut self) -> (&mut Receiver, &mut Inbox) {
         (&mut self.receiver, &mut self.inbox)
+    }
+
+    /// Says something about reliable records to one member alone, where it was last heard; what has no room is said again.
+    pub(crate) fn tell_one(&mut self, protect: &Arc<dyn Protect>, to: Slot, bytes: &[u8]) {
+        if self.aside.len() < limits::OUTSIDE_MAX {
+            let sealed = self.lock().control_alone(protect, bytes);
+            self.aside.extend(sealed.map(|datagram| (To::Slot(to), datagram)));
+        }
     }
 
     pub(crate) fn transmit_soon(&mut self) {
@@ -159,11 +167,11 @@ impl Delivery for Multicast {
         if message.guarantee != Guarantee::BestEffort {
             return Err(SendError::NotGiven(message.guarantee));
         }
-        if let (To::Peer(address), What::Keys { bytes, sealed: false }) = (message.to, &message.what) {
-            if self.outside.len() >= limits::OUTSIDE_MAX {
+        if let (To::Peer(_), What::Keys { bytes, sealed: false }) = (message.to, &message.what) {
+            if self.aside.len() >= limits::OUTSIDE_MAX {
                 return Err(SendError::Full);
             }
-            self.outside.push_back((address, [&[MAGIC, KIND_OPEN][..], bytes].concat()));
+            self.aside.push_back((message.to, [&[MAGIC, KIND_OPEN][..], bytes].concat()));
             return Ok(Token(0));
         }
         self.transmit_soon();
@@ -267,10 +275,10 @@ impl Delivery for Multicast {
         if let Some(dropped) = self.receiver.drops().since(&mut self.told) {
             return Some(Output::Dropped(dropped));
         }
-        if let Some((address, datagram)) = self.outside.pop_front() {
+        if let Some((to, datagram)) = self.aside.pop_front() {
             batch.push(&datagram);
-            batch.to = Some(address);
-            return Some(Output::Transmit(To::Peer(address)));
+            batch.to = if let To::Peer(address) = to { Some(address) } else { None };
+            return Some(Output::Transmit(to));
         }
         match &mut self.transmission {
             Transmission::Polled => {

@@ -215,6 +215,17 @@ impl Sender {
         Ok(())
     }
 
+    /// The same as a datagram of its own, for one member.
+    pub(crate) fn control_alone(&mut self, protect: &Arc<dyn Protect>, bytes: &[u8]) -> Option<Vec<u8>> {
+        let mut datagram = Vec::with_capacity(HEADER_LEN + CONTROL_FIXED + bytes.len() + TAG_LEN);
+        datagram.resize(HEADER_LEN, 0);
+        write_control(bytes, &mut datagram);
+        datagram.resize(datagram.len() + TAG_LEN, 0);
+        let is_current = !self.retired.contains(&protect.epoch());
+        is_current.then(|| protect.seal(Domain::GROUP, 0, &mut datagram))?.ok()?;
+        Some(datagram)
+    }
+
     /// Says which ordered records come next in the order; at most `STAMPS_MAX`.
     pub(crate) fn stamps(
         &mut self,

@@ -127,6 +127,8 @@ struct Current {
     order: Option<Order>,
     /// How much of the order we said that we hold.
     told_held: u64,
+    /// How often we said so again, since nobody seemed to hear it.
+    unheard: u32,
 }
 
 /// Something that is said once in a while at most.
@@ -136,13 +138,25 @@ struct Saying {
     last: Option<Monotonic>,
     /// Also what was said before.
     all: bool,
+    /// Little was said last: what comes now hardly gathers.
+    was_little: bool,
 }
 
 impl Saying {
     /// It has something to say.
     fn plan(&mut self, now: Monotonic, pause: Duration) {
-        let earliest = self.last.map_or(now, |last| (last + pause).max(now));
-        self.due.get_or_insert(earliest);
+        self.plan_at(self.last.map_or(now, |last| (last + pause).max(now)));
+    }
+
+    /// The same, sooner if little was said last time: a lone message's way is short, and a stream's messages share theirs.
+    fn plan_soon(&mut self, now: Monotonic, pause: Duration, members: usize) {
+        let brief = BRIEF_MIN.max(Duration::from_secs(1) * members as u32 / BRIEF_PER_SECOND);
+        self.plan(now, if self.was_little { brief.min(pause) } else { pause });
+    }
+
+    /// It has something to say by then.
+    fn plan_at(&mut self, at: Monotonic) {
+        self.due = Some(self.due.map_or(at, |due| due.min(at)));
     }
 
     /// Whether it is to be said now; it is then.
@@ -289,7 +303,12 @@ impl Sequencer {
         incoming.take(now, me, &record, reads, inbox)?;
         receiver.heard(now, &incarnation);
         let pause = current.filter(|it| it.epoch == epoch && slot != me).map(Current::pause);
-        pause.into_iter().for_each(|pause| self.status.plan(now, pause));
+        match stream {
+            // How much of the order is here is said apart, and nobody but the sequencer waits to forget its words.
+            Stream::ORDERED => {}
+            Stream::STAMPS => self.status.plan_at(now + STAMPS_STATUS),
+            _ => pause.into_iter().for_each(|pause| self.status.plan(now, pause)),
+        }
         words.into_iter().filter(|_| slot != me).try_for_each(|it| self.take_signed(now, epoch, slot, it))
     }
 
@@ -423,7 +442,7 @@ impl Sequencer {
     fn deliver_as(&mut self, now: Monotonic, anyway: bool) {
         let Sequencer { multicast, current, last, incoming, delivered, leaving, .. } = self;
         let Some(view) = ordering(current, last) else { return };
-        let pause = view.ack_pause();
+        let (pause, count) = (view.ack_pause(), view.members.len());
         let Current { epoch, access, me, order: Some(order), told_held, .. } = view else { return };
         let mut told = Vec::new();
         let mut goes = false;
@@ -458,7 +477,7 @@ impl Sequencer {
             told.extend(multicast.lock().acknowledge(now, Stream::ORDERED, number));
         }
         if order.held() > *told_held {
-            self.ack.plan(now, pause);
+            self.ack.plan_soon(now, pause, count);
         }
         if !told.is_empty() {
             self.tail.1 = 0;
@@ -480,14 +499,14 @@ impl Sequencer {
             self.fill_own(self.now, Of { slot, stream: Stream::ORDERED }, last);
         }
         let Some(current) = &mut self.current else { return };
-        let pause = current.ack_pause();
+        let (pause, count) = (current.ack_pause(), current.members.len());
         let Current { protect, order: Some(order), .. } = current else { return };
         let unsaid = order.unsaid_len();
         if unsaid == 0 {
             return self.stamping.due = None;
         }
         // Each costs every member a system call and a check: a stream's stamps gather, a lone one leaves at once.
-        self.stamping.plan(self.now, STAMPS_PAUSE);
+        self.stamping.plan_soon(self.now, STAMPS_PAUSE, count);
         if !self.stamping.is_due(self.now) && unsaid < STAMPS_MAX {
             return;
         }
@@ -503,7 +522,8 @@ impl Sequencer {
         }
         if is_any {
             self.multicast.transmit_soon();
-            self.stable.plan(self.now, pause);
+            self.stable.plan_soon(self.now, pause, count);
+            self.stamping.was_little = unsaid <= LITTLE;
         }
     }
 
@@ -570,9 +590,14 @@ impl Sequencer {
             Control::Ack(held) => {
                 if current.sequencer() == Some(me)
                     && let Some(order) = &mut current.order
-                    && order.note(slot, held)?
+                    && let Some(waits) = order.note(slot, held)?
                 {
-                    self.stable.plan(now, current.ack_pause());
+                    // What no message waits for is said with what one does.
+                    let count = current.members.len();
+                    match waits {
+                        true => self.stable.plan_soon(now, current.ack_pause(), count),
+                        false => self.stable.plan_at(now + ALL_PAUSE),
+                    }
                 }
             }
             Control::Stable { majority, all } => {
@@ -687,6 +712,14 @@ impl Sequencer {
         self.multicast.transmit_soon();
     }
 
+    /// Says something to one member, if there is one that it is for, or else to all.
+    fn say_to(&mut self, now: Monotonic, to: Option<Slot>, control: &Control) {
+        match (to, &self.current) {
+            (Some(to), Some(current)) => self.multicast.tell_one(&current.protect, to, &control.bytes()),
+            _ => self.say(now, control),
+        }
+    }
+
     fn say(&mut self, now: Monotonic, control: &Control) {
         let Some(current) = &self.current else { return };
         // What cannot be said now is said again.
@@ -703,8 +736,14 @@ impl Sequencer {
         let (mut held, again) = (None, again.is_some_and(|at| at <= now));
         if self.ack.is_due(now) || again {
             held = current.order.as_mut().and_then(|it| it.says_held(now));
-            current.told_held = held.unwrap_or(current.told_held);
+            let told = held.unwrap_or(current.told_held);
+            self.ack.was_little = told - current.told_held.min(told) <= LITTLE as u64;
+            current.told_held = told;
+            current.unheard += u32::from(again);
         }
+        // Who does not hear us alone may hear us among all.
+        let aside = !again && !self.status.all && current.unheard < UNHEARD_MAX;
+        let gatherers = (current.coordinator().filter(|_| aside), current.sequencer().filter(|_| aside));
         if self.status.is_due(now) || again {
             let status = self.incoming.status(epoch, me, std::mem::take(&mut self.status.all));
             match coordinates {
@@ -718,16 +757,18 @@ impl Sequencer {
                 }
                 false if status.is_empty() => {}
                 false => status.chunks(limits::STREAMS_TOLD_MAX).for_each(|part| {
-                    self.say(now, &Control::Status(part.to_vec()));
+                    self.say_to(now, gatherers.0, &Control::Status(part.to_vec()));
                 }),
             }
         }
         if let Some(held) = held {
-            self.say(now, &Control::Ack(held));
+            self.say_to(now, gatherers.1, &Control::Ack(held));
         }
         if self.stable.is_due(now) {
             let order = self.current.as_mut().and_then(|it| it.order.as_mut());
+            let before = order.as_ref().map_or(0, |it| it.majority());
             if let Some((majority, all)) = order.and_then(Order::news) {
+                self.stable.was_little = majority.saturating_sub(before) <= LITTLE as u64;
                 self.say(now, &Control::Stable { majority, all });
                 self.deliver(now);
             }
@@ -814,6 +855,7 @@ impl Sequencer {
             incarnations: view.members.slots().map(|(slot, member)| (slot, member.id.incarnation)).collect(),
             acknowledged: Acknowledged::default(),
             told_held: self.report.held,
+            unheard: 0,
             order,
         };
         let is_member = |who: &Incarnation| view.members.iter().any(|member| member.id.incarnation == *who);
@@ -1063,6 +1105,17 @@ const ACK_PAUSE_MIN: Duration = Duration::from_micros(200);
 const STAMPS_PAUSE: Duration = Duration::from_micros(300);
 /// Of all members together (B10).
 const STATUSES_PER_SECOND: u32 = 20_000;
+/// The same of those that tell little, and the pause between two of them at least.
+const BRIEF_PER_SECOND: u32 = 100_000;
+const BRIEF_MIN: Duration = Duration::from_micros(20);
+/// Records that do not count as a stream.
+const LITTLE: usize = 2;
+/// How long the sequencer may wait to hear that its words came.
+const STAMPS_STATUS: Duration = Duration::from_millis(4);
+/// How long members may wait to hear that all hold what is delivered.
+const ALL_PAUSE: Duration = Duration::from_millis(1);
+/// After so many words that the sequencer did not hear from us alone, we say them to all.
+const UNHEARD_MAX: u32 = 4;
 /// How long nothing is acknowledged until the sender says how far its streams go.
 const TAIL_AGAIN: Duration = Duration::from_millis(10);
 /// The same after several tries.

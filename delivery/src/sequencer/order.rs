@@ -351,11 +351,11 @@ impl Order {
         self.again_at
     }
 
-    /// The sequencer: a member holds so much; whether that is something to tell.
+    /// The sequencer: a member holds so much. `None` if that is nothing to tell, else whether a message waits for it.
     ///
     /// # Errors
     /// Malformed, if there is not so much.
-    pub(super) fn note(&mut self, by: Slot, held: u64) -> Result<bool, Dropped> {
+    pub(super) fn note(&mut self, by: Slot, held: u64) -> Result<Option<bool>, Dropped> {
         if held > self.sequencing.said || self.members.binary_search(&by).is_err() {
             return Err(Dropped::Malformed);
         }
@@ -364,7 +364,16 @@ impl Order {
         let is_missed = held <= *before && held <= self.stable.0;
         *before = held.max(*before);
         self.sequencing.is_missed |= is_missed;
-        Ok(is_missed || self.reached() != self.stable)
+        let (majority, all) = self.reached();
+        // What comes after a safe one waits with it.
+        let next = self.stamps.get((self.delivered + 1).saturating_sub(self.first) as usize);
+        let waits = is_missed || majority != self.stable.0 || all != self.stable.1 && next.is_some_and(|it| it.safe);
+        Ok((waits || all != self.stable.1).then_some(waits))
+    }
+
+    /// So much a majority holds, as far as was told.
+    pub(super) fn majority(&self) -> u64 {
+        self.stable.0
     }
 
     /// So much a majority holds, and all: ⌊n ÷ 2⌋ + 1 of them (B2).
