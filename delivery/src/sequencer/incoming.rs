@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use sealcast_wire::{Domain, Dropped, Drops, EpochId, Incarnation, Monotonic, Slot, Source, limits};
 
+use super::buffers::Buffers;
 use super::control::Of;
 use crate::multicast::frame::{Frame, Frames, Head, Stamp, Stream};
 use crate::multicast::{Received, Sink};
@@ -31,6 +32,7 @@ pub(super) struct Incoming {
     gone: VecDeque<Incarnation>,
     /// Of records held.
     bytes: usize,
+    buffers: Buffers,
     /// Of messages begun.
     begun: usize,
     /// What the sequencer said of the order, until it is taken: in which epoch, who said it, and what.
@@ -136,9 +138,10 @@ impl Incoming {
         sink: &mut impl Sink,
     ) -> Result<(), Dropped> {
         let Record { source, of, number, signed, frames, .. } = *record;
-        let held = || ReceivedRecord { source, signed, frames: frames.to_vec() };
         let room = limits::RELIABLE_HELD_BYTES_MAX.saturating_sub(self.bytes);
         let is_old = self.newest() != Some(record.epoch);
+        let is_ordered = of.stream == Stream::ORDERED;
+        let ordered = is_ordered.then(|| self.buffers.copy(frames));
         let epoch = self.epoch(now, record.epoch);
         let installed = epoch.installed;
         let others = || {
@@ -152,7 +155,6 @@ impl Incoming {
         }
         let is_next = number == next(&of);
         let is_first = is_next && epoch.streams.get(&of).is_none_or(|it| it.done == number);
-        let is_ordered = of.stream == Stream::ORDERED;
         let goes_through = installed && is_first && !is_ordered && is_met(&epoch.streams, me, of, frames, &reads);
         let cost = frames.len() + RECORD_OVERHEAD;
         if number - next(&of) > limits::RELIABLE_AHEAD_MAX || !goes_through && cost > room {
@@ -168,7 +170,8 @@ impl Incoming {
         stream.known = stream.known.max(number);
         stream.came = stream.came.max(number);
         if !goes_through {
-            stream.held.insert(number, held());
+            let held = ReceivedRecord { source, signed, frames: ordered.unwrap_or_else(|| frames.to_vec()) };
+            stream.held.insert(number, held);
         }
         if is_next {
             stream.next = number + 1;
@@ -184,7 +187,8 @@ impl Incoming {
                 self.stream(record.epoch, of).into_iter().for_each(|it| it.done = number + 1);
             }
             true => {
-                self.stream(record.epoch, of).into_iter().for_each(|it| _ = it.held.insert(number, held()));
+                let held = ReceivedRecord { source, signed, frames: frames.to_vec() };
+                self.stream(record.epoch, of).and_then(|it| it.held.insert(number, held));
                 self.bytes += cost;
             }
             false => self.bytes += cost,
@@ -260,6 +264,7 @@ impl Incoming {
         }
         stream.done = number + 1;
         self.bytes -= record.cost();
+        self.buffers.give(record.frames);
         self.advance(now, epoch, of.slot, &reads, sink);
         true
     }
@@ -516,6 +521,7 @@ impl Incoming {
             }
             stream.done += 1;
             self.bytes -= record.cost();
+            self.buffers.give(record.frames);
         }
     }
 

@@ -15,6 +15,7 @@
 //! is sealed again for its epoch; receivers know a message by its number.
 
 mod acknowledged;
+mod buffers;
 mod control;
 mod flush;
 mod incoming;
@@ -53,6 +54,8 @@ pub struct Sequencer {
     /// The last view that ordered, if how far its order goes is not decided yet; and until when it is remembered.
     last: Option<(Current, Monotonic)>,
     incoming: Incoming,
+    /// Records of our own while they are taken in, as they were sealed and opened.
+    filling: (Vec<u8>, Vec<u8>),
     /// Outcomes of our messages.
     ready: VecDeque<Output>,
     drops: Drops,
@@ -215,6 +218,7 @@ impl Sequencer {
             current: None,
             last: None,
             incoming: Incoming::default(),
+            filling: <_>::default(),
             ready: VecDeque::new(),
             drops: Drops::default(),
             told: Drops::default(),
@@ -653,19 +657,28 @@ impl Sequencer {
             return self.incoming.forget(epoch, of);
         }
         for number in first..=number {
-            let found = self.multicast.lock().backlog().and_then(|backlog| {
-                let (datagram, protect) = backlog.record(of.stream, number)?;
-                Some((datagram.to_vec(), Arc::clone(protect)))
+            let (mut sealed, mut datagram) = std::mem::take(&mut self.filling);
+            (sealed.clear(), datagram.clear());
+            let protect = self.multicast.lock().backlog().and_then(|backlog| {
+                let (bytes, protect) = backlog.record(of.stream, number)?;
+                sealed.extend_from_slice(bytes);
+                Some(Arc::clone(protect))
             });
-            let Some((mut datagram, protect)) = found else { return };
-            let sealed = datagram.clone();
-            let Ok((source, flags, frame)) = protect.open(&mut datagram) else { return };
+            datagram.extend_from_slice(&sealed);
             debug_assert_eq!(of.slot, me);
+            let opened = protect.as_ref().and_then(|it| Some((it.open(&mut datagram).ok()?, it)));
             // What came already is not missing.
-            let _ = match of.stream {
-                Stream::ORDERED => self.take_ordered(now, source, flags, (frame, &sealed), Some(&*protect)),
-                _ => self.take(now, source, flags, frame, Some(&*protect)),
-            };
+            let is_open = opened.is_some();
+            if let Some(((source, flags, frame), protect)) = opened {
+                let _ = match of.stream {
+                    Stream::ORDERED => self.take_ordered(now, source, flags, (frame, &sealed), Some(&**protect)),
+                    _ => self.take(now, source, flags, frame, Some(&**protect)),
+                };
+            }
+            self.filling = (sealed, datagram);
+            if !is_open {
+                return;
+            }
         }
     }
 

@@ -14,6 +14,7 @@ use std::time::Duration;
 use sealcast_crypto::hash::{Transcript, sha256};
 use sealcast_wire::{Dropped, Monotonic, Slot, limits};
 
+use super::buffers::Buffers;
 use crate::Batch;
 use crate::multicast::frame::{STAMPS_MAX, Stamp};
 
@@ -33,6 +34,7 @@ pub(super) struct Order {
     /// Records that are here, from the first one that is stamped and not held by all.
     kept: BTreeMap<(Slot, u64), Kept>,
     bytes: usize,
+    buffers: Buffers,
     /// Datagrams that we cannot open, before their stamps tell whether they are what they say.
     unread: BTreeMap<(Slot, u64), Vec<u8>>,
     unread_bytes: usize,
@@ -114,6 +116,7 @@ impl Order {
             wanted: BTreeMap::new(),
             kept: BTreeMap::new(),
             bytes: 0,
+            buffers: Buffers::default(),
             unread: BTreeMap::new(),
             unread_bytes: 0,
             held: last,
@@ -191,7 +194,7 @@ impl Order {
     /// Keeps a record that [`Order::judge`] lets in.
     pub(super) fn keep(&mut self, slot: Slot, number: u64, (safe, leaves): (bool, bool), datagram: &[u8]) {
         self.wanted.remove(&(slot, number));
-        let kept = Kept { hash: hash_of(datagram), safe, leaves, datagram: datagram.to_vec() };
+        let kept = Kept { hash: hash_of(datagram), safe, leaves, datagram: self.buffers.copy(datagram) };
         self.bytes += kept.cost();
         if let Some(before) = self.kept.insert((slot, number), kept) {
             self.bytes -= before.cost();
@@ -426,7 +429,10 @@ impl Order {
             && let Some(stamp) = self.stamps.pop_front()
         {
             self.first += 1;
-            self.bytes -= self.kept.remove(&(stamp.slot, stamp.number)).map_or(0, |it| it.cost());
+            if let Some(kept) = self.kept.remove(&(stamp.slot, stamp.number)) {
+                self.bytes -= kept.cost();
+                self.buffers.give(kept.datagram);
+            }
             forgotten.insert(stamp.slot, stamp.number);
         }
         forgotten

@@ -93,6 +93,8 @@ pub struct Group<K, D> {
     numbered: bool,
     /// It wants datagrams with these flags as they came, too.
     keeps_sealed: Option<u8>,
+    /// The last datagram of those, as it came.
+    as_sealed: Vec<u8>,
     misbehaved: VecDeque<(CertHash, keys::Misbehaviour)>,
     excluded: Option<Exclusion>,
     /// Views of which messages of those before them may still come up, where the way tells when not.
@@ -174,6 +176,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
             remembers,
             numbered: properties.acknowledges(Guarantee::Fifo) && !properties.cuts_by_position(Guarantee::Fifo),
             keeps_sealed: properties.keeps_sealed,
+            as_sealed: Vec::new(),
             keys,
             delivery,
             gate: Arc::new(Mutex::new(Gate::new(origin).cut_by_position(by_position))),
@@ -391,7 +394,10 @@ impl<K: Keys, D: Delivery> Group<K, D> {
                 let protect = entry.epoch.protect.as_deref().ok_or(Dropped::NoKey)?;
                 // Opened in place: who wants to send it again as it came has a copy.
                 let is_kept = self.keeps_sealed.is_some_and(|flags| header.flags & flags == flags);
-                let sealed = is_kept.then(|| datagram.to_vec());
+                if is_kept {
+                    self.as_sealed.clear();
+                    self.as_sealed.extend_from_slice(datagram);
+                }
                 let (source, flags, plaintext) = match protect.open(datagram) {
                     // What a sender seals may overtake the key that it hands out by itself (A1).
                     Err(Dropped::NoKey) if protect.awaits_sender(&header) => {
@@ -408,7 +414,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
                 if flags & frame::FLAG_RELIABLE == 0 {
                     entry.heard.insert(header.slot, Heard { at: now.monotonic, from: Some(from) });
                 }
-                let (sealed, protect) = (sealed.as_deref(), Some(protect));
+                let (sealed, protect) = (is_kept.then_some(&self.as_sealed[..]), Some(protect));
                 self.delivery.handle(now, Input::Frame { source, from, flags, frame: plaintext, sealed, protect });
                 Ok(())
             }
