@@ -747,8 +747,13 @@ impl Sequencer {
         let coordinates = current.coordinator() == Some(me);
         let again = current.order.as_ref().and_then(Order::again_at);
         let (mut held, again) = (None, again.is_some_and(|at| at <= now));
+        let ack_last = self.ack.last;
         if self.ack.is_due(now) || again {
             held = current.order.as_mut().and_then(|it| it.says_held(now));
+            // What was nothing to say keeps nothing waiting.
+            if held.is_none() {
+                self.ack.last = ack_last;
+            }
             let told = held.unwrap_or(current.told_held);
             self.ack.was_little = told - current.told_held.min(told) <= LITTLE as u64;
             current.told_held = told;
@@ -777,6 +782,7 @@ impl Sequencer {
         if let Some(held) = held {
             self.say_to(now, gatherers.1, &Control::Ack(held));
         }
+        let stable_last = self.stable.last;
         if self.stable.is_due(now) {
             let order = self.current.as_mut().and_then(|it| it.order.as_mut());
             let before = order.as_ref().map_or(0, |it| it.majority());
@@ -784,6 +790,8 @@ impl Sequencer {
                 self.stable.was_little = majority.saturating_sub(before) <= LITTLE as u64;
                 self.say(now, &Control::Stable { majority, all });
                 self.deliver(now);
+            } else {
+                self.stable.last = stable_last;
             }
         }
         if self.summary.is_due(now)
