@@ -71,6 +71,7 @@ impl Target {
                 Ok(Frame::Control { .. }) => "control",
                 Ok(Frame::After { .. }) => "after",
                 Ok(Frame::Stamps { .. }) => "stamps",
+                Ok(Frame::Heard { .. }) => "heard",
                 Err(_) => "bad frame",
             });
         }

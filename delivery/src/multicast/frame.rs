@@ -95,6 +95,11 @@ pub enum Frame<'a> {
         /// The number of the sender's last message.
         number: u64,
     },
+    /// Whom a large group's collector heard.
+    Heard {
+        /// By slot, as bits: of each byte the lowest bit first.
+        bits: &'a [u8],
+    },
     /// What members say to each other about reliable records.
     Control {
         /// Its bytes.
@@ -225,6 +230,16 @@ pub fn write_after(stream: Stream, number: u64, record: &mut Vec<u8>) {
     record.extend_from_slice(&number.to_be_bytes());
 }
 
+/// Appends whom we heard: by slot, as bits.
+///
+/// # Panics
+/// If there are more than 2,040.
+pub fn write_heard(bits: &[u8], record: &mut Vec<u8>) {
+    record.push(HEARD);
+    record.push(u8::try_from(bits.len()).expect("callers bound members"));
+    record.extend_from_slice(bits);
+}
+
 /// Appends what comes next in the order.
 ///
 /// # Panics
@@ -281,6 +296,10 @@ fn read<'a>(r: &mut Reader<'a>) -> Result<Option<Frame<'a>>, Malformed> {
         CONTROL => {
             let length = usize::from(r.u16()?);
             return Ok(Some(Frame::Control { bytes: r.take(length)? }));
+        }
+        HEARD => {
+            let length = usize::from(r.u8()?);
+            return Ok(Some(Frame::Heard { bits: r.take(length)? }));
         }
         AFTER => return Ok(Some(Frame::After { stream: Stream::read(r)?, number: r.u64()? })),
         STAMPS => {
@@ -341,6 +360,7 @@ const HEARTBEAT: u8 = 3;
 const CONTROL: u8 = 4;
 const AFTER: u8 = 5;
 const STAMPS: u8 = 6;
+const HEARD: u8 = 7;
 const KIND_MASK: u8 = 0x1F;
 const AGAIN: u8 = 0x20;
 const KEYS: u8 = 0x40;
@@ -362,6 +382,8 @@ const STAMPS_FIXED: usize = 10;
 const STAMP_BYTES: usize = 29;
 // They fit the shortest segment.
 const _: () = assert!(STAMPS_FIXED + STAMPS_MAX * STAMP_BYTES <= SEGMENT_MIN - HEADER_LEN - TAG_LEN - PROOF_BYTES_MAX);
+/// Bytes of a `heard` frame before its bits.
+pub(super) const HEARD_FIXED: usize = 2;
 /// Bytes of a `control` frame before its bytes.
 pub(crate) const CONTROL_FIXED: usize = 3;
 const WHOLE_FIXED: usize = 14;
@@ -391,6 +413,7 @@ mod tests {
         write_after(stream, 12, &mut record);
         let stamp = Stamp { slot: Slot(70_000), number: 13, safe: true, hash: [14; 16] };
         write_stamps(15, &[stamp; 2], &mut record);
+        write_heard(&[0b101, 1], &mut record);
         assert_eq!(
             frames(&record),
             [
@@ -400,6 +423,7 @@ mod tests {
                 Ok(Frame::Control { bytes: b"nak" }),
                 Ok(Frame::After { stream, number: 12 }),
                 Ok(Frame::Stamps { first: 15, stamps: vec![stamp; 2] }),
+                Ok(Frame::Heard { bits: &[0b101, 1] }),
             ]
         );
         let read = frames(&record).len();
@@ -444,6 +468,8 @@ mod tests {
             b"\x05\0\x01\x02\0\0\0\0\0\0\0\x01",
             b"\x04\0\x02a",
             b"\x06",
+            b"\x07",
+            b"\x07\x02\x01",
             b"\x06\0\0\0\0\0\0\0\x01\x01\0\0\0\x01",
             b"\x06\0\0\0\0\0\0\0\x01\xFF",
             b"\x3F123456789012345",
@@ -463,6 +489,7 @@ mod tests {
                 Frame::Control { bytes } => bytes.len(),
                 Frame::After { .. } => 11,
                 Frame::Stamps { stamps, .. } => 29 * stamps.len(),
+                Frame::Heard { bits } => bits.len(),
             }).sum();
             prop_assert!(total <= bytes.len());
         }

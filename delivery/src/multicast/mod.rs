@@ -10,6 +10,7 @@
 //! here looks into it; the frames inside are described in [`frame`], origin proofs in `origin`.
 
 pub(crate) mod backlog;
+mod beats;
 pub mod frame;
 mod liveness;
 pub(crate) mod origin;
@@ -30,6 +31,7 @@ use sealcast_wire::{Dropped, Drops, Fetched, Flush, Guarantee, Monotonic, Now, P
 pub use receiver::{Received, Receiver, Sink};
 pub use sender::{Data, SEGMENT_MAX, Sender};
 
+use self::beats::{Beat, Beats};
 use crate::reassembly::Bounds;
 use crate::{Batch, Delivered, Delivery, Input, Outgoing, Output, Properties, SendError, Token, What};
 
@@ -44,11 +46,20 @@ pub struct Config {
     pub bounds: Bounds,
     /// Whether the group has no keys and speaks LCM's datagrams.
     pub plain: bool,
+    /// Whether members of a large group say to one of them, and not to all, that they are alive (B10); all of a group do, or
+    /// nobody.
+    pub collects: bool,
 }
 
 impl Default for Config {
     fn default() -> Config {
-        Config { segment: ETHERNET_SEGMENT, detect: limits::DETECT, bounds: Bounds::default(), plain: false }
+        Config {
+            segment: ETHERNET_SEGMENT,
+            detect: limits::DETECT,
+            bounds: Bounds::default(),
+            plain: false,
+            collects: false,
+        }
     }
 }
 
@@ -59,9 +70,7 @@ pub struct Multicast {
     receiver: Receiver,
     inbox: Inbox,
     plain: bool,
-    heartbeat: Duration,
-    /// When to see whether the next heartbeat is due, once there are others to hear it.
-    beat: Option<Monotonic>,
+    beats: Beats,
     /// Who transmits: polled for batches, or a shell that polls the shared sender itself.
     transmission: Transmission,
     /// Datagrams that are not for all: the key scheme's for addresses outside the group, and ours for one member.
@@ -94,8 +103,7 @@ impl Multicast {
             receiver: Receiver::new(config.detect, config.bounds),
             inbox: Inbox::default(),
             plain: config.plain,
-            heartbeat: config.detect / HEARTBEATS_PER_DETECT,
-            beat: None,
+            beats: Beats::new(config.detect / HEARTBEATS_PER_DETECT, config.collects),
             transmission: Transmission::Polled,
             aside: VecDeque::new(),
             told: Drops::default(),
@@ -122,6 +130,22 @@ impl Multicast {
     /// The receiving half, and where its messages go.
     pub(crate) fn receiving(&mut self) -> (&mut Receiver, &mut Inbox) {
         (&mut self.receiver, &mut self.inbox)
+    }
+
+    fn beat(&mut self, now: Monotonic, beat: Beat, protect: &Arc<dyn Protect>) {
+        let _ = match beat {
+            Beat::All => self.lock().heartbeat(now, protect),
+            Beat::Heard(since) => {
+                let bits = self.receiver.heard_since(since);
+                self.lock().heard(now, protect, &bits)
+            }
+            Beat::To(slot) => {
+                let sealed = self.lock().heartbeat_alone(protect);
+                self.aside.extend(sealed.map(|datagram| (To::Slot(slot), datagram)));
+                Ok(())
+            }
+        };
+        self.transmit_soon();
     }
 
     /// Says something about reliable records to one member alone, where it was last heard; what has no room is said again.
@@ -205,7 +229,7 @@ impl Delivery for Multicast {
             }
             Input::Install { view, .. } => {
                 self.receiver.install(now.monotonic, view);
-                self.beat = (view.members.len() > 1 && !self.plain).then_some(now.monotonic);
+                self.beats.install(now.monotonic, view, !self.plain);
             }
             Input::Retire(epoch) => {
                 // What is not named now would be dropped as forged: its sender is told instead.
@@ -245,26 +269,20 @@ impl Delivery for Multicast {
     }
 
     fn timeout(&self) -> Option<Monotonic> {
-        [self.receiver.timeout(), self.beat].into_iter().flatten().min()
+        [self.receiver.timeout(), self.beats.timeout()].into_iter().flatten().min()
     }
 
     fn handle_timeout(&mut self, now: Now, protect: Option<&Arc<dyn Protect>>) {
         for slot in self.receiver.handle_timeout(now.monotonic) {
             self.inbox.ready.push_back(Output::Suspect(slot));
         }
-        if self.beat.is_some_and(|at| now.monotonic >= at) {
-            self.transmit_soon();
-            let mut sender = self.lock();
-            let due = sender.last_spoken().map_or(now.monotonic, |last| last + self.heartbeat);
-            let next = if due > now.monotonic {
-                due
-            } else {
-                // Where nothing can be sealed now, the next beat tries again.
-                let _ = protect.map(|protect| sender.heartbeat(now.monotonic, protect));
-                now.monotonic + self.heartbeat
-            };
-            drop(sender);
-            self.beat = Some(next);
+        if self.receiver.take_named() {
+            self.beats.named(now.monotonic);
+        }
+        let spoken = self.lock().last_spoken();
+        // Where nothing can be sealed now, the next beat tries again.
+        if let (Some(beat), Some(protect)) = (self.beats.due(now.monotonic, spoken), protect) {
+            self.beat(now.monotonic, beat, protect);
         }
     }
 

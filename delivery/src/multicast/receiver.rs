@@ -19,6 +19,7 @@ pub struct Receiver {
     plain: lcm::Decoder,
     origins: Origins,
     liveness: Liveness,
+    is_named: bool,
     drops: Drops,
 }
 
@@ -90,6 +91,7 @@ impl Receiver {
             plain: lcm::Decoder::new(bounds),
             origins: Origins::default(),
             liveness: Liveness::new(detect),
+            is_named: false,
             drops: Drops::default(),
         }
     }
@@ -164,6 +166,16 @@ impl Receiver {
         self.origins.verify(now, of, (Some(number), attested), record, protect.ok_or(Dropped::NoKey)?)
     }
 
+    /// Whether a large group's collector named us since this was asked last.
+    pub(super) fn take_named(&mut self) -> bool {
+        std::mem::take(&mut self.is_named)
+    }
+
+    /// Whom we heard since then, by slot, as bits.
+    pub(super) fn heard_since(&self, since: Monotonic) -> Vec<u8> {
+        self.liveness.heard_since(since)
+    }
+
     /// A reliable record came for the first time: its sender lives.
     pub(crate) fn heard(&mut self, now: Monotonic, who: &Incarnation) {
         self.liveness.heard(now, who);
@@ -213,9 +225,15 @@ impl Receiver {
             Frame::Control { bytes } if from.domain == Domain::GROUP && !from.signed => {
                 if sink.control(from.source, bytes) { Ok(()) } else { Err(Dropped::Foreign) }
             }
-            Frame::Heartbeat { .. } | Frame::Control { .. } | Frame::After { .. } | Frame::Stamps { .. } => {
-                Err(Dropped::Malformed)
+            Frame::Heard { bits } if from.domain == Domain::GROUP && !from.signed => {
+                self.is_named |= self.liveness.collected(now, (from.epoch, from.slot), bits)?;
+                Ok(())
             }
+            Frame::Heartbeat { .. }
+            | Frame::Heard { .. }
+            | Frame::Control { .. }
+            | Frame::After { .. }
+            | Frame::Stamps { .. } => Err(Dropped::Malformed),
             Frame::Whole { head, body } => {
                 self.admit(from, &head, true)?;
                 deliver(from, &head, body.into(), sink);

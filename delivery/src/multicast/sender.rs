@@ -21,8 +21,8 @@ use sealcast_wire::{Access, Domain, EpochId, Exhausted, Guarantee, Monotonic, Pr
 
 use super::backlog::{Again, Backlog, Settled};
 use super::frame::{
-    AFTER_BYTES, CONTROL_FIXED, Frame, Frames, Head, STAMPS_MAX, Stamp, Stream, stamps_len, stamps_within, write_after,
-    write_control, write_heartbeat, write_stamps,
+    AFTER_BYTES, CONTROL_FIXED, Frame, Frames, HEARD_FIXED, Head, STAMPS_MAX, Stamp, Stream, stamps_len, stamps_within,
+    write_after, write_control, write_heard, write_heartbeat, write_stamps,
 };
 use super::origin::{PROOF_BYTES_MAX, TRAILER_BYTES, Unsigned, without_proof};
 use super::sent::Sent;
@@ -201,6 +201,21 @@ impl Sender {
         Ok(())
     }
 
+    /// Says the same to one member alone.
+    pub(crate) fn heartbeat_alone(&mut self, protect: &Arc<dyn Protect>) -> Option<Vec<u8>> {
+        let number = self.number;
+        self.alone(protect, |record| write_heartbeat(number, record))
+    }
+
+    /// Says whom we heard: by slot, as bits.
+    pub(crate) fn heard(&mut self, now: Monotonic, protect: &Arc<dyn Protect>, bits: &[u8]) -> Result<(), SendError> {
+        let lane = self.lane(now, protect, LaneOf::GROUP)?;
+        self.reserve(lane, HEARD_FIXED + bits.len());
+        write_heard(bits, &mut self.lanes[lane].batch.bytes);
+        self.spoken = Some(now);
+        Ok(())
+    }
+
     /// Says something about reliable records.
     pub(crate) fn control(
         &mut self,
@@ -217,9 +232,13 @@ impl Sender {
 
     /// The same as a datagram of its own, for one member.
     pub(crate) fn control_alone(&mut self, protect: &Arc<dyn Protect>, bytes: &[u8]) -> Option<Vec<u8>> {
-        let mut datagram = Vec::with_capacity(HEADER_LEN + CONTROL_FIXED + bytes.len() + TAG_LEN);
-        datagram.resize(HEADER_LEN, 0);
-        write_control(bytes, &mut datagram);
+        self.alone(protect, |record| write_control(bytes, record))
+    }
+
+    /// A sealed datagram of this record, which is on no other's way.
+    fn alone(&self, protect: &Arc<dyn Protect>, write: impl FnOnce(&mut Vec<u8>)) -> Option<Vec<u8>> {
+        let mut datagram = vec![0; HEADER_LEN];
+        write(&mut datagram);
         datagram.resize(datagram.len() + TAG_LEN, 0);
         let is_current = !self.retired.contains(&protect.epoch());
         is_current.then(|| protect.seal(Domain::GROUP, 0, &mut datagram))?.ok()?;
@@ -344,7 +363,8 @@ impl Sender {
                         Frame::Heartbeat { .. }
                         | Frame::Control { .. }
                         | Frame::After { .. }
-                        | Frame::Stamps { .. } => continue,
+                        | Frame::Stamps { .. }
+                        | Frame::Heard { .. } => continue,
                     };
                     // A record may hold the end of a message that all have.
                     if !self.backlog.as_ref().is_some_and(|backlog| backlog.is_open(head.number)) {

@@ -1,5 +1,7 @@
 //! Both halves against each other, over a network that the test plays.
 
+mod beats;
+
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;

@@ -566,9 +566,8 @@ impl Incoming {
                 // Signed words are taken as they come.
                 Ok(Frame::Control { .. }) if matches!(of.stream, Stream::STAMPS | Stream::ORDERED) => Ok(None),
                 Ok(Frame::After { .. }) => Ok(None),
-                Ok(Frame::Heartbeat { .. } | Frame::Control { .. } | Frame::Stamps { .. }) | Err(_) => {
-                    Err(Dropped::Malformed)
-                }
+                Ok(Frame::Heartbeat { .. } | Frame::Heard { .. } | Frame::Control { .. } | Frame::Stamps { .. })
+                | Err(_) => Err(Dropped::Malformed),
             };
             match (taken, next) {
                 (Ok(Some(number)), Some(at)) => self.ordered.push((number, at)),

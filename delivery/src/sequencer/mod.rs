@@ -211,7 +211,7 @@ impl Sequencer {
 
     /// A member that has sent nothing and heard nobody; so many bytes may wait to be acknowledged.
     pub fn new(config: Config, backlog: usize) -> Sequencer {
-        let mut multicast = Multicast::new(config);
+        let mut multicast = Multicast::new(Config { collects: true, ..config });
         multicast.keep_backlog(backlog);
         Sequencer {
             multicast,
@@ -658,18 +658,19 @@ impl Sequencer {
         }
         for number in first..=number {
             let (mut sealed, mut datagram) = std::mem::take(&mut self.filling);
-            (sealed.clear(), datagram.clear());
+            sealed.clear();
+            datagram.clear();
             let protect = self.multicast.lock().backlog().and_then(|backlog| {
                 let (bytes, protect) = backlog.record(of.stream, number)?;
                 sealed.extend_from_slice(bytes);
                 Some(Arc::clone(protect))
             });
             datagram.extend_from_slice(&sealed);
-            debug_assert_eq!(of.slot, me);
             let opened = protect.as_ref().and_then(|it| Some((it.open(&mut datagram).ok()?, it)));
             // What came already is not missing.
             let is_open = opened.is_some();
             if let Some(((source, flags, frame), protect)) = opened {
+                debug_assert_eq!(of.slot, me);
                 let _ = match of.stream {
                     Stream::ORDERED => self.take_ordered(now, source, flags, (frame, &sealed), Some(&**protect)),
                     _ => self.take(now, source, flags, frame, Some(&**protect)),

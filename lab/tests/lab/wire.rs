@@ -133,6 +133,7 @@ fn rule_g9_what_the_vectors_seal_are_records_of_delivery() {
                 Frame::Control { .. } => (4, false, false),
                 Frame::After { .. } => (5, false, false),
                 Frame::Stamps { .. } => (6, false, false),
+                Frame::Heard { .. } => (7, false, false),
             });
         }
     }

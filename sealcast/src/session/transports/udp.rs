@@ -36,6 +36,7 @@ pub(super) fn open(group: SocketAddr, ordered: bool, url: &Url, clock: Clock) ->
     let options = url.options.clone();
     let mut config = Config { segment: udp::segment(group, &options)?, plain: !url.is_sealed(), ..Config::default() };
     config.detect = url.detect();
+    config.collects = ordered || !options.kdc.is_empty();
     let (delivery, sender): (Box<dyn Delivery>, _) = if ordered {
         let mut sequencer = Sequencer::new(config, options.backlog);
         sequencer.transmitted_by_shell();
@@ -50,7 +51,7 @@ pub(super) fn open(group: SocketAddr, ordered: bool, url: &Url, clock: Clock) ->
     let udp = UdpSender::open(group, &options)?;
     let shell = move |gate| {
         let tx_queue = Arc::new(TxQueue::new(gate, sender, udp, clock, options.linger, options.batch));
-        let hears_aside = ordered || !options.kdc.is_empty();
+        let hears_aside = config.collects;
         let shell = Udp { group, options, tx_queue: tx_queue.clone(), receiver: None, hears_aside, has_aside: false };
         let shell: Box<dyn Shell> = Box::new(shell);
         (shell, Some(tx_queue))
