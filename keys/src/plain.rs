@@ -1,7 +1,10 @@
 //! No keys at all: the user asked for `keys=plain`, and nothing is sealed.
 //!
 //! There is one epoch, which knows nobody but ourselves, and everybody may do everything: what LCM
-//! without security offers. Nothing is ever sent, and every message of a key scheme is foreign.
+//! without security offers. Nothing is ever sent, and every message of a key scheme is foreign. Where members order
+//! messages together they need to know each other: that is [`PlainGroup`].
+
+mod group;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,6 +13,7 @@ use sealcast_wire::{
     Access, Change, Domain, Dropped, EpochId, Incarnation, Member, MemberId, Monotonic, Now, Slot, View,
 };
 
+pub use self::group::{GROUP_PROPERTIES, PlainGroup, identity};
 use crate::{Command, CommandError, Exclusion, HandleError, Input, Keys, Output, Properties, Seal, SealError, Sealed};
 
 /// The machine of `keys=plain`.
