@@ -420,6 +420,11 @@ impl Url {
         self.keys != Scheme::Plain
     }
 
+    /// Whether the group has views: with `keys=plain`, that is where members order messages together.
+    pub(crate) fn has_views(&self) -> bool {
+        self.is_sealed() || self.address.transport() == Transport::OrderedMulticast
+    }
+
     /// The cipher of payload, as people read it.
     pub(crate) fn cipher_name(&self) -> &'static str {
         match (self.keys, self.options.cipher) {

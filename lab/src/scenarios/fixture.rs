@@ -45,6 +45,11 @@ pub trait Fixture {
         true
     }
 
+    /// Whether payloads must never be seen on the wire.
+    fn seals(&self) -> bool {
+        true
+    }
+
     /// What must never be seen on the wire, beside payloads.
     fn secrets(&self) -> Vec<Vec<u8>> {
         vec![TOPIC.into()]

@@ -3,19 +3,21 @@
 //! A key scheme is a row of [`SCHEMES`], a transport one of [`TRANSPORTS`], mocks included. The tests pair all of them, and
 //! what is allowed follows from their properties.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use sealcast::url::OriginMode;
 use sealcast::url::Scheme;
 use sealcast::url::pairs::Transport;
 use sealcast_crypto::hash::sha256;
+use sealcast_crypto::identity::Identity;
 use sealcast_crypto::secret::Secret;
 use sealcast_delivery::memory::{BestEffort, Ordered, Start};
 use sealcast_delivery::multicast::{Config as OfMulticast, Multicast};
 use sealcast_delivery::sequencer::Sequencer;
 use sealcast_delivery::{self as delivery, Delivery};
 use sealcast_keys::contributory::{Config, Contributory};
-use sealcast_keys::plain::Plain;
+use sealcast_keys::plain::{self, Plain, PlainGroup};
 use sealcast_keys::threshold::{Client, Setup};
 use sealcast_keys::{self as keys, Keys};
 use sealcast_sim::dice::{Chance, Dice};
@@ -101,6 +103,18 @@ pub static SCHEMES: &[Keyed] = &[
         abilities: Abilities { meets: false, admits: false, evicts: false },
         make: |setup| Box::new(Plain::new(&name(setup.member), setup.incarnation())),
         cert: |member| CertHash(sha256(name(member).as_bytes())),
+        helpers: nobody,
+        start: |_| Start::Head,
+    },
+    Keyed {
+        name: "plain, with views",
+        scheme: Some(Scheme::Plain),
+        abilities: Abilities { meets: true, admits: false, evicts: false },
+        make: |setup| {
+            let config = Config::new(GROUP, Arc::new(unproved(setup.member)));
+            Box::new(PlainGroup::new(config, setup.seed, setup.now))
+        },
+        cert: |member| unproved(member).certificate().hash,
         helpers: nobody,
         start: |_| Start::Head,
     },
@@ -232,9 +246,15 @@ impl MemberSetup<'_> {
 }
 
 impl Keyed {
-    /// Whether nothing is sealed at all.
+    /// Whether nothing is sealed at all, and nobody knows the others.
     pub fn is_plain(&self) -> bool {
-        self.scheme == Some(Scheme::Plain)
+        self.scheme == Some(Scheme::Plain) && !self.abilities.meets
+    }
+
+    /// Which one it is in URLs of this transport, if it is in any: plain groups have views where members order alone.
+    pub fn scheme_over(&self, transport: &Carried) -> Option<Scheme> {
+        let has_views = transport.transport == Some(Transport::OrderedMulticast);
+        self.scheme.filter(|scheme| *scheme != Scheme::Plain || self.abilities.meets == has_views)
     }
 
     /// What it needs.
@@ -295,6 +315,10 @@ impl Fixture for Paired {
         }
     }
 
+    fn seals(&self) -> bool {
+        self.keys.scheme != Some(Scheme::Plain)
+    }
+
     fn secrets(&self) -> Vec<Vec<u8>> {
         // Whoever orders whole messages reads topics.
         if self.keys.needs().seals_messages { Vec::new() } else { vec![TOPIC.into(), TOPIC_ORDERED.into()] }
@@ -303,6 +327,11 @@ impl Fixture for Paired {
     fn authentic(&self) -> Box<Property> {
         if self.meets() { Box::<Authentic>::default() } else { Box::new(Authentic::anonymous()) }
     }
+}
+
+/// A member's identity in a plain group with views, the same in each of its lives.
+fn unproved(member: usize) -> Identity {
+    plain::identity(&name(member), GROUP, sha256(name(member).as_bytes())).expect("a name")
 }
 
 /// Members start and publish while messages are lost; one dies and comes back, and one is evicted where the scheme can do

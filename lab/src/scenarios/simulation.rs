@@ -134,7 +134,9 @@ impl<'a, C: Carrier> Simulation<'a, C> {
             checkers.push(Box::<Numbers>::default());
             checkers.push(Box::<Blame>::default());
             checkers.push(Box::new(Leaders::of((0..members).filter(|it| fixture.may_lead(*it)))));
-            checkers.push(Box::new(Secrecy::new(fixture.secrets())));
+            if fixture.seals() {
+                checkers.push(Box::new(Secrecy::new(fixture.secrets())));
+            }
         }
         let ordered = |(topic, guarantee): &(&'static str, Guarantee)| {
             (*guarantee >= Guarantee::Ordered).then(|| Arc::from(*topic))

@@ -322,7 +322,7 @@ fn start_over(
     let gate = group.gate();
     let core = Core::new(group);
     let (shell, tx_queue) = shell(gate.clone());
-    let sealed = url.is_sealed();
+    let has_views = url.has_views();
     let shared = Arc::new(Shared {
         url,
         group_name,
@@ -355,7 +355,7 @@ fn start_over(
     let mut driver = Driver::new(core, shell, store, registry);
     driver.pump(&shared, clock.now());
     shared.driver_lock.install(driver, Sockets::new(poll));
-    if sealed {
+    if has_views {
         shared.listen()?;
     }
     let inner = Inner { shared: shared.clone(), threads: Mutex::default(), control: Mutex::default() };

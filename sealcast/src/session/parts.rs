@@ -51,7 +51,7 @@ impl Parts {
         match url.keys {
             #[cfg(feature = "brokers")]
             _ if matches!(url.address, TransportAddress::Quorum(_)) => opening.through_brokers(url, home, clock),
-            Scheme::Plain => opening.plain(url),
+            Scheme::Plain => opening.plain(url, clock),
             Scheme::Contributory => opening.contributory(&opening.load(url, home)?, url, home, clock),
             Scheme::Center => opening.center(url, home, clock),
             // It runs over brokers alone.
@@ -77,7 +77,7 @@ impl Loaded {
 }
 
 impl Opening {
-    fn plain(&self, url: &Url) -> Result<Parts> {
+    fn plain(&self, url: &Url, clock: Clock) -> Result<Parts> {
         let me = match &self.identity {
             Some(Identity::Named(name)) => name.clone(),
             Some(Identity::Loaded(held)) => held.certificate().name.to_string(),
@@ -85,8 +85,13 @@ impl Opening {
             Some(Identity::Principal(principal)) => principal.registration.name.to_string(),
             Some(Identity::File(_)) | None => "anonymous".to_owned(),
         };
-        let keys = schemes::plain(&me)?;
-        let group = url.options.group.clone().unwrap_or_default();
+        let named = url.options.group.clone();
+        let (keys, group) = if url.has_views() {
+            let group = named.unwrap_or_else(|| PLAIN_GROUP.to_owned());
+            (schemes::plain_group(url, &group, &me, clock.now())?, group)
+        } else {
+            (schemes::plain(&me)?, named.unwrap_or_default())
+        };
         let control = self.control.clone();
         Ok(Parts { keys, me, group, store: None, identity: None, rights: None, control, reach: None })
     }
@@ -169,6 +174,9 @@ impl Opening {
         Ok(Parts { keys, me, group, store: None, identity: None, rights, control, reach: None })
     }
 }
+
+/// The group of a URL without `group=`, where nobody's rights name one.
+const PLAIN_GROUP: &str = "plain";
 
 fn not_registered(url: &Url, name: Option<&str>) -> Error {
     let what = match name {

@@ -15,7 +15,7 @@ use sealcast_crypto::secret::Secret;
 use sealcast_keys::Keys;
 use sealcast_keys::center::{self, Center};
 use sealcast_keys::contributory::{Config, Contributory};
-use sealcast_keys::plain::Plain;
+use sealcast_keys::plain::{self, Plain, PlainGroup};
 #[cfg(feature = "brokers")]
 use sealcast_keys::threshold::{Client, Setup};
 use sealcast_wire::{Address, Incarnation, Now};
@@ -30,6 +30,14 @@ use crate::url::{Cipher, TransportAddress, Url};
 /// No keys: everything is sent in clear.
 pub(super) fn plain(me: &str) -> Result<Box<dyn Keys>> {
     Ok(Box::new(Plain::new(me, Incarnation(rng::bytes()?))))
+}
+
+/// No keys, in a group with views: who it is depends on what it says alone.
+pub(super) fn plain_group(url: &Url, group: &str, me: &str, now: Now) -> Result<Box<dyn Keys>> {
+    let identity = plain::identity(me, group, rng::bytes()?);
+    let identity = identity.map_err(|e| Error::new(Code::BadValue, format!("{me} in the group {group}: {e}")))?;
+    let config = configured(url, Config::new(group, Arc::new(identity)));
+    Ok(Box::new(PlainGroup::new(config, rng::bytes()?, now)))
 }
 
 /// A member of a contributory group, which takes up where the records of an earlier run end.

@@ -140,9 +140,11 @@ impl Scheme {
         }
     }
 
-    /// What it needs of a transport.
-    pub const fn needs(self) -> keys::Properties {
+    /// What it needs of this transport.
+    pub const fn needs(self, transport: Transport) -> keys::Properties {
         match self {
+            // Who orders messages together has views, and frames of the group's own.
+            Scheme::Plain if matches!(transport, Transport::OrderedMulticast) => keys::plain::GROUP_PROPERTIES,
             Scheme::Plain => keys::Properties::PLAIN,
             Scheme::Contributory => keys::contributory::PROPERTIES,
             Scheme::Center => keys::center::PROPERTIES,
@@ -176,7 +178,7 @@ impl Pair {
     }
 
     fn lack(self) -> Option<Lack> {
-        lack(&self.keys.needs(), &self.transport.gives(self.keys))
+        lack(&self.keys.needs(self.transport), &self.transport.gives(self.keys))
     }
 
     /// The same for a URL that asks for it, with what lacks and what would fit.
@@ -209,9 +211,8 @@ impl Pair {
         }
         let is_default = self.transport.default_keys() == self.keys;
         let what = match (self.keys, self.transport) {
-            (Scheme::Plain, Transport::Multicast | Transport::OrderedMulticast) => {
-                "in clear, LCM's own wire format (LC02/LC03)"
-            }
+            (Scheme::Plain, Transport::Multicast) => "in clear, LCM's own wire format (LC02/LC03)",
+            (Scheme::Plain, Transport::OrderedMulticast) => "in clear, the group's own format",
             (Scheme::Plain, Transport::Memory | Transport::OrderedMemory) => "in clear",
             (Scheme::Plain, Transport::Quorum) => "signed, in clear to the brokers",
             (Scheme::Contributory, Transport::Quorum) => "sealed; ordered by brokers who read nothing",
@@ -385,7 +386,7 @@ mod tests {
         assert_eq!(refused(Scheme::Threshold).collect::<Vec<_>>(), on_lan, "threshold alone needs brokers");
         let no_way_outside = [Transport::Memory, Transport::OrderedMemory, Transport::Quorum];
         assert_eq!(refused(Scheme::Center).collect::<Vec<_>>(), no_way_outside, "a centre is asked outside");
-        assert_eq!(refused(Scheme::Plain).collect::<Vec<_>>(), [Transport::OrderedMulticast]);
+        assert_eq!(refused(Scheme::Plain).count(), 0);
         assert_eq!(refused(Scheme::Contributory).count(), 0);
     }
 }

@@ -191,6 +191,37 @@ fn rule_b3_one_order_goes_on_without_the_member_that_made_it() {
     }
 }
 
+/// Nothing is sealed, and nobody has a certificate; views, order and acknowledgements are those of a sealed group.
+#[test]
+fn rule_b4_a_plain_group_orders_in_clear() {
+    let place = url("&order=total&keys=plain");
+    let opened = |name: &str| sealcast::open(&place).identity(name).wait().expect("names are enough");
+    let sessions = ["alice", "bob", "carol"].map(opened);
+    let [a, b, c] = &sessions;
+    let mut subs = [a, b, c].map(|s| s.subscribe("#").capacity(10_000).wait().expect("subscribed"));
+    together(&[a, b, c], 3);
+    a.publish("t", b"somebody orders").safe().wait().expect("all hold it");
+    let tickets: Vec<_> = (0..300_u32)
+        .map(|n| sessions[n as usize % 3].publish("t", n.to_be_bytes()).ordered().ticket().expect("taken"))
+        .collect();
+    tickets.into_iter().for_each(|it| assert!(it.wait().expect("ordered").number.is_some()));
+    a.publish("t", b"in turn").fifo().wait().expect("acknowledged");
+    let orders = subs.each_mut().map(|sub| {
+        let mut next = || sub.next_timeout(SOON).expect("open").expect("delivered");
+        let all: Vec<_> = (0..302).map(|_| next()).collect();
+        assert!(all.iter().all(|it| matches!(it.origin(), Origin::Claimed(_))), "nothing is proved");
+        let ordered = all.iter().filter(|it| it.payload().len() == 4);
+        ordered.map(|it| it.payload().to_vec()).collect::<Vec<_>>()
+    });
+    assert!(orders[0].len() == 300 && orders.iter().all(|it| *it == orders[0]));
+    let member = a.view().expect("a view").members.iter().map(|it| it.name.to_string()).collect::<Vec<_>>();
+    assert!(["alice", "bob", "carol"].iter().all(|it| member.iter().any(|name| name == it)));
+    // Who has no name takes part, too; who may evict is nobody.
+    let anonymous = sealcast::open(&place).wait().expect("no name either");
+    together(&[a, b, c, &anonymous], 4);
+    assert_eq!(a.evict("bob", "").wait().unwrap_err().code(), Code::DeniedEvict);
+}
+
 #[test]
 fn what_multicast_does_not_give_is_refused() {
     let mut ca = Ca::new();
@@ -207,7 +238,6 @@ fn what_multicast_does_not_give_is_refused() {
         ("&order=some", "total or best-effort"),
         ("&backlog=16MiB", "order=total"),
         ("&order=total&backlog=1KiB", "64KiB"),
-        ("&order=total&keys=plain", "LCM's own wire format"),
     ] {
         let error = sealcast::open(&url(wrong)).identity(alice.clone()).wait().unwrap_err();
         assert!(error.message().contains(says), "{wrong}: {error}");

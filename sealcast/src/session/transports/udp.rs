@@ -34,7 +34,7 @@ struct Udp {
 /// A member of the multicast group with this address; with a channel that loses nothing, if it is `ordered`.
 pub(super) fn open(group: SocketAddr, ordered: bool, url: &Url, clock: Clock) -> Result<Transport> {
     let options = url.options.clone();
-    let mut config = Config { segment: udp::segment(group, &options)?, plain: !url.is_sealed(), ..Config::default() };
+    let mut config = Config { segment: udp::segment(group, &options)?, plain: !url.has_views(), ..Config::default() };
     config.detect = url.detect();
     config.collects = ordered || !options.kdc.is_empty();
     let (delivery, sender): (Box<dyn Delivery>, _) = if ordered {
