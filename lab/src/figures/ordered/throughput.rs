@@ -49,6 +49,9 @@ const PLAIN_ONE: Kind = kind("plain", "plain", BEST_EFFORT, ONE);
 const SEALED_ONE: Kind = kind("sealed", "sealed", BEST_EFFORT, ONE);
 const PLAIN: Kind = kind("plain", "plain", BEST_EFFORT, GSO);
 const SEALED: Kind = kind("sealed", "sealed", BEST_EFFORT, GSO);
+const PLAIN_FIFO_ONE: Kind = kind("plain fifo", "plain", ("fifo", "another"), ONE);
+const FIFO_ONE: Kind = kind("fifo", "sealed", ("fifo", "another"), ONE);
+const PLAIN_FIFO: Kind = kind("plain fifo", "plain", ("fifo", "another"), GSO);
 const BESIDE_ORDER: Kind = kind("best effort beside order=total", "sealed", BEST_EFFORT, "gso=on&order=total");
 const FIFO: Kind = kind("fifo", "sealed", ("fifo", "another"), GSO);
 const BY_SEQUENCER: Kind = kind("ordered, the sequencer sends", "sealed", ("ordered", "sequencer"), GSO);
@@ -61,6 +64,8 @@ const SIGNED: Kind = kind("signed", "signed", BEST_EFFORT, GSO);
 const RATIOS: &[Ratio] = &[
     ratio("ord-sealed-one", "sealed / plain, best effort, one packet each", 0.85, SEALED_ONE, PLAIN_ONE),
     ratio("ord-sealed-gso", "sealed / plain, best effort, segmented", 0.6, SEALED, PLAIN),
+    ratio("ord-sealed-one-fifo", "sealed / plain, fifo, one packet each", 0.85, FIFO_ONE, PLAIN_FIFO_ONE),
+    ratio("ord-sealed-gso-fifo", "sealed / plain, fifo, segmented", 0.6, FIFO, PLAIN_FIFO),
     ratio("ord-fifo", "fifo / best effort", 0.85, FIFO, SEALED),
     ratio("ord-idle-order", "best effort beside an idle order=total / without", 0.97, BESIDE_ORDER, SEALED),
     ratio("ord-sequencer", "ordered / fifo, the sequencer sends", 0.9, BY_SEQUENCER, FIFO),
@@ -77,6 +82,8 @@ const SIGNED_RATIOS: &[Ratio] = &[
 pub(in crate::figures) const THROUGHPUT: &[&str] = &[
     "ord-sealed-one",
     "ord-sealed-gso",
+    "ord-sealed-one-fifo",
+    "ord-sealed-gso-fifo",
     "ord-fifo",
     "ord-idle-order",
     "ord-sequencer",
