@@ -36,6 +36,12 @@ impl Failure {
         Failure { cause: Cause::Code(code), what: what.to_string(), hint: None }
     }
 
+    /// The same, of this place in the input.
+    pub(crate) fn at(mut self, place: impl Display) -> Failure {
+        self.what = format!("{place}: {}", self.what);
+        self
+    }
+
     /// What to type or do next.
     pub(crate) fn hint(mut self, hint: impl Display) -> Failure {
         self.hint = Some(hint.to_string());

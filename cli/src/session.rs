@@ -3,13 +3,14 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use sealcast::Session;
 use sealcast::code::Code;
 use sealcast::config::{KeptIdentity, PrincipalFile};
 use sealcast::control::{Client, GroupInfo, running, socket_path};
 use sealcast::session::Opening;
-use sealcast::url::{OriginMode, Scheme, TransportAddress};
+use sealcast::url::{OriginMode, Scheme, TransportAddress, Url};
+use sealcast::{LogEntry, LogEvent, Notice, Session};
 use sealcast_keys::Exclusion;
+use sealcast_wire::Dropped;
 
 use crate::cluster::Cluster;
 use crate::commands::kdc::read_passphrase;
@@ -142,12 +143,20 @@ pub(crate) fn wait_for_key(
         if left.is_zero() && session.view().is_none() {
             let failure =
                 Failure::new(Code::NotReady, format!("no key of {group} was agreed in {}", duration(timeout)));
-            return Err(failure.hint(match target.url.keys {
-                Scheme::Center => {
-                    "is a member there whose registration says --lead, and does 'sealcast kdc run' listen at kdc=?"
-                }
-                _ => "sealcast doctor; do the others have the same URL and the same authority?",
-            }));
+            let drops = session.stats().drops;
+            let (unproved, foreign) = (drops.of(Dropped::Auth), drops.of(Dropped::Foreign));
+            return Err(match target.url.keys {
+                Scheme::Center if unproved > 0 => failure.hint(format!(
+                    "{unproved} answers or messages prove nothing: is at kdc= the centre that made your principal file?"
+                )),
+                Scheme::Center if foreign > 0 => failure.hint(
+                    "members of another centre or group speak here: did the centre of this group make your principal file?",
+                ),
+                Scheme::Center => failure.hint(
+                    "is a member there whose registration says --lead, and does 'sealcast kdc run' listen at kdc=, not stale?",
+                ),
+                _ => failure.hint("sealcast doctor; do the others have the same URL and the same authority?"),
+            });
         }
         if !told && start.elapsed() > TELL_AFTER {
             env.output.say(format!("waiting for a key of {group} ({})", target.url));
@@ -185,7 +194,31 @@ pub(crate) fn at_target(env: &Env<'_>, target: &Target) -> Result<Option<(Client
         let failure = format!("your session of {} runs at {}, not at {}", info.group, info.url, target.url);
         return Err(Failure::new(Code::Duplicate, failure).hint("sealcast group leave, or another --id"));
     }
+    if let Ok(running) = Url::parse(&info.url)
+        && running.address != target.url.address
+    {
+        let order = |url: &Url| match url.address {
+            TransportAddress::Multicast { ordered: true, .. } => "order=total",
+            _ => "order=best-effort",
+        };
+        let (runs, asked) = (order(&running), order(&target.url));
+        env.output.warn(format!("your running session of {} has {runs}, which counts here, not {asked}", info.group));
+    }
     Ok(Some((client, info)))
+}
+
+/// Warns of those whose URLs have another order, whom we never meet; whether there are any.
+pub(crate) fn warn_of_other_orders(env: &Env<'_>, log: &[LogEntry]) -> bool {
+    let mut any = false;
+    for it in log {
+        if let LogEvent::Notice { notice: Notice::OtherChannels { reliable, .. }, about } = &it.event {
+            let who = about.as_deref().unwrap_or("somebody");
+            let order = if *reliable { "total" } else { "best-effort" };
+            env.output.warn(format!("{who}'s URL says order={order}: yours must, too, to meet"));
+            any = true;
+        }
+    }
+    any
 }
 
 /// The running session of an identity, in this group or in any of its groups.
@@ -242,7 +275,7 @@ pub(crate) fn meant(env: &Env<'_>) -> Result<(Client, GroupInfo), Failure> {
 
 /// Whether a running session is where the command wants to be.
 fn same_address(info: &GroupInfo, target: &Target) -> bool {
-    match (sealcast::url::Url::parse(&info.url).map(|u| u.address), &target.url.address) {
+    match (Url::parse(&info.url).map(|u| u.address), &target.url.address) {
         (Ok(TransportAddress::Multicast { group: a, .. }), TransportAddress::Multicast { group: b, .. }) => a == *b,
         (Ok(a), b) => a == *b,
         (Err(_), _) => false,

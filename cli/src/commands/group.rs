@@ -83,7 +83,10 @@ impl Group {
 }
 
 fn show(env: &Env<'_>, info: &GroupInfo) -> Result<(), Failure> {
-    env.output.object(info)?;
+    let not_primary = info.order.as_ref().is_some_and(|it| it.sequencer.is_none());
+    let mut object = info.clone();
+    object.warnings.extend(not_primary.then(|| NOT_PRIMARY.to_owned()));
+    env.output.object(&object)?;
     let place = place(&info.url);
     let epoch = match (info.epoch, &info.epoch_hash) {
         (Some(n), Some(hash)) => format!("epoch {n} (0x{}…)   age {}", &hash[..hash.len().min(4)], ms(info.age_ms)),
@@ -110,7 +113,7 @@ fn show(env: &Env<'_>, info: &GroupInfo) -> Result<(), Failure> {
     }
     match info.order.as_ref().map(|it| &it.sequencer) {
         Some(Some(name)) => env.output.line(format!("order   total   sequencer: {}", safe(name)))?,
-        Some(None) => env.output.line("! nothing is ordered here: this member is not in the primary component")?,
+        Some(None) => env.output.line(format!("! {NOT_PRIMARY}"))?,
         None => {}
     }
     if let Some(why) = &info.excluded {
@@ -391,5 +394,6 @@ fn clock(at_micros: u64) -> String {
     at.split_once('T').map_or(at.clone(), |(_, time)| time.trim_end_matches('Z').to_owned())
 }
 
+const NOT_PRIMARY: &str = "nothing is ordered here: this member is not in the primary component";
 /// The longest change of key that is waited for.
 const CHANGE_TIMEOUT: Duration = Duration::from_secs(10);

@@ -10,10 +10,10 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use sealcast::Session;
 use sealcast::code::Code;
 use sealcast::control::{self, GroupInfo, Sent};
 use sealcast::url::TransportAddress;
-use sealcast::{LogEvent, Notice, Session};
 use sealcast_crypto::identity::check_topic;
 use sealcast_wire::{Dropped, Guarantee, limits};
 use serde_json::json;
@@ -132,10 +132,16 @@ impl Pub {
             Some(lines) => lines.next(together).transpose(),
             None => one.take().map(|body| Ok(vec![body])),
         });
-        let mut sent = 0;
+        let (mut sent, mut read) = (0, 0);
         let done = all.try_for_each(|bodies| {
             sent += 1;
-            self.send(env, &target, &mut route, bodies?)
+            let first = read + 1;
+            let done = bodies.and_then(|bodies| {
+                read += bodies.len();
+                self.send(env, &target, &mut route, bodies)
+            });
+            // Whoever feeds the lines goes on from there.
+            done.map_err(|it| if self.lines { it.at(lines_shown(first, read)) } else { it })
         });
         match route {
             Route::Brokers(client) => client.finish(env, done),
@@ -296,6 +302,11 @@ impl Got {
     }
 }
 
+/// Which lines of the input, from the first to the last of those that were sent together.
+fn lines_shown(first: usize, last: usize) -> String {
+    if last > first { format!("lines {first} to {last} of stdin") } else { format!("line {first} of stdin") }
+}
+
 fn nobody_got_it(env: &Env<'_>, group: &str, alone: bool) -> Result<(), Failure> {
     let nobody = format!("nobody else is in {group}: nobody got it");
     if alone {
@@ -351,13 +362,7 @@ fn finish(env: &Env<'_>, target: &Target, session: Session, sent: u64, alone: bo
                     let who = "somebody else speaks on this address, of another group or authority";
                     env.output.warn(format!("{who}; compare 'sealcast id show' on both sides"));
                 }
-                for it in &log {
-                    if let LogEvent::Notice { notice: Notice::OtherChannels { reliable, .. }, about } = &it.event {
-                        let who = about.as_deref().unwrap_or("somebody");
-                        let order = if *reliable { "total" } else { "best-effort" };
-                        env.output.warn(format!("{who}'s URL says order={order}: yours must, too, to meet"));
-                    }
-                }
+                session::warn_of_other_orders(env, &log);
                 nobody_got_it(env, &info.group, alone || sent == 0)?;
             }
         }

@@ -14,6 +14,7 @@ use sealcast::url::Scheme;
 use sealcast::{Session, Subscription, Views};
 use sealcast_crypto::identity::Pattern;
 use sealcast_keys::Exclusion;
+use serde_json::json;
 
 use released::{end, list};
 
@@ -46,6 +47,9 @@ Examples:
   sealcast sub 'pose/+' camera/front -C 10 -W 5s
   sealcast sub pose/robot7 --format '%t %s %p'
   sealcast sub camera/front -C 1 --raw > frame.jpg
+
+With --json each message is an object. One with \"event\" instead of \"topic\" says that ordered
+messages are missing there (gap), or that an order was begun anew (forced).
 
 Through brokers (quorum: URLs) a subscription stays when this command ends, and goes on where it was
 left the next time; 'from' is then the publisher's key at the brokers. A pattern may ask for values
@@ -120,12 +124,16 @@ impl Sub {
         let mut subscriptions = self.subscribe(&session)?;
         session::wait_for_key(env, target, &session, self.wait)?;
         let mut views = session.views();
-        tell_views(env, &mut views);
+        tell_views(env, &mut views)?;
+        let (mut looked, mut warned) = (Instant::now(), false);
         let mut ended = self.show_all(shown, |shown, timeout| {
             let message = next(&mut subscriptions, timeout, Subscription::next_timeout)?;
             self.show(env, shown, message.map(Heard::from))?;
-            tell_views(env, &mut views);
-            Ok(())
+            if !warned && looked.elapsed() > LOOK {
+                warned = session::warn_of_other_orders(env, &session.log());
+                looked = Instant::now();
+            }
+            tell_views(env, &mut views)
         });
         if session.info().excluded == Some(Exclusion::Left) {
             env.output.say(format!("left {}, as 'sealcast group leave' asked", session.info().group));
@@ -335,7 +343,7 @@ fn next<S, M>(
 }
 
 /// What is missing of the order; with `-v`, who came and went, and who orders.
-fn tell_views(env: &Env<'_>, views: &mut Views) {
+fn tell_views(env: &Env<'_>, views: &mut Views) -> Result<(), Failure> {
     while let Some(event) = views.try_next() {
         match event {
             ViewEvent::Changed { view, joined, left } => {
@@ -346,11 +354,11 @@ fn tell_views(env: &Env<'_>, views: &mut Views) {
                 env.output.detail(format!("epoch {counter}: {all}{}{}", names('+', &joined), names('-', &left)));
             }
             ViewEvent::Order { sequencer, is_settled, forced, gap } => {
-                if gap {
-                    env.output.warn("ordered messages are missing here: this member was apart from the group");
-                }
-                if forced {
-                    env.output.warn("this part of the group was made primary by force: others may have another order");
+                let gap = gap.then_some(("gap", GAP));
+                for (event, what) in gap.into_iter().chain(forced.then_some(("forced", FORCED))) {
+                    env.output.warn(what);
+                    // Where the messages are data, so is what is missing between them.
+                    env.output.object(&json!({ "event": event, "what": what }))?;
                 }
                 match sequencer {
                     Some(member) => env.output.detail(format!("order: {} is the sequencer", member.name)),
@@ -361,6 +369,7 @@ fn tell_views(env: &Env<'_>, views: &mut Views) {
             _ => {}
         }
     }
+    Ok(())
 }
 
 fn delay_since(sent_micros: u64) -> i64 {
@@ -368,6 +377,10 @@ fn delay_since(sent_micros: u64) -> i64 {
     i64::try_from(now).unwrap_or(i64::MAX).saturating_sub_unsigned(sent_micros)
 }
 
+const GAP: &str = "ordered messages are missing here: this member was apart from the group";
+const FORCED: &str = "this part of the group was made primary by force: others may have another order";
+/// How often it is looked for others with another order.
+const LOOK: Duration = Duration::from_secs(1);
 /// How often Ctrl-C and the end of time are looked for.
 const STEP: Duration = Duration::from_millis(50);
 /// How long one of several subscriptions is listened to alone.

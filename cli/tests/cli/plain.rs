@@ -26,6 +26,18 @@ fn every_form_of_message_arrives_as_it_was_sent() {
 }
 
 #[test]
+fn lines_end_with_the_one_that_failed() {
+    let (home, url) = (Home::new("failed-line"), url());
+    let mut lines = home.command(&["pub", "log", "-l", "--url", &url]);
+    let long = vec![b'x'; (64 << 20) + 1];
+    let all = [b"one\ntwo\n".as_slice(), &long, b"\nfour\n"].concat();
+    lines.stdin(std::fs::File::open(write(&home, "lines", all)).unwrap());
+    let ran = lines.output().unwrap();
+    let said = String::from_utf8_lossy(&ran.stderr).into_owned();
+    assert!(!ran.status.success() && said.contains("line 3 of stdin: "), "{said}");
+}
+
+#[test]
 fn ctrl_c_ends_a_subscriber_cleanly() {
     let (home, url) = (Home::new("ctrl-c"), url());
     let mut sub = home.start(&["sub", "#", "--url", &url, "-v"]);

@@ -584,6 +584,7 @@ fn rule_b2_fifo_over_multicast_is_acknowledged_by_all() {
     home.good(&["init", "ward3", "--url", &format!("{place}&order=total")]);
     let alice = invited(&home, "alice", &[]);
     let mut sub = subscriber(&alice, 1);
+    alice.until(&["group", "show", "--json"], "nothing is ordered here: this member is not in the primary component");
     let ran = home.run(&["pub", "ward3/log", "--fifo", "one"]);
     assert!(ran.exit == 0 && ran.stderr.contains("sent 1 message to 1 other"), "{}", ran.stderr);
     sub.line_with("one").expect("it has it");
@@ -592,12 +593,21 @@ fn rule_b2_fifo_over_multicast_is_acknowledged_by_all() {
     home.good(&["pub", "ward3/log", "--fifo", "two"]);
     sub.line_with("two").expect("it has it");
     mine.line_with("two").expect("and so has its own");
+    // A second start takes part in what runs, and is told that its own wish does not count.
+    let mut second = home.start(&["--url", &place, "sub", "ward3/#"]);
+    second.line_with("has order=total, which counts here, not order=best-effort").expect("it is told");
+    second.interrupt();
+    second.end();
     mine.interrupt();
     mine.end();
     // Who says nothing of an order is in no group with those who do, and is told why.
     let other = home.run(&["--url", &place, "pub", "ward3/log", "three"]);
     assert!(other.exit == 4 && other.stderr.contains("alice's URL says order=total"), "{}", other.stderr);
     alice.until(&["group", "log"], "ours order=total");
+    let mut other = home.start(&["--url", &place, "sub", "ward3/#"]);
+    other.line_with("alice's URL says order=total: yours must, too, to meet").expect("a reader is told, too");
+    other.interrupt();
+    other.end();
     sub.interrupt();
     sub.end();
 }
