@@ -7,11 +7,13 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use sealcast::config::KeptPrincipal;
+use sealcast_crypto::leighton_micali::LongTerm;
+use sealcast_crypto::secret::Secret;
 use sealcast_kdc::server::{framed, unframed};
 use sealcast_keys::center::query::{Answer, Query, Refusal};
 use serde_json::Value;
 
-use crate::common::{Home, Running};
+use crate::common::{Home, Running, free_port};
 
 fn json(text: &str) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{line}: {e}"))).collect()
@@ -224,6 +226,70 @@ fn rule_c1_a_stand_by_answers_until_it_is_stale() {
     let (_second, at) = run(&home, &["--dir", "second", "--promote"]);
     assert_eq!(news(&home, "leader.principal", &at), Answer::Revoked(0, vec![]));
     home.good(&["kdc", "register", "robot7", "--group", "ward3", "--dir", "second"]);
+}
+
+/// A centre that answers each question, and knows nobody's keys.
+fn liar() -> String {
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    let at = socket.local_addr().expect("it is bound").to_string();
+    std::thread::spawn(move || {
+        let mut buffer = [0; 2000];
+        while let Ok((length, from)) = socket.recv_from(&mut buffer) {
+            let Ok(Ok(query)) = unframed(&buffer[..length]).map(Query::read) else { continue };
+            let wrong = LongTerm { exchange: Secret::from_bytes([1; 32]), authentication: Secret::from_bytes([2; 32]) };
+            let answer = Answer::Done(0).write(&query.asker, &query.nonce, &wrong);
+            _ = socket.send_to(&framed(&answer), from);
+        }
+    });
+    at
+}
+
+/// Whoever is not let in is told which of them it is: the centre's address, the principal's file, or its time.
+#[test]
+fn a_lying_a_silent_and_another_centre_are_told_apart() {
+    let home = Home::new("kdc-bad");
+    let (_running, at) = run(&home, &[]);
+    let place = format!("udpm://239.255.76.67:{}?ttl=0&keys=center&group=ward3", free_port());
+    let url = |kdc: &str| format!("{place}&kdc={kdc}&wait=2s");
+    let good = url(&at);
+    home.good(&["--url", &good, "kdc", "register", "leader", "--group", "ward3", "--lead", "--both", "#"]);
+    home.good(&["--url", &good, "kdc", "register", "robot7", "--group", "ward3", "--both", "#"]);
+    home.good(&["--url", &good, "kdc", "register", "robot8", "--group", "ward3", "--dir", "other"]);
+    home.good(&["--url", &good, "kdc", "register", "short", "--group", "ward3", "--ttl", "6s"]);
+    for name in ["leader", "robot7", "robot8", "short"] {
+        home.good(&["join", &format!("{name}.principal")]);
+    }
+    let mut leader = home.start(&["--id", "leader", "--url", &good, "sub", "#", "-v"]);
+    leader.line_with("epoch 1").expect("it leads");
+    let late = |who: &str, kdc: &str| {
+        let ran = home.run(&["--id", who, "--url", &url(kdc), "pub", "t", "x"]);
+        assert!(ran.exit == 4 && ran.stderr.contains("no key of ward3 was agreed in 2"), "{who}: {}", ran.stderr);
+        ran.stderr
+    };
+    let said = late("robot7", &liar());
+    assert!(said.contains("prove nothing: is at kdc= the centre that made your principal file?"), "{said}");
+    let said = late("robot7", "127.0.0.1:9");
+    assert!(said.contains("does 'sealcast kdc run' listen at kdc=, not stale?"), "{said}");
+    let said = late("robot8", &at);
+    assert!(said.contains("did the centre of this group make your principal file?"), "{said}");
+    // By the true centre it is let in, and once its time is over it is told so before anything else.
+    home.good(&["--id", "robot7", "--url", &good, "pub", "t", "x"]);
+    std::thread::sleep(Duration::from_secs(2));
+    let over = home.run(&["--id", "short", "--url", &good, "pub", "t", "x"]);
+    assert!(over.exit == 7 && over.stderr.contains("E0702"), "{}", over.stderr);
+    leader.interrupt();
+    leader.end();
+}
+
+#[test]
+fn a_full_disk_registers_nobody() {
+    let home = Home::new("kdc-full-disk");
+    home.good(&["kdc", "register", "leader", "--group", "ward3", "--lead"]);
+    let full = home.run_on_a_full_disk(&["kdc", "register", "robot7", "--group", "ward3"]);
+    assert!(full.exit == 1 && full.stderr.contains("sealcast: error[E01"), "{}: {}", full.exit, full.stderr);
+    assert!(!home.path().join("robot7.principal").exists());
+    assert!(!home.good(&["kdc", "ls"]).contains("robot7"), "what was not answered did not happen");
+    home.good(&["kdc", "register", "robot7", "--group", "ward3"]);
 }
 
 #[test]
