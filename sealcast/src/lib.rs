@@ -16,7 +16,7 @@
 //! |---|---|
 //! | a URL: transports, keys, options | [`Url`] |
 //! | who sent a message, as far as that is proved | [`Message::origin`] |
-//! | to publish from a control loop, without waiting | [`Session::try_publish`] |
+//! | to publish from a control loop, without waiting | [`Session::try_publish`], [`Session::try_publish_as`] |
 //! | to know that a message has its place in an order | [`Published`], [`Ticket`] |
 //! | who is in the group | [`Session::view`], [`Session::views`] |
 //! | to evict a member, or to change the key | [`Session::evict`], [`Session::rotate`] |

@@ -62,7 +62,7 @@ pub use views::Views;
 use crate::code::Code;
 use crate::control::Server;
 use crate::error::{Error, Result};
-use crate::group::{Publication, PublishError, ViewEvent, lock};
+use crate::group::{Publication, ViewEvent, lock};
 use crate::remedy::Remedy;
 use crate::url::Url;
 use shared::{Past, Shared, no_place};
@@ -109,12 +109,38 @@ impl Session {
     /// # Ok::<(), sealcast::Error>(())
     /// ```
     pub fn try_publish(&self, topic: &str, body: &[u8]) -> std::result::Result<(), TryPublishError> {
-        let message = Publication { topic, body, guarantee: Guarantee::BestEffort, sent_micros: None };
-        match self.inner.shared.publish(&message, false) {
-            Ok(_) => Ok(()),
-            Err(PublishError::NotReady) => Err(TryPublishError::NotReady),
-            Err(PublishError::Send(sealcast_delivery::SendError::Full)) => Err(TryPublishError::Full),
-            Err(why) => Err(TryPublishError::Refused(self.inner.shared.refused(topic, why))),
+        self.try_publish_as(topic, body, Guarantee::BestEffort).map(drop)
+    }
+
+    /// Publishes a message with a guarantee from a control loop: never waits. The ticket tells later what became of the
+    /// message; dropped, it has published the message all the same. `Ordered` and `Safe` allocate what is kept for the ticket.
+    ///
+    /// # Errors
+    /// [`TryPublishError`]: nothing was taken. `Full` here also means that readers have not acknowledged enough of what was
+    /// published before.
+    ///
+    /// ```
+    /// # let session = sealcast::open("mem:doc-try-publish-as?keys=plain&order=total").wait()?;
+    /// use sealcast::{Guarantee, TryPublishError};
+    ///
+    /// match session.try_publish_as("arm/mode", b"halt", Guarantee::Ordered) {
+    ///     Ok(ticket) => assert!(ticket.wait()?.number.is_some(), "or ask it with try_wait in the next cycles"),
+    ///     Err(TryPublishError::Refused(why)) => return Err(why),
+    ///     Err(why) => println!("again in the next cycle: {why}"),
+    /// }
+    /// # Ok::<(), sealcast::Error>(())
+    /// ```
+    pub fn try_publish_as(
+        &self,
+        topic: &str,
+        body: &[u8],
+        guarantee: Guarantee,
+    ) -> std::result::Result<Ticket, TryPublishError> {
+        let shared = &self.inner.shared;
+        let message = Publication { topic, body, guarantee, sent_micros: None };
+        match shared.publish(&message, false) {
+            Ok(number) => Ok(Ticket::new(shared.clone(), number, guarantee)),
+            Err(why) => Err(TryPublishError::of(shared, topic, why)),
         }
     }
 

@@ -27,15 +27,27 @@ pub struct Published {
 /// Why `try_publish` did not take a message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TryPublishError {
-    /// The queue is full: later it will do.
+    /// The queue is full, or readers have not acknowledged enough of what was published before: later it will do.
     #[error("queue full")]
     Full,
-    /// No key is agreed yet.
+    /// No key is agreed yet, or it is changing: later it will do.
     #[error("no key is agreed yet")]
     NotReady,
-    /// It will not do later either.
+    /// To try again at once will not do: no right, no such guarantee here, too long, left the group, nobody orders.
     #[error(transparent)]
     Refused(#[from] Error),
+}
+
+impl TryPublishError {
+    pub(super) fn of(shared: &Shared, topic: &str, why: PublishError) -> TryPublishError {
+        match why {
+            PublishError::Send(SendError::Full) => TryPublishError::Full,
+            // A session that has ended gets no key any more.
+            PublishError::NotReady => shared.ended().map_or(TryPublishError::NotReady, TryPublishError::Refused),
+            PublishError::Send(why) if passes(why) => TryPublishError::NotReady,
+            why => TryPublishError::Refused(shared.refused(topic, why)),
+        }
+    }
 }
 
 /// A message about to be published.
@@ -211,6 +223,16 @@ enum TicketState {
 }
 
 impl Ticket {
+    /// Of a message that was taken, with the number that publishing told.
+    pub(super) fn new(shared: Arc<Shared>, number: Option<u64>, guarantee: Guarantee) -> Ticket {
+        let state = match number {
+            Some(token) if shared.is_waited_for(guarantee) => TicketState::Waits(Token(token), guarantee),
+            _ => TicketState::Done(Published { number }),
+        };
+        let deadline = Instant::now() + shared.url.options.wait;
+        Ticket { shared, state, deadline }
+    }
+
     /// What became of it, if that is known by now.
     ///
     /// ```

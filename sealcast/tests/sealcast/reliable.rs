@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::common::{Ca, SOON, block_on, open, url};
-use sealcast::{Code, Origin, Session, SlowReader};
+use sealcast::{Code, Guarantee, Origin, Session, SlowReader, TryPublishError};
 
 const ORDER: &str = "&order=total";
 
@@ -92,6 +92,46 @@ fn a_reader_that_is_slow_makes_the_sender_wait_and_loses_nothing() {
         (0..2_000).map(|n| a.publish("log", body(n)).fifo().ticket().expect("there is room in time")).collect();
     tickets.into_iter().for_each(|ticket| _ = ticket.wait().expect("acknowledged"));
     assert!(reader.join().expect("no panic").into_iter().eq(0..2_000));
+}
+
+/// A control loop that publishes faster than a reader acknowledges is told so at once, and what was taken arrives.
+#[test]
+fn rule_b2_a_control_loop_with_a_guarantee_never_waits_and_hears_what_became_of_it() {
+    let mut ca = Ca::new();
+    let (alice, bob) = (ca.member("alice", &["both:#"]), ca.member("bob", &["both:log"]));
+    let place = url(&format!("{ORDER}&backlog=64KiB&recv_buf_size=64KiB"));
+    let a = open(&place, &alice);
+    let early = a.try_publish_as("log", b"no key yet", Guarantee::Fifo);
+    assert_eq!(early.map(drop), Err(TryPublishError::NotReady));
+    let b = open(&place, &bob);
+    let mut sub = b.subscribe("log").capacity(4).when_slow(SlowReader::Block).wait().expect("subscribed");
+    together(&[&a, &b], 2);
+    let denied = b.try_publish_as("elsewhere", b"no right", Guarantee::Ordered);
+    assert!(matches!(denied, Err(TryPublishError::Refused(why)) if why.code() == Code::DeniedPublish));
+    for guarantee in [Guarantee::Fifo, Guarantee::Ordered, Guarantee::Safe] {
+        a.publish("log", b"somebody orders").safe().wait().expect("acknowledged");
+        sub.next_timeout(SOON).expect("open").expect("delivered");
+        let mut tickets = Vec::new();
+        // The reader reads nothing until there is no room: whoever waited for it here would wait in vain.
+        let why = loop {
+            match a.try_publish_as("log", &vec![7; 1000 + tickets.len() % 7], guarantee) {
+                Ok(ticket) if tickets.len() < 100_000 => tickets.push(ticket),
+                taken => break taken.map(drop),
+            }
+        };
+        assert_eq!(why, Err(TryPublishError::Full), "{guarantee:?}");
+        assert!(tickets.last_mut().is_some_and(|last| last.try_wait().is_none()), "the last one is open");
+        for n in 0..tickets.len() {
+            let message = sub.next_timeout(SOON).expect("open").expect("delivered");
+            assert_eq!(message.payload().len(), 1000 + n % 7, "{guarantee:?}");
+        }
+        for ticket in tickets {
+            assert!(ticket.wait().expect("acknowledged").number.is_some());
+        }
+    }
+    a.leave().wait().expect("left");
+    let left = a.try_publish_as("log", b"after the end", Guarantee::Fifo).map(drop).unwrap_err();
+    assert!(matches!(left, TryPublishError::Refused(why) if why.code() == Code::Closed), "not 'later'");
 }
 
 #[test]
