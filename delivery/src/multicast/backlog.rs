@@ -36,8 +36,7 @@ pub(crate) struct Backlog {
     threshold: usize,
     /// The most that there may be.
     most: usize,
-    /// Records asked for again since the window was last looked at, and sealed since then.
-    repaired: (usize, usize),
+    losses: Losses,
     repairs: Allowance,
     /// Since when something waits, or when something was acknowledged last.
     since: Option<Monotonic>,
@@ -118,10 +117,20 @@ pub(crate) struct Settled {
     pub(crate) outcome: Outcome,
 }
 
+/// What receivers lost since the window was last looked at.
+#[derive(Debug, Default)]
+struct Losses {
+    /// Records sealed since then.
+    sealed: usize,
+    /// By receiver and stream: the last record that it asked for, and how many since then. What it asks for again counts once.
+    asked: BTreeMap<(Slot, Stream), (u64, u64)>,
+}
+
 /// How many records may be sent again: some each millisecond, and half as many as are sent for the first time. So who asks
 /// without end, which every member can, costs the group no more than that.
 #[derive(Debug)]
 struct Allowance {
+    /// In halves.
     left: usize,
     at: Monotonic,
 }
@@ -150,8 +159,8 @@ impl Backlog {
             window: limits::RELIABLE_WINDOW_BYTES.min(most),
             threshold: most,
             most,
-            repaired: (0, 0),
-            repairs: Allowance { left: limits::REPAIRS_MAX, at: Monotonic(0) },
+            losses: Losses::default(),
+            repairs: Allowance { left: 2 * limits::REPAIRS_MAX, at: Monotonic(0) },
             since: None,
             watched: false,
             orders: Orders::Not(SendError::NotReady),
@@ -228,8 +237,8 @@ impl Backlog {
             self.stamps_bytes += batch.bytes.len();
         }
         self.unstamped |= stream == Stream::ORDERED && matches!(self.orders, Orders::By { ours: true, .. });
-        self.repaired.1 += batch.lengths.len();
-        self.repairs.add(batch.lengths.len() / 2);
+        self.losses.sealed += batch.lengths.len();
+        self.repairs.add(batch.lengths.len());
         self.batches += 1;
         // A short batch may lie in memory for a long one.
         let is_tight = batch.bytes.capacity() <= 2 * batch.bytes.len();
@@ -333,12 +342,12 @@ impl Backlog {
         self.told()
     }
 
-    /// The records of a stream that are asked for, each at most once in `pause`; or the number of the first one that is still
+    /// The records of a stream that `by` asks for, each at most once in `pause`; or the number of the first one that is still
     /// here, if an earlier one is asked for.
     pub(crate) fn repair(
         &mut self,
         now: Monotonic,
-        stream: Stream,
+        (by, stream): (Slot, Stream),
         ranges: &[(u64, u64)],
         pause: Duration,
     ) -> Result<Batch, u64> {
@@ -348,6 +357,7 @@ impl Backlog {
         if ranges.iter().any(|(from, _)| *from < first && *from <= sent.last) {
             return Err(first);
         }
+        self.losses.count((by, stream), ranges, sent.last);
         self.repairs.refill(now);
         let mut looked = 0;
         for (from, to) in ranges {
@@ -365,7 +375,6 @@ impl Backlog {
                 }
             }
         }
-        self.repaired.0 += repairs.lengths.len();
         self.shrink();
         Ok(repairs)
     }
@@ -411,7 +420,7 @@ impl Backlog {
         }
         let streams = mem::take(&mut self.streams);
         (self.epoch, self.current, self.bytes, self.stamps_bytes) = (epoch, None, 0, 0);
-        (self.repaired, self.since) = ((0, 0), None);
+        (self.losses, self.since) = (Losses::default(), None);
         let of = |(_, sent): (Stream, Sent)| {
             // Where messages end in the record in which the next one begins, those are passed over.
             let from = if sent.acknowledged == sent.last { sent.last + 1 } else { sent.ended };
@@ -466,36 +475,54 @@ impl Backlog {
         self.window = (self.window + more).min(self.most);
     }
 
-    /// More than a quarter of what was sent was lost: half as much may be under way. Less is lost on a network that is not
-    /// full, too.
+    /// One receiver lost more than a sixth: half as much may be under way. Less is lost on a network that is not full, too,
+    /// and what many receivers lost, each something else, says nothing of the network.
     fn shrink(&mut self) {
-        let (repaired, sent) = self.repaired;
-        if sent >= SAMPLE && 4 * repaired > sent {
+        if self.losses.sealed < SAMPLE {
+            return;
+        }
+        let worst = self.losses.asked.values().map(|(_, count)| *count).max().unwrap_or(0);
+        if 6 * worst > self.losses.sealed as u64 {
             self.window = (self.window / 2).max(limits::RELIABLE_WINDOW_BYTES_MIN);
             self.threshold = self.window;
         }
-        if sent >= SAMPLE {
-            self.repaired = (0, 0);
+        self.losses.sealed = 0;
+        self.losses.asked.values_mut().for_each(|(_, count)| *count = 0);
+    }
+}
+
+impl Losses {
+    /// A receiver asks for these of the records up to `last`.
+    fn count(&mut self, of: (Slot, Stream), ranges: &[(u64, u64)], last: u64) {
+        let (before, count) = self.asked.entry(of).or_default();
+        let known = *before;
+        for (from, to) in ranges {
+            let (from, to) = ((*from).max(known + 1), (*to).min(last));
+            if from <= to {
+                *count += to - from + 1;
+                *before = to;
+            }
         }
     }
 }
 
 impl Allowance {
+    /// Halves.
     fn add(&mut self, more: usize) {
-        self.left = self.left.saturating_add(more).min(4 * limits::REPAIRS_MAX);
+        self.left = self.left.saturating_add(more).min(8 * limits::REPAIRS_MAX);
     }
 
     fn refill(&mut self, now: Monotonic) {
         let millis = now.since(self.at).as_millis();
         if millis > 0 {
             self.at = now;
-            self.add(usize::try_from(millis).unwrap_or(usize::MAX).saturating_mul(REPAIRS_PER_MILLISECOND));
+            self.add(usize::try_from(millis).unwrap_or(usize::MAX).saturating_mul(2 * REPAIRS_PER_MILLISECOND));
         }
     }
 
     fn take(&mut self) -> bool {
-        let is_left = self.left > 0;
-        self.left -= usize::from(is_left);
+        let is_left = self.left >= 2;
+        self.left -= 2 * usize::from(is_left);
         is_left
     }
 }
@@ -505,7 +532,7 @@ const LOOKED_AT: usize = 1024;
 /// Records that may be sent again each millisecond where nothing is sent for the first time.
 const REPAIRS_PER_MILLISECOND: usize = 8;
 /// Records sealed before losses among them say anything of the network.
-const SAMPLE: usize = 64;
+const SAMPLE: usize = 512;
 
 #[cfg(test)]
 mod tests {
@@ -558,7 +585,8 @@ mod tests {
         let mut backlog = backlog(&protect, 2_000);
         let mut sent = 0;
         for micros in (0..1_000_000).step_by(100) {
-            let asked = backlog.repair(Monotonic(micros), STREAM, &[(1, u64::MAX)], Duration::from_millis(2));
+            let asked =
+                backlog.repair(Monotonic(micros), (Slot(1), STREAM), &[(1, u64::MAX)], Duration::from_millis(2));
             sent += asked.expect("nothing is forgotten").lengths.len();
         }
         assert!((4_000..1_000 * REPAIRS_PER_MILLISECOND + 3_000).contains(&sent), "{sent} in a second");

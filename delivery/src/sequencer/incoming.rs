@@ -17,6 +17,7 @@ use sealcast_wire::{Domain, Dropped, Drops, EpochId, Incarnation, Monotonic, Slo
 
 use super::buffers::Buffers;
 use super::control::Of;
+use super::repair::Waves;
 use crate::multicast::frame::{Frame, Frames, Head, Stamp, Stream};
 use crate::multicast::{Received, Sink};
 
@@ -41,6 +42,8 @@ pub(super) struct Incoming {
     ordered: Vec<(u64, u64)>,
     /// Whether records of our own came back to us in the epoch before.
     heard_own: bool,
+    /// Of the view that is installed.
+    members: usize,
     drops: Drops,
 }
 
@@ -73,8 +76,7 @@ struct Incomplete {
     /// Up to here all readers have them, as far as we heard.
     settled: u64,
     /// When the missing ones are asked for.
-    nak_at: Option<Monotonic>,
-    tries: u32,
+    waves: Waves,
     /// When the sender's word that it has some no more may be looked at: that costs a signature check.
     gone_at: Monotonic,
 }
@@ -142,6 +144,7 @@ impl Incoming {
         let is_old = self.newest() != Some(record.epoch);
         let is_ordered = of.stream == Stream::ORDERED;
         let ordered = is_ordered.then(|| self.buffers.copy(frames));
+        let members = self.members;
         let epoch = self.epoch(now, record.epoch);
         let installed = epoch.installed;
         let others = || {
@@ -163,11 +166,14 @@ impl Incoming {
         // What is missing before it is asked for.
         for (other, number) in others() {
             let stream = epoch.streams.entry(other).or_insert_with(|| Incomplete::new(record.incarnation));
-            stream.known = stream.known.max(number);
-            stream.plan_nak(now, me, other, false);
+            stream.expect(now, (me, other, members), number);
         }
         let stream = epoch.streams.entry(of).or_insert_with(|| Incomplete::new(record.incarnation));
+        if number > stream.known + 1 {
+            stream.expect(now, (me, of, members), number - 1);
+        }
         stream.known = stream.known.max(number);
+        let was_missing = number < stream.came;
         stream.came = stream.came.max(number);
         if !goes_through {
             let held = ReceivedRecord { source, signed, frames: ordered.unwrap_or_else(|| frames.to_vec()) };
@@ -179,7 +185,9 @@ impl Incoming {
         while stream.held.contains_key(&stream.next) {
             stream.next += 1;
         }
-        stream.plan_nak(now, me, of, is_next);
+        if was_missing || is_next {
+            stream.waves.came(now, number, stream.next);
+        }
         let from = From { of, source, incarnation: record.incarnation, signed, position: None };
         match goes_through {
             // Other streams may wait for it.
@@ -218,19 +226,19 @@ impl Incoming {
 
     /// The order has a record of this number, of a stream that may not be known yet.
     pub(super) fn expect(&mut self, now: Monotonic, me: Slot, epoch: EpochId, who: Incarnation, of: Of, number: u64) {
+        let members = self.members;
         let streams = &mut self.epoch(now, epoch).streams;
         let stream = streams.entry(of).or_insert_with(|| Incomplete::new(who));
-        stream.known = stream.known.max(number);
-        stream.plan_nak(now, me, of, false);
+        stream.expect(now, (me, of, members), number);
     }
 
     /// A record that waits is another one than the order has: it is missing.
     pub(super) fn refuse(&mut self, now: Monotonic, me: Slot, epoch: EpochId, of: Of, number: u64) {
+        let members = self.members;
         let Some(stream) = self.stream(epoch, of) else { return };
         let Some(refused) = stream.held.remove(&number) else { return };
         stream.next = stream.next.min(number);
-        stream.known = stream.known.max(number);
-        stream.plan_nak(now, me, of, false);
+        stream.expect(now, (me, of, members), number);
         self.bytes -= refused.cost();
         self.drops.count(Dropped::Auth);
     }
@@ -287,19 +295,22 @@ impl Incoming {
 
     /// Its sender says that a stream goes to this record.
     pub(super) fn know(&mut self, now: Monotonic, me: Slot, epoch: EpochId, who: Incarnation, of: Of, number: u64) {
+        let members = self.members;
         let streams = &mut self.epoch(now, epoch).streams;
         let stream = streams.entry(of).or_insert_with(|| Incomplete::new(who));
         // Somebody may have said more.
         stream.known = number.min(stream.next + limits::RELIABLE_AHEAD_MAX).max(stream.came);
-        stream.plan_nak(now, me, of, false);
+        stream.waves.end_at(stream.known);
+        stream.expect(now, (me, of, members), stream.known);
     }
 
     /// Whether the sender's word that a stream begins with this record would end a gap; that is judged now and then.
     pub(super) fn would_end_gap(&mut self, now: Monotonic, epoch: EpochId, of: Of, first: u64) -> bool {
         let Some(stream) = self.stream(epoch, of) else { return false };
-        let would = stream.tries > 0 && first > stream.next && first <= stream.came + 1 && stream.gone_at <= now;
+        let would =
+            stream.waves.was_asked() && first > stream.next && first <= stream.came + 1 && stream.gone_at <= now;
         if would {
-            stream.gone_at = now + NAK_AGAIN;
+            stream.gone_at = now + GONE_AGAIN;
         }
         would
     }
@@ -308,7 +319,6 @@ impl Incoming {
     pub(super) fn gone(
         &mut self,
         now: Monotonic,
-        me: Slot,
         (epoch, of, first): (EpochId, Of, u64),
         reads: impl Fn(Domain) -> bool,
         sink: &mut impl Sink,
@@ -318,7 +328,7 @@ impl Incoming {
         while stream.held.contains_key(&stream.next) {
             stream.next += 1;
         }
-        stream.plan_nak(now, me, of, true);
+        stream.waves.came(now, first, stream.next);
         self.drops.count(Dropped::Incomplete);
         self.advance(now, epoch, of.slot, &reads, sink);
     }
@@ -326,10 +336,7 @@ impl Incoming {
     /// Somebody asks for these records: nobody else needs to.
     pub(super) fn heard_nak(&mut self, now: Monotonic, epoch: EpochId, of: Of, ranges: &[(u64, u64)]) {
         let Some(stream) = self.stream(epoch, of) else { return };
-        let first = stream.next;
-        if stream.nak_at.is_some() && ranges.iter().any(|(from, to)| (*from..=*to).contains(&first)) {
-            stream.nak_at = Some(now + stream.pause());
-        }
+        stream.waves.heard(now, ranges);
     }
 
     /// All readers have a stream up to this record.
@@ -353,7 +360,7 @@ impl Incoming {
     /// When the next records are asked for, or old streams end.
     pub(super) fn timeout(&self, epoch: EpochId) -> Option<Monotonic> {
         let current = self.epochs.iter().find(|it| it.id == epoch);
-        let naks = current.and_then(|it| it.streams.values().filter_map(|it| it.nak_at).min());
+        let naks = current.and_then(|it| it.streams.values().filter_map(|it| it.waves.due()).min());
         let ends = self.epochs.iter().filter_map(|it| it.until).min();
         [naks, ends].into_iter().flatten().min()
     }
@@ -361,26 +368,21 @@ impl Incoming {
     /// The missing records whose NAK is due, as ranges of their numbers.
     pub(super) fn naks(&mut self, now: Monotonic, epoch: EpochId) -> Vec<(Of, Vec<(u64, u64)>)> {
         let Some(epoch) = self.find(epoch) else { return Vec::new() };
-        let due = epoch.streams.iter_mut().filter(|(_, it)| it.nak_at.is_some_and(|at| at <= now));
-        let asked = due.filter_map(|(of, stream)| {
-            let missing = stream.missing();
-            stream.tries += 1;
-            stream.nak_at = (!missing.is_empty()).then(|| now + stream.pause());
-            (!missing.is_empty()).then_some((*of, missing))
-        });
-        asked.collect()
+        let due = epoch.streams.iter_mut().filter(|(_, it)| it.waves.due().is_some_and(|at| at <= now));
+        due.map(|(of, stream)| (*of, stream.naks(now))).filter(|(_, missing)| !missing.is_empty()).collect()
     }
 
     /// A view is installed: what waited for it is handed on, and streams of others end some time.
     pub(super) fn install(
         &mut self,
         now: Monotonic,
-        me: Slot,
+        (me, members): (Slot, usize),
         epoch: EpochId,
         is_member: impl Fn(&Incarnation) -> bool,
         reads: impl Fn(Domain) -> bool,
         sink: &mut impl Sink,
     ) {
+        self.members = members;
         let own = |it: &Epoch| it.until.is_none() && it.streams.keys().any(|of| of.slot == it.me);
         self.heard_own = self.epochs.iter().any(own);
         for other in self.epochs.iter_mut().filter(|it| it.installed) {
@@ -600,8 +602,8 @@ impl Epoch {
 impl Incomplete {
     fn new(incarnation: Incarnation) -> Incomplete {
         let held = BTreeMap::new();
-        let (nak_at, gone_at) = (None, Monotonic(0));
-        Incomplete { incarnation, next: 1, done: 1, known: 0, came: 0, held, settled: 0, nak_at, tries: 0, gone_at }
+        let (waves, gone_at) = (Waves::default(), Monotonic(0));
+        Incomplete { incarnation, next: 1, done: 1, known: 0, came: 0, held, settled: 0, waves, gone_at }
     }
 
     fn bytes(&self) -> usize {
@@ -613,43 +615,37 @@ impl Incomplete {
         self.held.first_key_value().map_or(self.next, |(number, _)| (*number).min(self.next))
     }
 
-    /// Plans to ask for what is missing, or not to.
-    fn plan_nak(&mut self, now: Monotonic, me: Slot, of: Of, went_on: bool) {
-        if self.known < self.next || of.slot == me {
-            (self.nak_at, self.tries) = (None, 0);
-            return;
+    /// There are records up to this one: those that are missing are asked for, unless they are our own.
+    fn expect(&mut self, now: Monotonic, (me, of, members): (Slot, Of, usize), to: u64) {
+        self.known = self.known.max(to);
+        if of.slot != me && to >= self.next {
+            self.waves.expect(now, to, (mix(u64::from(me.0) << 32 ^ to), members));
         }
-        if went_on {
-            self.tries = 0;
-        }
-        // Spread, so that one asks and the others hear it (RFC 5740, 5.3).
-        let spread = mix(u64::from(me.0) << 32 ^ self.next) % NAK_SPREAD.as_micros() as u64;
-        self.nak_at.get_or_insert(now + NAK_WAIT + Duration::from_micros(spread));
     }
 
-    /// How long after a NAK the next one is sent.
-    fn pause(&self) -> Duration {
-        (NAK_AGAIN * (1 << self.tries.min(5))).min(NAK_AGAIN_MAX)
+    /// What is to be asked for now.
+    fn naks(&mut self, now: Monotonic) -> Vec<(u64, u64)> {
+        let Incomplete { waves, held, next, .. } = self;
+        waves.take_due(now, *next, |from, to| missing(held, from, to))
     }
+}
 
-    /// The numbers of the missing records, as ranges.
-    fn missing(&self) -> Vec<(u64, u64)> {
-        let mut ranges = Vec::new();
-        let mut from = self.next;
-        for number in self.held.range(self.next..).map(|(number, _)| *number) {
-            if ranges.len() == limits::NAK_RANGES_MAX {
-                return ranges;
-            }
-            if from < number {
-                ranges.push((from, number - 1));
-            }
-            from = number + 1;
-        }
-        if from <= self.known && ranges.len() < limits::NAK_RANGES_MAX {
-            ranges.push((from, self.known));
-        }
-        ranges
+/// The numbers between two, both included, of which no record is held, as ranges.
+fn missing(held: &BTreeMap<u64, ReceivedRecord>, mut from: u64, to: u64) -> Vec<(u64, u64)> {
+    let mut ranges = Vec::new();
+    if from > to {
+        return ranges;
     }
+    for (number, _) in held.range(from..=to) {
+        if from < *number {
+            ranges.push((from, number - 1));
+        }
+        from = number + 1;
+    }
+    if from <= to {
+        ranges.push((from, to));
+    }
+    ranges
 }
 
 impl Progress {
@@ -791,14 +787,8 @@ fn mix(x: u64) -> u64 {
     x ^ x >> 31
 }
 
-/// How long a missing record may be under way before it is asked for.
-const NAK_WAIT: Duration = Duration::from_micros(500);
-/// Members ask within so much time after that.
-const NAK_SPREAD: Duration = Duration::from_millis(2);
-/// How long a repair is waited for.
-const NAK_AGAIN: Duration = Duration::from_millis(5);
-/// The same after several tries.
-const NAK_AGAIN_MAX: Duration = Duration::from_millis(160);
+/// Between two looks at a sender's word that it has records no more.
+const GONE_AGAIN: Duration = Duration::from_millis(5);
 /// Nothing more of a message came for so long: it makes room for others.
 const STALLED: Duration = Duration::from_secs(10);
 /// What a held record costs besides its bytes: a map entry and an allocation.

@@ -21,6 +21,7 @@ mod flush;
 mod incoming;
 mod order;
 mod primary;
+mod repair;
 #[cfg(test)]
 mod tests;
 
@@ -580,7 +581,7 @@ impl Sequencer {
                 }
                 streams.into_iter().for_each(|(of, number)| self.all_have(now, of, number));
             }
-            Control::Nak { of, ranges } if of.slot == me => self.repair(now, of.stream, &ranges),
+            Control::Nak { of, ranges } if of.slot == me => self.repair(now, (slot, of.stream), &ranges),
             Control::Nak { of, ranges } => {
                 self.incoming.heard_nak(now, epoch, of, &ranges);
                 if let Some(order) = current.order.as_mut().filter(|_| of.stream == Stream::ORDERED) {
@@ -622,7 +623,7 @@ impl Sequencer {
                 }
                 let (_, inbox) = self.multicast.receiving();
                 let current = &*current;
-                self.incoming.gone(now, me, (epoch, of, first), |domain| current.reads(domain), inbox);
+                self.incoming.gone(now, (epoch, of, first), |domain| current.reads(domain), inbox);
             }
         }
         Ok(())
@@ -696,11 +697,11 @@ impl Sequencer {
         }
     }
 
-    /// Sends again what somebody lacks.
-    fn repair(&mut self, now: Monotonic, stream: Stream, ranges: &[(u64, u64)]) {
+    /// Sends again what a member lacks.
+    fn repair(&mut self, now: Monotonic, (by, stream): (Slot, Stream), ranges: &[(u64, u64)]) {
         let Some(protect) = self.current.as_ref().map(|it| it.protect.clone()) else { return };
         let mut sender = self.multicast.lock();
-        let repairs = sender.backlog().map(|it| it.repair(now, stream, ranges, REPAIR_PAUSE));
+        let repairs = sender.backlog().map(|it| it.repair(now, (by, stream), ranges, REPAIR_PAUSE));
         match repairs {
             Some(Ok(repairs)) if !repairs.is_empty() => sender.again(repairs),
             // A signature: once in a while.
@@ -804,7 +805,8 @@ impl Sequencer {
             news.chunks(limits::STREAMS_TOLD_MAX).for_each(|part| self.say(now, &Control::Summary(part.to_vec())));
         }
         for (of, ranges) in self.incoming.naks(now, epoch) {
-            self.say(now, &Control::Nak { of, ranges });
+            let some = ranges.chunks(limits::NAK_RANGES_MAX);
+            some.for_each(|ranges| self.say(now, &Control::Nak { of, ranges: ranges.to_vec() }));
         }
         if self.tail_due().is_some_and(|due| due <= now) {
             self.tail = (now, self.tail.1 + 1);
@@ -882,7 +884,14 @@ impl Sequencer {
         };
         let is_member = |who: &Incarnation| view.members.iter().any(|member| member.id.incarnation == *who);
         let (_, inbox) = self.multicast.receiving();
-        self.incoming.install(now, me, view.epoch, is_member, |domain| current.reads(domain), inbox);
+        self.incoming.install(
+            now,
+            (me, current.members.len()),
+            view.epoch,
+            is_member,
+            |domain| current.reads(domain),
+            inbox,
+        );
         let pause = current.pause();
         (self.status, self.summary, self.tail) = (Saying::default(), Saying::default(), (now, 0));
         (self.stamping, self.ack, self.stable) = <_>::default();
@@ -1143,6 +1152,6 @@ const TAIL_AGAIN: Duration = Duration::from_millis(10);
 /// The same after several tries.
 const TAIL_AGAIN_MAX: Duration = Duration::from_millis(320);
 /// A record is sent again once in so long.
-const REPAIR_PAUSE: Duration = Duration::from_millis(2);
+const REPAIR_PAUSE: Duration = Duration::from_millis(1);
 /// If we lack so many of our own records in a row, nobody here wants them any more.
 const OWN_MISSED: u64 = 4096;
