@@ -249,7 +249,7 @@ class Group:
         self.tagged(r.take(16), leader, member, "accept", token, epoch)
 
     def read_propose(self, r, step):
-        leader, base, counter, attempt = self.who(r), r.take(12), r.int(4), r.int(4)
+        lock, leader, base, counter, attempt = r.take(32), self.who(r), r.take(12), r.int(4), r.int(4)
         gone = [(r.take(32), r.int(1)) for _ in range(r.int(2))]
         n = r.int(2)
         check(0 < n <= 64 and counter >= 1 and all(1 <= why <= 4 for _, why in gone), "a proposal")
@@ -258,8 +258,9 @@ class Group:
             slots.append(self.who(r)), tags.append(r.take(16)), salts.append(r.take(16))
         head = leader[0] + leader[1] + base + u32(counter) + u32(attempt) + u16(len(gone))
         head += b"".join(who + u8(why) for who, why in gone) + u16(n)
-        proposal = transcript(
-            "sealcast/v1/center/propose", head + b"".join(p + run + salt for (p, run), salt in zip(slots, salts)))
+        change = transcript(
+            "sealcast/v1/center/change", head + b"".join(p + run + salt for (p, run), salt in zip(slots, salts)))
+        proposal = transcript("sealcast/v1/center/propose", change, lock)
         check(proposal.hex() == step["proposal"], "another proposal")
         check(slots[0] == leader and not any(tags[0] + salts[0]), "the leader comes first")
         check(len({p for p, _ in slots}) == n, "nobody comes twice")
@@ -270,8 +271,10 @@ class Group:
             self.tagged(tag, leader, member, "slot", proposal)
         if base in self.epochs:
             check(counter == int.from_bytes(base[:4], "big") + 1, "the next epoch")
-            check({p for p, _ in self.epochs[base].slots} == {p for p, _ in slots} | {p for p, _ in gone}, "who goes")
-        self.proposals[proposal] = {"leader": leader, "base": base, "counter": counter, "slots": slots, "cuts": {}}
+            before = {p for p, _ in self.epochs[base].slots}
+            check(before - {p for p, _ in slots} == {p for p, _ in gone}, "who goes")
+        self.proposals[proposal] = {"leader": leader, "base": base, "counter": counter, "slots": slots, "cuts": {},
+                                    "change": change, "lock": lock, "gone": gone}
         return f" of {n}, {len(gone)} go"
 
     def read_ack(self, r, _):
@@ -285,11 +288,18 @@ class Group:
 
     def read_commit(self, r, step):
         proposal, cut = r.take(32), r.take(32)
+        nonce = r.take(32) if r.int(1) else None
         commitments = [r.take(32) for _ in range(r.int(2))]
         entries = [(r.int(2), r.bytes16(4096)) for _ in range(r.int(2))]
         p = self.proposals[proposal]
         check(set(p["cuts"].values()) <= {cut}, "all of the base say alike how it ended")
+        check(p["lock"] == transcript("sealcast/v1/center/lock", nonce or b"", *commitments), "what the leader vouched for")
         epoch = Epoch(self, p, proposal, cut, commitments)
+        check((nonce is not None) == step["one_way"], "a nonce")
+        if nonce:
+            epoch.derive(self.epochs[p["base"]], nonce)
+            acked = [at for at, who in enumerate(p["slots"][1:], 1) if who not in p["cuts"] or epoch.sends(at)]
+            check({slot for slot, _ in entries} <= set(acked), "who derives has no entry")
         check(epoch.transcript.hex() == step["transcript"] and epoch.id.hex() == step["epoch"], "another epoch")
         epoch = self.epochs.setdefault(epoch.id, epoch)
         for slot, sealed in entries:
@@ -300,7 +310,8 @@ class Group:
         for slot, _ in entries:
             own = [[domain, epoch.own[domain, at].hex()] for domain, at in sorted(epoch.own) if at == slot]
             check(own == step["sending_keys"][slot], "sending keys")
-        return f": epoch {p['counter']}, {len(commitments)} rings, entries of slots {[slot for slot, _ in entries]}"
+        how = "one-way " if nonce else ""
+        return f": {how}epoch {p['counter']}, {len(commitments)} rings, entries of slots {[slot for slot, _ in entries]}"
 
     def read_wish(self, r, step):
         sender, to, epoch, what = self.who(r), self.who(r), r.take(12), r.int(1)
@@ -351,6 +362,21 @@ class Epoch:
         self.ring_of = [self.rings.index(readers) if readers else None for _, readers, _ in self.domains]
         check(len(commitments) == len(self.rings), "one commitment for each ring")
 
+    def sends(self, slot):
+        return any(slot in writers and readers for _, readers, writers in self.domains)
+
+    def derive(self, base, nonce):
+        check(not self.p["gone"], "nobody goes in a one-way change")
+        places = [self.slots.index(who) for who in base.slots]
+        for ring, readers in enumerate(self.rings):
+            were = frozenset(at for at, place in enumerate(places) if place in readers)
+            if were and base.rings.index(were) in base.secrets:  # no entry showed those of the leader alone
+                old = base.secrets[base.rings.index(were)]
+                secret = derive(old, self.p["change"], b"sealcast/v1/center/next", nonce, u16(ring))
+                commitment = derive(secret, self.p["change"], b"sealcast/v1/center/com", u16(ring))
+                check(commitment == self.commitments[ring], "a commitment: the leader lies")
+                self.secrets[ring] = secret
+
     def take(self, slot, sealed):
         pair = self.group.pair_key(self.slots[0], self.slots[slot])
         key = derive(pair, self.transcript, b"sealcast/v1/center/entry")
@@ -358,7 +384,7 @@ class Epoch:
         for ring, readers in enumerate(self.rings):
             if slot in readers:
                 secret = r.take(32)
-                commitment = derive(secret, self.proposal, b"sealcast/v1/center/com", u16(ring))
+                commitment = derive(secret, self.p["change"], b"sealcast/v1/center/com", u16(ring))
                 check(commitment == self.commitments[ring], "a commitment: the leader lies")
                 check(self.secrets.setdefault(ring, secret) == secret, "all of a ring have one secret")
         for domain, (_, readers, writers) in enumerate(self.domains):

@@ -29,6 +29,11 @@ pub(crate) fn bits(set: Slots) -> impl Iterator<Item = usize> {
     (0..64).filter(move |i| set >> i & 1 == 1)
 }
 
+/// Whether a slot's bit is set.
+pub(crate) fn holds(set: Slots, slot: usize) -> bool {
+    slot < 64 && set >> slot & 1 == 1
+}
+
 /// Slots as bits.
 pub(crate) type Slots = u64;
 

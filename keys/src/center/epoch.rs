@@ -1,25 +1,30 @@
 //! An epoch's secrets: drawn by the leader, taken in by members, and the view that they are installed as.
 //!
 //! ```text
+//! PROPOSE: lock = H(nonce, commitments)       commitment of ring r = HKDF(secret r, change, "com", r)
 //! COMMIT:  transcript = H(proposal, cut, commitments)        epoch id = counter ‖ its first 8 bytes (A13)
-//!          commitment of ring r = HKDF(secret r, proposal, "com", r)
 //!          entry of a slot = AEAD(pair key and transcript; secrets of its rings ‖ sending keys where it only writes)
+//! secret of a ring ── HKDF(change, "next", nonce, r) ──▶ secret of a ring of the next epoch, where somebody joined and nobody went
 //! secret of a ring ── HKDF(epoch, "domain", d) ──▶ secret of a domain
 //! ```
+//! A change is *one-way* if it only lets newcomers in: members of its base derive the next secrets, newcomers get them sealed and
+//! learn nothing of those before. Where somebody goes, parts of a group merge, or a new key is wanted, all is drawn afresh: who
+//! knows an old secret derives nothing of it. A change binds leader, base and roster, and the tags of PROPOSE vouch for the lock.
 
 use std::sync::Arc;
 
+use rand_core::Rng as _;
 use sealcast_crypto::identity::Rights;
 use sealcast_crypto::kdf::hkdf;
 use sealcast_crypto::secret::Secret;
-use sealcast_wire::{Access, Change, Domain, Dropped, EpochId, Member, Now, Protect, Roster, Slot, View};
+use sealcast_wire::{Access, Change, Domain, Dropped, EpochId, Member, MemberId, Now, Protect, Roster, Slot, View};
 
 use super::lead::SIGNS_HOLD_DETECTS;
-use super::message::{Commit, Gone, Message, Propose};
+use super::message::{Commit, Gone, MemberSlot, Message, Propose, lock};
 use super::pair::PairKey;
 use super::{Center, Installed, Phase, Timer};
 use crate::Output;
-use crate::compartments::Table;
+use crate::compartments::{Slots, Table, holds};
 use crate::epoch::{EpochKeys, Parts, sending_key};
 
 /// What the epoch of a proposal is to one slot.
@@ -32,41 +37,85 @@ pub(super) struct Taken {
     pub(super) own: Vec<(Domain, Secret<32>)>,
 }
 
+/// The secrets of an epoch that its leader proposes.
+pub(super) struct Drawn {
+    pub(super) table: Table,
+    rings: Vec<Secret<32>>,
+    pub(super) nonce: Option<[u8; 32]>,
+    commitments: Vec<[u8; 32]>,
+}
+
 /// An epoch as its leader made it.
 pub(super) struct Made {
     /// Without entries.
     pub(super) commit: Commit,
-    /// By slot.
+    /// By slot; empty where there is none.
     pub(super) entries: Vec<Vec<u8>>,
     pub(super) mine: Taken,
 }
 
-/// Draws an epoch's secrets, and seals each slot's under its key; the leader's slot has none.
+/// Makes an epoch's secrets, and locks the proposal to them: `one_way` from those of the epoch in use if that may be, else afresh.
+pub(super) fn draw(center: &mut Center, content: &mut Propose, table: Table, one_way: bool) -> Drawn {
+    let change = content.change();
+    let base = center.installed.as_ref().filter(|it| one_way && it.epoch == content.base && it.slots.len() > 1);
+    let sources = base.and_then(|base| sources((&base.table, &base.slots), (&table, &content.slots)));
+    let mut rings = Vec::new();
+    let mut nonce = None;
+    if let Some((base, sources)) = base.zip(sources) {
+        let fresh = nonce.insert([0; 32]);
+        center.rng.fill_bytes(fresh);
+        let old = |from: Option<usize>| base.rings.get(from?)?.as_ref();
+        // A leader that is in not all rings of its base cannot derive for the others.
+        if sources.iter().all(|from| from.is_none() || old(*from).is_some()) {
+            for (ring, from) in (0..).zip(&sources) {
+                rings.push(match old(*from) {
+                    Some(old) => next(old, &change, fresh, ring),
+                    None => Secret::random(&mut center.rng),
+                });
+            }
+        } else {
+            nonce = None;
+        }
+    }
+    if nonce.is_none() {
+        rings = table.rings().iter().map(|_| Secret::random(&mut center.rng)).collect();
+    }
+    let commitments: Vec<[u8; 32]> =
+        (0..).zip(&rings).map(|(ring, secret)| commitment(&change, ring, secret)).collect();
+    content.lock = lock(nonce.as_ref(), &commitments);
+    Drawn { table, rings, nonce, commitments }
+}
+
+/// Seals the secrets of each slot under its key. The leader's slot has no key; who derives has no entry: slots of `of_base` in a
+/// one-way change that get no sending keys.
 pub(super) fn make(
-    center: &mut Center,
+    center: &Center,
     content: &Propose,
-    table: &Table,
+    drawn: &Drawn,
     cut: [u8; 32],
     keys: &[Option<PairKey>],
+    of_base: &[bool],
 ) -> Made {
     let proposal = content.id();
-    let rings: Vec<Secret<32>> = table.rings().iter().map(|_| Secret::random(&mut center.rng)).collect();
-    let commitments = (0..).zip(&rings).map(|(ring, secret)| commitment(&proposal, ring, secret)).collect();
-    let commit = Commit { proposal, cut, commitments, entries: Vec::new() };
+    let Drawn { table, rings, nonce, commitments } = drawn;
+    let commit = Commit { proposal, cut, nonce: *nonce, commitments: commitments.clone(), entries: Vec::new() };
     let transcript = commit.transcript();
     let epoch = id(content, &transcript);
     let taken = |slot: usize| {
-        let in_ring = |(readers, secret): (&u64, &Secret<32>)| (readers >> slot & 1 == 1).then(|| secret.clone());
+        let in_ring = |(readers, secret): (&Slots, &Secret<32>)| holds(*readers, slot).then(|| secret.clone());
         let run = content.slots[slot].who.incarnation;
         let own = only_writes(table, slot).map(|(domain, ring)| {
             let secret = domain_secret(epoch, domain, &rings[ring]);
             let of = (&*center.group, center.config.suite, epoch);
             (domain, sending_key(of, domain, (Slot(slot as u32), run), &secret))
         });
-        Taken { epoch, cut, rings: table.rings().iter().zip(&rings).map(in_ring).collect(), own: own.collect() }
+        Taken { epoch, cut, rings: table.rings().iter().zip(rings).map(in_ring).collect(), own: own.collect() }
     };
     let entry = |(slot, key): (usize, &Option<PairKey>)| {
         let Some(key) = key else { return Vec::new() };
+        if nonce.is_some() && of_base[slot] && !has_sending_keys(table, slot) {
+            return Vec::new();
+        }
         let taken = taken(slot);
         let secrets = taken.rings.len() + taken.own.len();
         // No copy of it is left where it grew.
@@ -91,7 +140,7 @@ pub(super) fn take(
     slot: usize,
     (sealed, key): (&[u8], &PairKey),
 ) -> Result<Taken, Dropped> {
-    let transcript = commit.transcript();
+    let (transcript, change) = (commit.transcript(), content.change());
     let mut sealed = zeroize::Zeroizing::new(sealed.to_vec());
     let plaintext = key.open_entry(&transcript, &mut sealed).map_err(|_| Dropped::Auth)?;
     let mut secrets = plaintext.chunks_exact(32).map(|it| Secret::try_from(it).expect("32 bytes"));
@@ -100,12 +149,12 @@ pub(super) fn take(
         return Err(Dropped::Conflict);
     }
     for ((ring, readers), said) in (0..).zip(table.rings()).zip(&commit.commitments) {
-        if readers >> slot & 1 == 0 {
+        if !holds(*readers, slot) {
             rings.push(None);
             continue;
         }
         let secret = secrets.next().ok_or(Dropped::Conflict)?;
-        if commitment(&commit.proposal, ring, &secret) != *said {
+        if commitment(&change, ring, &secret) != *said {
             return Err(Dropped::Conflict);
         }
         rings.push(Some(secret));
@@ -113,6 +162,61 @@ pub(super) fn take(
     let own = only_writes(table, slot).map(|(domain, _)| Some((domain, secrets.next()?)));
     let own = own.collect::<Option<_>>().ok_or(Dropped::Conflict)?;
     Ok(Taken { epoch: id(content, &transcript), cut: commit.cut, rings, own })
+}
+
+/// Derives a slot's secrets of a one-way change from those of its base.
+///
+/// # Errors
+/// [`Dropped::Conflict`] if the change may not be one-way, or the commitments are not those of what is derived: only the leader
+/// made them.
+pub(super) fn derive(
+    base: &Installed,
+    content: &Propose,
+    table: &Table,
+    commit: &Commit,
+    (slot, nonce): (usize, &[u8; 32]),
+) -> Result<Taken, Dropped> {
+    let sources = sources((&base.table, &base.slots), (table, &content.slots)).ok_or(Dropped::Conflict)?;
+    if commit.commitments.len() != table.rings().len() {
+        return Err(Dropped::Conflict);
+    }
+    let change = content.change();
+    let mut rings = Vec::new();
+    for ((ring, readers), (from, said)) in (0..).zip(table.rings()).zip(sources.iter().zip(&commit.commitments)) {
+        if !holds(*readers, slot) {
+            rings.push(None);
+            continue;
+        }
+        // A ring that we are in has a source that we are in: it is its members who stay.
+        let old = from.and_then(|from| base.rings.get(from)?.as_ref()).ok_or(Dropped::Conflict)?;
+        let secret = next(old, &change, nonce, ring);
+        if commitment(&change, ring, &secret) != *said {
+            return Err(Dropped::Conflict);
+        }
+        rings.push(Some(secret));
+    }
+    Ok(Taken { epoch: id(content, &commit.transcript()), cut: commit.cut, rings, own: Vec::new() })
+}
+
+/// From which ring of its base each ring of a one-way change is derived: the one of just those of its readers who were there.
+/// `None` for a ring of newcomers alone; `None` for all if the change cannot be one-way: somebody goes, or a ring parts.
+fn sources((old, base): (&Table, &[MemberId]), (new, slots): (&Table, &[MemberSlot])) -> Option<Vec<Option<usize>>> {
+    let places: Vec<usize> =
+        base.iter().map(|who| slots.iter().position(|it| it.who == *who)).collect::<Option<_>>()?;
+    let source = |readers: &Slots| {
+        let were = |slot: usize| holds(*readers, places[slot]);
+        if !(0..places.len()).any(were) {
+            return Some(None);
+        }
+        let same = |ring: &Slots| (0..places.len()).all(|slot| holds(*ring, slot) == were(slot));
+        old.rings().iter().position(same).map(Some)
+    };
+    new.rings().iter().map(source).collect()
+}
+
+/// A ring's secret in the next epoch, for who has the one before.
+fn next(old: &Secret<32>, change: &[u8; 32], nonce: &[u8; 32], ring: u16) -> Secret<32> {
+    hkdf(old.expose(), change, &[b"sealcast/v1/center/next", nonce, &ring.to_be_bytes()])
 }
 
 impl Center {
@@ -126,7 +230,7 @@ impl Center {
     }
 
     /// The epoch is in use.
-    pub(super) fn enter(&mut self, now: Now, content: &Propose, table: Table, taken: Taken) {
+    pub(super) fn enter(&mut self, now: Now, content: &Propose, table: Table, taken: Taken, one_way: bool) {
         let me = Slot(content.slot_of(&self.me).expect("a member that enters has a slot") as u32);
         let Taken { epoch, cut, rings, own } = taken;
         let table = Arc::new(table);
@@ -174,8 +278,12 @@ impl Center {
         });
         self.outputs.push_back(Output::Epoch { view, protect: Some(protect), access });
         let slots = content.slots.iter().map(|it| it.who).collect();
-        self.installed = Some(Installed { epoch, slots, members, table, at: now.monotonic, since });
+        self.installed = Some(Installed { epoch, slots, members, table, at: now.monotonic, since, rings });
         self.entered(now, content);
+        // However often somebody joins, the time comes for a secret that nobody can derive.
+        if !(one_way && self.timers.is_set(Timer::Rekey)) {
+            self.timers.set(Timer::Rekey, now.monotonic + self.config.rekey_after);
+        }
     }
 
     /// What was waited for came.
@@ -191,7 +299,6 @@ impl Center {
         // A leader that may be revoked is looked up again before we follow it.
         content.gone.iter().for_each(|(cert, _)| _ = self.good.remove(cert));
         self.leads.entered(content, self.me);
-        self.timers.set(Timer::Rekey, now.monotonic + self.config.rekey_after);
         let revoked = content.slots.iter().map(|it| it.who.cert).filter(|cert| self.revoked.contains(cert));
         revoked.collect::<Vec<_>>().into_iter().for_each(|cert| self.goes(now, cert, Gone::Revoked));
         if self.leader() == Some(self.me) {
@@ -254,6 +361,9 @@ impl Center {
     pub(super) fn send_commit(&mut self, commit: &Commit, entries: &[(u16, Vec<u8>)]) {
         let mut parts: Vec<Commit> = Vec::new();
         let mut bytes = usize::MAX;
+        if entries.is_empty() && commit.nonce.is_some() {
+            parts.push(commit.clone());
+        }
         for (slot, sealed) in entries {
             if bytes.saturating_add(sealed.len() + 4) > COMMIT_BYTES {
                 bytes = commit.commitments.len() * 32;
@@ -266,14 +376,19 @@ impl Center {
     }
 }
 
+/// Whether a slot is given sending keys, which it cannot derive.
+pub(super) fn has_sending_keys(table: &Table, slot: usize) -> bool {
+    only_writes(table, slot).next().is_some()
+}
+
 /// Domains that a slot writes and does not read, and the rings that make their keys.
 fn only_writes(table: &Table, slot: usize) -> impl Iterator<Item = (Domain, usize)> {
-    let writes = move |domain: &Domain| table.writers_only(*domain) >> slot & 1 == 1;
+    let writes = move |domain: &Domain| holds(table.writers_only(*domain), slot);
     table.domains().filter(writes).filter_map(|domain| Some((domain, table.ring_of(domain)?)))
 }
 
-fn commitment(proposal: &[u8; 32], ring: u16, secret: &Secret<32>) -> [u8; 32] {
-    *hkdf::<32>(secret.expose(), proposal, &[b"sealcast/v1/center/com", &ring.to_be_bytes()]).expose()
+fn commitment(change: &[u8; 32], ring: u16, secret: &Secret<32>) -> [u8; 32] {
+    *hkdf::<32>(secret.expose(), change, &[b"sealcast/v1/center/com", &ring.to_be_bytes()]).expose()
 }
 
 fn domain_secret(epoch: EpochId, domain: Domain, ring: &Secret<32>) -> Secret<32> {

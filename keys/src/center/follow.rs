@@ -6,8 +6,8 @@ use std::time::Duration;
 use sealcast_crypto::identity::Registration;
 use sealcast_wire::{CertHash, Dropped, EpochId, MemberId, Monotonic, Now, limits};
 
-use super::epoch::take;
-use super::message::{Accept, Ack, Beacon, Challenge, Commit, Dismiss, Gone, Join, Message, Propose};
+use super::epoch::{derive, has_sending_keys, take};
+use super::message::{Accept, Ack, Beacon, Challenge, Commit, Dismiss, Gone, Join, Message, Propose, lock};
 use super::pair::PairKey;
 use super::query::Query;
 use super::{Center, JOIN_RETRY, JOIN_RETRY_MAX, Phase, Timer};
@@ -320,11 +320,23 @@ impl Center {
         let ready = |it: &&Follows| it.id == m.proposal && it.state == FollowState::Acknowledged;
         let follows = self.follows.as_ref().filter(ready).ok_or(Dropped::Stale)?;
         let slot = follows.content.slot_of(&self.me).ok_or(Dropped::Stale)?;
-        let entry = m.entries.iter().find(|(at, _)| usize::from(*at) == slot).ok_or(Dropped::Foreign)?;
+        // What its leader vouched for: nobody else's nonce or commitments come so far.
+        if lock(m.nonce.as_ref(), &m.commitments) != follows.content.lock {
+            return Err(Dropped::Auth.into());
+        }
+        let entry = m.entries.iter().find(|(at, _)| usize::from(*at) == slot);
         let (content, leader) = (follows.content.clone(), follows.content.leader.cert);
-        let of_base = self.installed.as_ref().is_some_and(|it| it.epoch == content.base);
+        let base = self.installed.as_ref().filter(|it| it.epoch == content.base);
+        let of_base = base.is_some();
         let table = self.table_of(&content).ok_or(Dropped::Stale)?;
-        let taken = take(&content, &table, m, slot, (&entry.1, &follows.key));
+        // Whoever lacks the base derives nothing: it asks for its entry by saying again where it is.
+        let taken = match (entry, &m.nonce, base) {
+            (Some((_, sealed)), ..) => take(&content, &table, m, slot, (sealed, &follows.key)),
+            (None, Some(nonce), Some(base)) if !has_sending_keys(&table, slot) => {
+                derive(base, &content, &table, m, (slot, nonce))
+            }
+            (None, ..) => return Err(Dropped::Foreign.into()),
+        };
         let taken = taken.map_err(|why| match why {
             // Only the leader seals for us: what it says contradicts itself (A13).
             Dropped::Conflict => HandleError::Misbehaved(leader, Misbehaviour::WrongValue),
@@ -335,7 +347,7 @@ impl Center {
             self.give_up(now);
             return Err(Dropped::Conflict.into());
         }
-        self.enter(now, &content, table, taken);
+        self.enter(now, &content, table, taken, m.nonce.is_some());
         Ok(())
     }
 

@@ -8,7 +8,7 @@ use sealcast_crypto::leighton_micali::{Forged, PairSecret, tag};
 use sealcast_crypto::secret::Secret;
 use sealcast_wire::{CertHash, Change, Dropped, EpochId, Flush, MemberId, Monotonic, Now, Roster, Slot, View, limits};
 
-use super::epoch::make;
+use super::epoch::{Drawn, draw, make};
 use super::follow::{AHEAD_MAX, COUNTER_MAX};
 use super::message::{
     Accept, Ack, Beacon, Challenge, Commit, Dismiss, Gone, Join, MemberSlot, Message, Propose, Tag, Wish, WishKind,
@@ -73,6 +73,7 @@ pub(super) struct Applicant {
 struct Proposed {
     id: [u8; 32],
     content: Propose,
+    drawn: Drawn,
     /// By slot; none for ours.
     keys: Vec<Option<PairKey>>,
     acks: Vec<Option<Ack>>,
@@ -378,7 +379,7 @@ impl Center {
         let (base, leader) = (EpochId::default(), self.me);
         self.leads.attempt += 1;
         let attempt = self.leads.attempt;
-        self.begin(now, Propose { leader, base, counter: 1, attempt, gone: Vec::new(), slots });
+        self.begin(now, Propose { leader, base, counter: 1, attempt, lock: [0; 32], gone: Vec::new(), slots }, false);
     }
 
     /// Proposes what there is to change.
@@ -419,7 +420,10 @@ impl Center {
         let mine = MemberSlot { who: self.me, salt: [0; 16], tag: [0; 16] };
         let slots = [mine].into_iter().chain(slots.into_iter().map(slot)).collect();
         let (leader, attempt) = (self.me, self.leads.attempt);
-        self.begin(now, Propose { leader, base, counter, attempt, gone, slots });
+        // Whoever comes from another group brings its own secrets: a merge is drawn afresh.
+        let merges = self.leads.applicants.values().any(|it| it.accepted && it.epoch != EpochId::default());
+        let one_way = !self.leads.rotate && !merges && self.leader() == Some(self.me);
+        self.begin(now, Propose { leader, base, counter, attempt, lock: [0; 32], gone, slots }, one_way);
     }
 
     /// Keys that a proposal needs are asked for; who has none for long stays out.
@@ -437,7 +441,12 @@ impl Center {
         self.timers.sooner(Timer::Propose, now.monotonic + LACKS_AGAIN);
     }
 
-    fn begin(&mut self, now: Now, mut content: Propose) {
+    fn begin(&mut self, now: Now, mut content: Propose, one_way: bool) {
+        let Some(table) = self.table_of(&content) else {
+            self.leads.rotate = true;
+            return self.timers.sooner(Timer::Propose, now.monotonic + AGAIN);
+        };
+        let drawn = draw(self, &mut content, table, one_way);
         let id = content.id();
         let key = |it: &MemberSlot| self.leads.key_with(&self.group, &self.me, &it.who).filter(|_| it.who != self.me);
         let keys: Vec<Option<PairKey>> = content.slots.iter().map(key).collect();
@@ -453,7 +462,7 @@ impl Center {
         self.follows = None;
         let known = |it: &MemberSlot| self.installed.as_ref().is_some_and(|i| i.slots.contains(&it.who));
         let newcomers = !content.slots.iter().all(known) && members > 1;
-        self.leads.proposed = Some(Proposed { id, content: content.clone(), keys, acks, since, timeout, wait });
+        self.leads.proposed = Some(Proposed { id, content: content.clone(), drawn, keys, acks, since, timeout, wait });
         self.timers.set(Timer::Resend, now.monotonic + RESEND);
         if members > 1 {
             self.send(&Message::Propose(content.clone()));
@@ -540,13 +549,13 @@ impl Center {
         let Some(proposed) = self.leads.proposed.take() else { return };
         self.timers.stop(Timer::Resend);
         let revoked = proposed.content.slots.iter().any(|it| self.revoked.contains(&it.who.cert));
-        let table = self.table_of(&proposed.content).filter(|_| !revoked);
-        let Some(table) = table else {
+        if revoked {
             self.leads.rotate = true;
             return self.timers.sooner(Timer::Propose, now.monotonic + AGAIN);
-        };
-        let made = make(self, &proposed.content, &table, cut, &proposed.keys);
-        let entries: Vec<(u16, Vec<u8>)> = (0..).zip(made.entries).skip(1).collect();
+        }
+        let of_base: Vec<bool> = proposed.acks.iter().map(|it| it.is_some_and(|it| it.base == base)).collect();
+        let made = make(self, &proposed.content, &proposed.drawn, cut, &proposed.keys, &of_base);
+        let entries: Vec<(u16, Vec<u8>)> = (0..).zip(made.entries).filter(|(_, it)| !it.is_empty()).collect();
         self.send_commit(&made.commit, &entries);
         self.leads.committed = Some(Committed { id: proposed.id, commit: made.commit, entries });
         let went = self.installed.iter().flat_map(|it| &it.slots).filter(|it| proposed.content.slot_of(it).is_none());
@@ -559,7 +568,8 @@ impl Center {
             }
             self.dismiss(who, why);
         }
-        self.enter(now, &proposed.content, table, made.mine);
+        let Drawn { table, nonce, .. } = proposed.drawn;
+        self.enter(now, &proposed.content, table, made.mine, nonce.is_some());
     }
 
     fn dismiss(&mut self, to: MemberId, why: Gone) {

@@ -4,10 +4,11 @@
 //! 1 JOIN      registration ‖ run (16) ‖ epoch that it is in (12) ‖ size of that (2) ‖ channels (1)
 //! 2 CHALLENGE     to (48) ‖ leader's registration ‖ run (16) ‖ salt (16) ‖ token (16) ‖ tag (16)
 //! 3 ACCEPT    from (48) ‖ to (48) ‖ token (16) ‖ epoch that it is in (12) ‖ tag (16)
-//! 4 PROPOSE   leader (48) ‖ base (12) ‖ counter (4) ‖ attempt (4) ‖ count (2) of those who go: hash (32), why (1)
+//! 4 PROPOSE   lock (32) ‖ leader (48) ‖ base (12) ‖ counter (4) ‖ attempt (4) ‖ count (2) of those who go: hash (32), why (1)
 //!             ‖ count (2) of slots: who (48), tag (16) and salt (16)
 //! 5 ACK       from (48) ‖ to (48) ‖ proposal (32) ‖ base (12) ‖ cut (32) ‖ tag (16)
-//! 6 COMMIT    proposal (32) ‖ cut (32) ‖ count (2) of commitments (32) ‖ count (2) of entries: slot (2), sealed (16-bit length)
+//! 6 COMMIT    proposal (32) ‖ cut (32) ‖ nonce (one-way, 1; then 32) ‖ count (2) of commitments (32) ‖ count (2) of entries:
+//!             slot (2), sealed (16-bit length)
 //! 7 BEACON    registration ‖ run (16) ‖ epoch (12) ‖ size (2) ‖ channels (1): 1 if there is a reliable one, else 0
 //! 8 WISH      from (48) ‖ to (48) ‖ epoch (12) ‖ what (1) ‖ tag (16)
 //! 9 DISMISS   from (48) ‖ to (48) ‖ why (1) ‖ tag (16)
@@ -80,6 +81,8 @@ pub(super) struct Propose {
     pub(super) base: EpochId,
     pub(super) counter: u32,
     pub(super) attempt: u32,
+    /// Locks nonce and commitments, which COMMIT shows: so each slot's tag vouches for them.
+    pub(super) lock: [u8; 32],
     /// Of the base: who goes, and why.
     pub(super) gone: Vec<(CertHash, Gone)>,
     pub(super) slots: Vec<MemberSlot>,
@@ -113,11 +116,13 @@ pub(super) struct Ack {
     pub(super) tag: Tag,
 }
 
-/// The epoch's secrets, one entry for each slot; each datagram of it stands alone.
+/// The epoch's secrets, one entry for each slot that does not derive them; each datagram of it stands alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Commit {
     pub(super) proposal: [u8; 32],
     pub(super) cut: [u8; 32],
+    /// With it members of the base derive the secrets one-way from those that they have; none where all are drawn afresh.
+    pub(super) nonce: Option<[u8; 32]>,
     /// By ring.
     pub(super) commitments: Vec<[u8; 32]>,
     pub(super) entries: Vec<(u16, Vec<u8>)>,
@@ -163,10 +168,15 @@ pub(super) struct Dismiss {
 impl Propose {
     /// Names it, and binds everything but the slots' tags.
     pub(super) fn id(&self) -> [u8; 32] {
+        Transcript::new("sealcast/v1/center/propose").add(&self.change()).add(&self.lock).finish()
+    }
+
+    /// Binds all that its secrets are made for: who leads, whence, and the whole roster.
+    pub(super) fn change(&self) -> [u8; 32] {
         let mut w = Writer::new();
         self.write_head(&mut w);
         self.slots.iter().for_each(|slot| _ = write_who(&mut w, &slot.who).raw(&slot.salt));
-        Transcript::of("sealcast/v1/center/propose", w.as_slice())
+        Transcript::of("sealcast/v1/center/change", w.as_slice())
     }
 
     pub(super) fn slot_of(&self, who: &MemberId) -> Option<usize> {
@@ -179,6 +189,12 @@ impl Propose {
         self.gone.iter().for_each(|(who, why)| _ = w.raw(&who.0).u8(*why as u8));
         w.u16(self.slots.len() as u16);
     }
+}
+
+/// What a proposal's lock is of.
+pub(super) fn lock(nonce: Option<&[u8; 32]>, commitments: &[[u8; 32]]) -> [u8; 32] {
+    let t = Transcript::new("sealcast/v1/center/lock").add(nonce.map_or(&[][..], |it| it));
+    commitments.iter().fold(t, |t, it| t.add(it)).finish()
 }
 
 impl Commit {
@@ -205,7 +221,7 @@ impl Message {
                 write_who(write_who(w.u8(3), &m.from), &m.to).raw(&m.token).raw(&m.epoch.to_bytes()).raw(&m.tag);
             }
             Message::Propose(m) => {
-                m.write_head(w.u8(4));
+                m.write_head(w.u8(4).raw(&m.lock));
                 m.slots.iter().for_each(|s| _ = write_who(&mut w, &s.who).raw(&s.tag).raw(&s.salt));
             }
             Message::Ack(m) => {
@@ -213,7 +229,9 @@ impl Message {
                 w.raw(&m.cut).raw(&m.tag);
             }
             Message::Commit(m) => {
-                w.u8(6).raw(&m.proposal).raw(&m.cut).u16(m.commitments.len() as u16);
+                w.u8(6).raw(&m.proposal).raw(&m.cut).u8(m.nonce.is_some().into());
+                m.nonce.iter().for_each(|it| _ = w.raw(it));
+                w.u16(m.commitments.len() as u16);
                 m.commitments.iter().for_each(|it| _ = w.raw(it));
                 w.u16(m.entries.len() as u16);
                 m.entries.iter().for_each(|(slot, sealed)| _ = w.u16(*slot).bytes16(sealed));
@@ -248,7 +266,7 @@ impl Message {
                 run: Incarnation(r.array()?),
                 epoch: epoch(&mut r)?,
                 size: r.u16()?,
-                reliable: reliable(&mut r)?,
+                reliable: boolean(&mut r)?,
             }),
             2 => Message::Challenge(Challenge {
                 to: who(&mut r)?,
@@ -276,19 +294,20 @@ impl Message {
             }),
             6 => {
                 let (proposal, cut) = (r.array()?, r.array()?);
+                let nonce = if boolean(&mut r)? { Some(r.array()?) } else { None };
                 let count = r.count16(32, COMPARTMENTS_MAX + 1)?;
                 let commitments = (0..count).map(|_| r.array()).collect::<Result<_, _>>()?;
                 let count = r.count16(4, MEMBERS_MAX)?;
                 let entry = |_| Ok((r.u16()?, r.bytes16(EPOCH_ENTRY_BYTES_MAX)?.to_vec()));
                 let entries = (0..count).map(entry).collect::<Result<_, Malformed>>()?;
-                Message::Commit(Commit { proposal, cut, commitments, entries })
+                Message::Commit(Commit { proposal, cut, nonce, commitments, entries })
             }
             7 => Message::Beacon(Beacon {
                 registration: registration(&mut r)?,
                 run: Incarnation(r.array()?),
                 epoch: epoch(&mut r)?,
                 size: r.u16()?,
-                reliable: reliable(&mut r)?,
+                reliable: boolean(&mut r)?,
             }),
             8 => Message::Wish(Wish {
                 from: who(&mut r)?,
@@ -321,7 +340,7 @@ impl Message {
 }
 
 fn propose(r: &mut Reader<'_>) -> Result<Propose, Malformed> {
-    let (leader, base, counter, attempt) = (who(r)?, epoch(r)?, r.u32()?, r.u32()?);
+    let (lock, leader, base, counter, attempt) = (r.array()?, who(r)?, epoch(r)?, r.u32()?, r.u32()?);
     let count = r.count16(33, MEMBERS_MAX)?;
     let goes = |_| Ok((CertHash(r.array()?), gone(r.u8()?)?));
     let gone = (0..count).map(goes).collect::<Result<_, Malformed>>()?;
@@ -335,7 +354,7 @@ fn propose(r: &mut Reader<'_>) -> Result<Propose, Malformed> {
     if !leads || certs.len() < slots.len() || counter == 0 {
         return Err(Malformed);
     }
-    Ok(Propose { leader, base, counter, attempt, gone, slots })
+    Ok(Propose { leader, base, counter, attempt, lock, gone, slots })
 }
 
 fn write_who<'a>(w: &'a mut Writer, who: &MemberId) -> &'a mut Writer {
@@ -346,7 +365,7 @@ fn who(r: &mut Reader<'_>) -> Result<MemberId, Malformed> {
     Ok(MemberId { cert: CertHash(r.array()?), incarnation: Incarnation(r.array()?) })
 }
 
-fn reliable(r: &mut Reader<'_>) -> Result<bool, Malformed> {
+fn boolean(r: &mut Reader<'_>) -> Result<bool, Malformed> {
     match r.u8()? {
         0 => Ok(false),
         1 => Ok(true),

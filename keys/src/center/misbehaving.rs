@@ -70,7 +70,7 @@ impl Center {
             let gone = slots.first().map(|it| (it.cert, Gone::Revoked)).into_iter().collect();
             let slots = [leader].into_iter().chain(others.iter().copied()).map(slot).collect();
             let counter = base.counter + 1;
-            let mut propose = Propose { leader, base, counter, attempt: 1, gone, slots };
+            let mut propose = Propose { leader, base, counter, attempt: 1, lock: [0; 32], gone, slots };
             let id = propose.id();
             for to in &others {
                 let key = self.key_at_hand(to);

@@ -14,7 +14,7 @@
 //!    │ ACK ──────────────────────────▶ │ ◀──────────────── ACK, with the end of the view ─│
 //!    │ ◀─────────────────── COMMIT: secrets, an entry for each ───────────────────────▶ │
 //! ```
-//! Every change, joins too, brings new secrets that were drawn afresh. The first one named leads; others with the right
+//! A change that only lets newcomers in derives the next secrets one-way; any other draws them afresh. The first one named leads; others with the right
 //! stand by in the order of their slots, and hold pair keys with all members, so that they lead on without the centre (C2).
 //!
 //! | weakness of LSGC (research: LSGC 1.7) | here |
@@ -61,6 +61,7 @@ use rand_core::{Rng, SeedableRng};
 use sealcast_crypto::aead::Suite;
 use sealcast_crypto::bootstrap::{BootstrapError, BootstrapKey};
 use sealcast_crypto::identity::{Principal, Registration, Serial};
+use sealcast_crypto::secret::Secret;
 use sealcast_crypto::signature::OriginKey;
 use sealcast_wire::{
     Address, CertHash, Dropped, Drops, EpochId, Guarantee, Incarnation, Lane, MemberId, Monotonic, Now, Roster, Source,
@@ -221,6 +222,8 @@ struct Installed {
     at: Monotonic,
     /// Since which epoch each is in, by slot.
     since: Vec<u32>,
+    /// Of the rings that we are in, by ring: what a one-way change derives from.
+    rings: Vec<Option<Secret<32>>>,
 }
 
 /// What a member waits for. The order breaks ties of equal times.

@@ -19,7 +19,7 @@ use sealcast_wire::frame::{FLAG_SIGNED, HEADER_LEN, KIND_OPEN, MAGIC, TAG_LEN};
 use sealcast_wire::{Domain, EpochId, Malformed, MemberId, Protect, Reader, Utc};
 use serde_json::{Value, json};
 
-use super::epoch::{Made, Taken, make, take};
+use super::epoch::{Drawn, Made, Taken, derive, draw, make, take};
 use super::feed::{Feed, FeedAnswer, FeedRequest};
 use super::message::{
     Accept, Ack, Beacon, Challenge, Commit, Dismiss, Gone, Join, MemberSlot, Message, Propose, Wish, WishKind,
@@ -31,7 +31,6 @@ use super::tests::realm::{GROUP, Realm, UTC, now};
 use super::{Center, Config};
 use crate::Keys as _;
 use crate::Output;
-use crate::compartments::Table;
 
 const TIME: u64 = 5_000_000;
 
@@ -123,9 +122,11 @@ fn rule_g9_members_and_centres_take_the_messages_of_the_vectors() {
 fn everything() -> Value {
     let mut story = Story::new();
     story.questions();
-    story.letting_in();
+    story.letting_in(base(), &[BOB, CAROL]);
     let group = story.change();
     story.talk(&group);
+    let group = story.one_way(&group, 3, &[ALICE, BOB, CAROL, FRANK]);
+    let group = story.one_way(&group, 4, &[ALICE, BOB, CAROL, FRANK, GRACE]);
     story.leaving(&group);
     let (given, centre) = (story.given(), story.centre());
     let principals: Vec<Value> = story.people.iter().map(Person::shown).collect();
@@ -141,17 +142,19 @@ fn everything() -> Value {
 }
 
 impl Story {
-    /// A leader, one who may lead and reads a part, one who only writes, and two who will be revoked.
+    /// A leader, one who may lead and reads a part, one who only writes, two who will be revoked, and two who come later.
     fn new() -> Story {
         let mut realm = Realm::new();
         let all = [(Act::Both, "#"), (Act::Lead, "#"), (Act::Evict, "#")];
         let writes = [(Act::Publish, "#"), (Act::Publish, "log/+"), (Act::Publish, "log/a"), (Act::Publish, "+/b")];
-        let list: [(&str, &[(Act, &str)]); 5] = [
+        let list: [(&str, &[(Act, &str)]); 7] = [
             ("alice", &all),
             ("bob", &[(Act::Both, "pose/#"), (Act::Lead, "#")]),
             ("carol", &writes),
             ("dave", &[(Act::Both, "#")]),
             ("erin", &[(Act::Subscribe, "#")]),
+            ("frank", &[(Act::Both, "#")]),
+            ("grace", &[(Act::Both, "#")]),
         ];
         let principals: Vec<Arc<Principal>> = list.iter().map(|(name, r)| Arc::new(realm.register(name, r))).collect();
         let person = |(i, principal): (u8, &Arc<Principal>)| {
@@ -201,7 +204,8 @@ impl Story {
     /// Each question, and one of each answer.
     fn questions(&mut self) {
         let of = |story: &Story, who: usize| story.people[who].node.me.cert;
-        let [alice, bob, carol, dave, erin] = [ALICE, BOB, CAROL, DAVE, ERIN].map(|who| of(self, who));
+        let [alice, bob, carol, dave, erin, frank, grace] =
+            [ALICE, BOB, CAROL, DAVE, ERIN, FRANK, GRACE].map(|who| of(self, who));
         self.ask(ALICE, "PAIR", &Query::Pair(bob), "GRANTED");
         self.ask(BOB, "PAIR", &Query::Pair(dave), "GRANTED");
         self.ask(CAROL, "PAIR", &Query::Pair(alice), "REFUSED");
@@ -215,6 +219,8 @@ impl Story {
         self.ask(DAVE, "CHECK", &Query::Check(alice), "REFUSED");
         self.ask(ALICE, "PAIR", &Query::Pair(carol), "GRANTED");
         self.ask(CAROL, "CHECK", &Query::Check(alice), "DONE");
+        self.ask(ALICE, "PAIR", &Query::Pair(frank), "GRANTED");
+        self.ask(ALICE, "PAIR", &Query::Pair(grace), "GRANTED");
     }
 
     fn ask(&mut self, who: usize, what: &str, query: &Query, expect: &str) {
@@ -247,19 +253,19 @@ impl Story {
         self.steps.push(step);
     }
 
-    /// JOIN to ACCEPT, of two newcomers.
-    fn letting_in(&mut self) {
-        let base = base();
-        for who in [BOB, CAROL] {
+    /// JOIN to ACCEPT, of newcomers.
+    fn letting_in(&mut self, base: EpochId, newcomers: &[usize]) {
+        for who in newcomers.iter().copied() {
             let (registration, me) = self.shown(who);
             let (run, epoch) = (me.incarnation, EpochId::default());
             self.say(who, &Message::Join(Join { registration, run, epoch, size: 0, reliable: true }), json!({}));
         }
         let (registration, alice) = self.shown(ALICE);
         let run = alice.incarnation;
-        let beacon = Beacon { registration: registration.clone(), run, epoch: base, size: 1, reliable: true };
+        let size = self.people[ALICE].node.view_size().max(1) as u16;
+        let beacon = Beacon { registration: registration.clone(), run, epoch: base, size, reliable: true };
         self.say(ALICE, &Message::Beacon(beacon), json!({}));
-        for who in [BOB, CAROL] {
+        for who in newcomers.iter().copied() {
             let to = self.people[who].node.me;
             let (key, salt) = self.key_and_salt(ALICE, who);
             let mut token = [0; 16];
@@ -285,6 +291,16 @@ impl Story {
         let given = all.iter().map(|it| Arc::new(self.people[*it].principal.registration.clone())).collect();
         self.say(ALICE, &Message::Give(given), json!({}));
         self.agree(base(), (2, 7), &[], &all, [0; 32])
+    }
+
+    /// The same for one newcomer, the last member, where others derive the secrets; bob and carol get their sending keys.
+    fn one_way(&mut self, epoch: &Epoch, counter: u32, members: &[usize]) -> Epoch {
+        let newcomer = members[members.len() - 1];
+        self.letting_in(epoch.id, &[newcomer]);
+        let next = self.agree(epoch.id, (counter, counter + 5), &[], members, [0xA5; 32]);
+        let log = [&[3][..], &8_u64.to_be_bytes()].concat();
+        self.seal(newcomer, &next, members.len() - 1, (Domain(0), 0), &log);
+        next
     }
 
     /// Sealed datagrams of each member, in each domain; one of them signed.
@@ -322,7 +338,7 @@ impl Story {
             assert_eq!(key.check_wish(&it), Ok(()));
             self.say(from, &Message::Wish(it), json!({}));
         }
-        self.agree(epoch.id, (3, 8), &[(BOB, Gone::Left)], &[ALICE, CAROL], [0xC7; 32]);
+        self.agree(epoch.id, (5, 10), &[(BOB, Gone::Left)], &[ALICE, CAROL, FRANK, GRACE], [0xC7; 32]);
         let (from, to) = (self.people[ALICE].node.me, self.people[BOB].node.me);
         let key = self.key_and_salt(ALICE, BOB).0;
         let mut it = Dismiss { from, to, why: Gone::Left, tag: [0; 16] };
@@ -348,7 +364,11 @@ impl Story {
         };
         let gone = gone.iter().map(|(who, why)| (self.people[*who].node.me.cert, *why)).collect();
         let slots = members.iter().map(slot).collect();
-        let mut content = Propose { leader, base, counter, attempt, gone, slots };
+        let mut content = Propose { leader, base, counter, attempt, lock: [0; 32], gone, slots };
+        let alice = &mut self.people[ALICE].node;
+        let table = alice.table_of(&content).unwrap();
+        let one_way = content.gone.is_empty();
+        let drawn = draw(alice, &mut content, table, one_way);
         let id = content.id();
         let pair = |who: &usize| (*who != ALICE).then(|| self.key_and_salt(ALICE, *who).0);
         let keys: Vec<Option<PairKey>> = members.iter().map(pair).collect();
@@ -367,18 +387,31 @@ impl Story {
             assert_eq!(keys[at].as_ref().unwrap().check_ack(&it), Ok(()));
             self.say(*who, &Message::Ack(it), json!({}));
         }
-        self.hand_out(&content, members, cut, &keys)
+        self.hand_out(&content, members, cut, &keys, &drawn)
     }
 
-    fn hand_out(&mut self, content: &Propose, members: &[usize], cut: [u8; 32], keys: &[Option<PairKey>]) -> Epoch {
-        let alice = &mut self.people[ALICE].node;
-        let table: Table = alice.table_of(content).unwrap();
-        let Made { commit, entries, mine } = make(alice, content, &table, cut, keys);
+    fn hand_out(
+        &mut self,
+        content: &Propose,
+        members: &[usize],
+        cut: [u8; 32],
+        keys: &[Option<PairKey>],
+        drawn: &Drawn,
+    ) -> Epoch {
+        let in_base =
+            |who: &usize| self.people[*who].node.installed.as_ref().is_some_and(|it| it.epoch == content.base);
+        let of_base: Vec<bool> = members.iter().map(in_base).collect();
+        let table = drawn.table.clone();
+        let Made { commit, entries, mine } = make(&self.people[ALICE].node, content, drawn, cut, keys, &of_base);
         let id = mine.epoch;
         let mut taken: Vec<Taken> = Vec::new();
         for (at, who) in members.iter().enumerate().skip(1) {
             let key = self.key_of_member(*who, &content.slots[at].salt);
-            taken.push(take(content, &table, &commit, at, (&entries[at], &key)).unwrap());
+            let base = self.people[*who].node.installed.as_ref();
+            taken.push(match (&entries[at][..], &commit.nonce) {
+                ([], Some(nonce)) => derive(base.unwrap(), content, &table, &commit, (at, nonce)).unwrap(),
+                (sealed, _) => take(content, &table, &commit, at, (sealed, &key)).unwrap(),
+            });
         }
         taken.insert(0, mine);
         let secrets: Vec<Option<String>> = taken[0].rings.iter().map(of_secret).collect();
@@ -391,9 +424,10 @@ impl Story {
             "secrets": secrets,
             "ring_of_domain": rings,
             "sending_keys": taken.iter().map(own).collect::<Vec<_>>(),
+            "one_way": commit.nonce.is_some(),
         });
         // As two datagrams: each stands alone.
-        let slots: Vec<(u16, Vec<u8>)> = (0..).zip(entries).skip(1).collect();
+        let slots: Vec<(u16, Vec<u8>)> = (0..).zip(entries).filter(|(_, it)| !it.is_empty()).collect();
         for part in slots.chunks(1) {
             let part = Commit { entries: part.to_vec(), ..commit.clone() };
             self.say(ALICE, &Message::Commit(part), values.clone());
@@ -402,7 +436,7 @@ impl Story {
         for (who, taken) in members.iter().zip(taken) {
             let node = &mut self.people[*who].node;
             while node.poll().is_some() {}
-            node.enter(now(TIME), content, table.clone(), taken);
+            node.enter(now(TIME), content, table.clone(), taken, commit.nonce.is_some());
             let entered = std::iter::from_fn(|| node.poll())
                 .find_map(|it| if let Output::Epoch { protect, .. } = it { protect } else { None });
             keys.push(entered.unwrap());
@@ -573,3 +607,5 @@ const BOB: usize = 1;
 const CAROL: usize = 2;
 const DAVE: usize = 3;
 const ERIN: usize = 4;
+const FRANK: usize = 5;
+const GRACE: usize = 6;

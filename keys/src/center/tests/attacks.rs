@@ -12,7 +12,7 @@ use super::net::Net;
 use super::realm::{ALL, PLAIN, now};
 use crate::center::kdc::Registry as _;
 use crate::center::message::{
-    Accept, Ack, Beacon, Challenge, Commit, Dismiss, Gone, Join, MemberSlot, Message, Propose, Wish, WishKind,
+    Accept, Ack, Beacon, Challenge, Commit, Dismiss, Gone, Join, MemberSlot, Message, Propose, Wish, WishKind, lock,
 };
 use crate::center::pair::PairKey;
 use crate::center::query::{Answer, Query};
@@ -220,8 +220,15 @@ fn rule_c1_a_revoked_leader_captures_nobody_who_comes_back() {
     assert!(!net.heard().iter().any(|it| matches!(it, Message::Accept(it) if it.from == member)));
     assert_eq!(net.say(carol, &Message::Challenge(challenge)), Err(Dropped::Policy.into()), "the centre told it");
     let slots = [liar, member].map(|who| MemberSlot { who, salt: old.salt, tag: [0; 16] }).to_vec();
-    let mut propose =
-        Propose { leader: liar, base: EpochId::default(), counter: 9, attempt: 1, gone: Vec::new(), slots };
+    let mut propose = Propose {
+        leader: liar,
+        base: EpochId::default(),
+        counter: 9,
+        attempt: 1,
+        lock: [0; 32],
+        gone: Vec::new(),
+        slots,
+    };
     propose.slots[1].tag = key.propose(&propose.id());
     assert!(net.say(carol, &Message::Propose(propose)).is_err());
     assert!(net.nodes[carol].views.is_empty());
@@ -272,7 +279,8 @@ fn rule_c2_who_may_not_lead_leads_nobody() {
     assert_eq!(net.say(all[3], &Message::Challenge(challenge)), Err(Dropped::Policy.into()));
     let slots = [alice, bob].map(|who| MemberSlot { who, salt: [1; 16], tag: [2; 16] }).to_vec();
     let base = net.view(all[3]).epoch;
-    let propose = Propose { leader: alice, base, counter: base.counter + 1, attempt: 1, gone: Vec::new(), slots };
+    let propose =
+        Propose { leader: alice, base, counter: base.counter + 1, attempt: 1, lock: [0; 32], gone: Vec::new(), slots };
     assert_eq!(net.say(all[3], &Message::Propose(propose)), Err(Dropped::Policy.into()));
     // With another registration in its name: the centre made its keys for the one that it knows.
     let mut other = net.nodes[all[2]].principal.registration.clone();
@@ -346,12 +354,14 @@ fn rule_a13_a_leader_that_gives_other_secrets_than_it_committed_to_is_named() {
     let base = net.view(all[3]).epoch;
     let slots = [leader, bob].map(|who| MemberSlot { who, salt, tag: [0; 16] }).to_vec();
     let counter = base.counter + 1;
-    let mut propose = Propose { leader, base, counter, attempt: 9, gone: Vec::new(), slots };
+    let commitments = vec![[1; 32]];
+    let lock = lock(None, &commitments);
+    let mut propose = Propose { leader, base, counter, attempt: 9, lock, gone: Vec::new(), slots };
     let id = propose.id();
     propose.slots[1].tag = key.propose(&id);
     assert_eq!(net.say(all[3], &Message::Propose(propose)), Ok(()));
     net.for_millis(20);
-    let mut commit = Commit { proposal: id, cut: [1; 32], commitments: vec![[1; 32]], entries: Vec::new() };
+    let mut commit = Commit { proposal: id, cut: [1; 32], nonce: None, commitments, entries: Vec::new() };
     commit.entries.push((1, key.seal_entry(&commit.transcript(), &[5; 32])));
     let named = Err(HandleError::Misbehaved(leader.cert, Misbehaviour::WrongValue));
     assert_eq!(net.say(all[3], &Message::Commit(commit)), named);
@@ -472,7 +482,8 @@ fn a_stand_bys_word_deposes_no_leader() {
         let base = net.view(all[3]).epoch;
         let slots = [stand_by, bob].map(|who| MemberSlot { who, salt, tag: [0; 16] }).to_vec();
         let gone = vec![(net.hash(all[0]), why), (net.hash(all[2]), Gone::Left)];
-        let mut propose = Propose { leader: stand_by, base, counter: base.counter + 1, attempt: 1, gone, slots };
+        let mut propose =
+            Propose { leader: stand_by, base, counter: base.counter + 1, attempt: 1, lock: [0; 32], gone, slots };
         propose.slots[1].tag = key.propose(&propose.id());
         for _ in 0..5 {
             assert_eq!(net.say(all[3], &Message::Propose(propose.clone())), Err(Dropped::Policy.into()));
@@ -491,7 +502,7 @@ fn no_leader_drives_the_numbers_of_epochs_to_their_end() {
     let base = net.view(all[3]).epoch;
     for counter in [u32::MAX, u32::MAX - 1, (1 << 31) + 1, base.counter + (1 << 16) + 1, base.counter] {
         let slots = [leader, bob].map(|who| MemberSlot { who, salt, tag: [0; 16] }).to_vec();
-        let mut propose = Propose { leader, base, counter, attempt: 9, gone: Vec::new(), slots };
+        let mut propose = Propose { leader, base, counter, attempt: 9, lock: [0; 32], gone: Vec::new(), slots };
         propose.slots[1].tag = key.propose(&propose.id());
         assert_eq!(net.say(all[3], &Message::Propose(propose)), Err(Dropped::Stale.into()), "{counter}");
     }

@@ -4,4 +4,5 @@ mod attacks;
 mod kdc;
 mod life;
 mod net;
+mod one_way;
 pub(in crate::center) mod realm;
