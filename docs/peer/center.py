@@ -195,7 +195,7 @@ class Group:
     """22: what somebody knows who hears a group and has the centre's secret."""
 
     NAMES = {1: "JOIN", 2: "CHALLENGE", 3: "ACCEPT", 4: "PROPOSE", 5: "ACK", 6: "COMMIT", 7: "BEACON", 8: "WISH", 9: "DISMISS",
-             10: "WANT", 11: "GIVE"}
+             10: "WANT", 11: "GIVE", 12: "ROSTER", 13: "LACK"}
 
     def __init__(self, centre, given):
         self.centre, self.name, self.suite = centre, given["group"], given["suite"]
@@ -250,32 +250,57 @@ class Group:
 
     def read_propose(self, r, step):
         lock, leader, base, counter, attempt = r.take(32), self.who(r), r.take(12), r.int(4), r.int(4)
-        gone = [(r.take(32), r.int(1)) for _ in range(r.int(2))]
-        n = r.int(2)
+        n, roster = r.int(2), r.take(32)
+        gone = [(r.int(2), r.int(1)) for _ in range(r.int(2))]
+        came = [(r.int(2), self.who(r)) for _ in range(r.int(2))] if r.int(1) else None
+        signature, acked = r.take(64), r.bytes16(8)
         check(0 < n <= 64 and counter >= 1 and all(1 <= why <= 4 for _, why in gone), "a proposal")
-        slots, tags, salts = [], [], []
-        for _ in range(n):
-            slots.append(self.who(r)), tags.append(r.take(16)), salts.append(r.take(16))
-        head = leader[0] + leader[1] + base + u32(counter) + u32(attempt) + u16(len(gone))
-        head += b"".join(who + u8(why) for who, why in gone) + u16(n)
-        change = transcript(
-            "sealcast/v1/center/change", head + b"".join(p + run + salt for (p, run), salt in zip(slots, salts)))
+        head = leader[0] + leader[1] + base + u32(counter) + u32(attempt) + u16(n) + roster + u16(len(gone))
+        change = transcript("sealcast/v1/center/change", head + b"".join(u16(slot) + u8(why) for slot, why in gone))
         proposal = transcript("sealcast/v1/center/propose", change, lock)
         check(proposal.hex() == step["proposal"], "another proposal")
-        check(slots[0] == leader and not any(tags[0] + salts[0]), "the leader comes first")
-        check(len({p for p, _ in slots}) == n, "nobody comes twice")
-        may = [self.centre.people[p].leads(self.name) for p, _ in slots]
-        check(may[0] and may[1:] == sorted(may[1:], reverse=True), "who may lead comes before the others")
-        for member, tag, salt in zip(slots[1:], tags[1:], salts[1:]):
-            check(self.salts[leader[0], member[0]] == salt, "the salt of a slot")
-            self.tagged(tag, leader, member, "slot", proposal)
-        if base in self.epochs:
+        check(verified(self.centre.people[leader[0]].key, proposal, signature), "the signature of a proposal")
+        if proposal in self.proposals:
+            heard = [slot for slot in range(n) if acked[slot // 8:][:1] and acked[slot // 8] >> slot % 8 & 1]
+            return f" again, to all but {heard}"
+        p = self.proposals[proposal] = {"leader": leader, "base": base, "counter": counter, "cuts": {}, "change": change,
+                                        "lock": lock, "gone": gone, "roster": roster, "size": n, "slots": None}
+        if base in self.epochs and came is not None:
             check(counter == int.from_bytes(base[:4], "big") + 1, "the next epoch")
-            before = {p for p, _ in self.epochs[base].slots}
-            check(before - {p for p, _ in slots} == {p for p, _ in gone}, "who goes")
-        self.proposals[proposal] = {"leader": leader, "base": base, "counter": counter, "slots": slots, "cuts": {},
-                                    "change": change, "lock": lock, "gone": gone}
-        return f" of {n}, {len(gone)} go"
+            out, slots = {slot for slot, _ in gone}, dict(came)
+            stay = iter(who for slot, who in enumerate(self.epochs[base].slots) if slot not in out)
+            self.follow(p, [slots[slot] if slot in slots else next(stay) for slot in range(n)])
+            check(next(stay, None) is None, "all of the base stay or go")
+        return f" of {n}, {len(gone)} go, " + ("whole" if came is None else f"{len(came)} came")
+
+    def follow(self, p, slots):
+        check(transcript("sealcast/v1/center/roster", b"".join(who + run for who, run in slots)) == p["roster"], "the roster")
+        check(slots[0] == p["leader"], "the leader comes first")
+        check(len({who for who, _ in slots}) == len(slots) == p["size"], "nobody comes twice")
+        may = [self.centre.people[who].leads(self.name) for who, _ in slots]
+        check(may[0] and may[1:] == sorted(may[1:], reverse=True), "who may lead comes before the others")
+        check(p["slots"] in (None, slots), "one roster")
+        p["slots"] = slots
+
+    def read_roster(self, r, _):
+        proposal, part = r.take(32), r.int(2)
+        p, slots, said = self.proposals[proposal], [], b""
+        check(part == 0 and p["size"] <= 16, "its only part")
+        for _ in range(r.int(2)):
+            member, salt = self.who(r), r.take(16)
+            known = bytes(16) if member == p["leader"] else self.salts[p["leader"][0], member[0]]
+            check(salt == known, "the salt of a slot")
+            slots.append(member)
+            said += member[0] + member[1] + salt
+        statement = transcript("sealcast/v1/center/roster part", proposal, u16(part), said)
+        check(verified(self.centre.people[p["leader"][0]].key, statement, r.take(64)), "the signature of a roster")
+        self.follow(p, slots)
+        return f" of {len(slots)}"
+
+    def read_lack(self, r, _):
+        member, leader, proposal, parts = self.who(r), self.who(r), r.take(32), r.take(8)
+        check(self.proposals[proposal]["leader"] == leader, "a proposal of this leader's")
+        self.tagged(r.take(16), leader, member, "lack", proposal, parts)
 
     def read_ack(self, r, _):
         member, leader, proposal, epoch, cut = self.who(r), self.who(r), r.take(32), r.take(12), r.take(32)

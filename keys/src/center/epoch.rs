@@ -9,7 +9,7 @@
 //! ```
 //! A change is *one-way* if it only lets newcomers in: members of its base derive the next secrets, newcomers get them sealed and
 //! learn nothing of those before. Where somebody goes, parts of a group merge, or a new key is wanted, all is drawn afresh: who
-//! knows an old secret derives nothing of it. A change binds leader, base and roster, and the tags of PROPOSE vouch for the lock.
+//! knows an old secret derives nothing of it. A change binds leader, base and roster, and the signature of PROPOSE vouches for the lock.
 
 use std::sync::Arc;
 
@@ -17,10 +17,12 @@ use rand_core::Rng as _;
 use sealcast_crypto::identity::Rights;
 use sealcast_crypto::kdf::hkdf;
 use sealcast_crypto::secret::Secret;
-use sealcast_wire::{Access, Change, Domain, Dropped, EpochId, Member, MemberId, Now, Protect, Roster, Slot, View};
+use sealcast_wire::{
+    Access, Address, CertHash, Change, Domain, Dropped, EpochId, Member, MemberId, Now, Protect, Roster, Slot, View,
+};
 
 use super::lead::SIGNS_HOLD_DETECTS;
-use super::message::{Commit, Gone, MemberSlot, Message, Propose, lock};
+use super::message::{Commit, Content, Gone, Message, lock};
 use super::pair::PairKey;
 use super::{Center, Installed, Phase, Timer};
 use crate::Output;
@@ -55,7 +57,7 @@ pub(super) struct Made {
 }
 
 /// Makes an epoch's secrets, and locks the proposal to them: `one_way` from those of the epoch in use if that may be, else afresh.
-pub(super) fn draw(center: &mut Center, content: &mut Propose, table: Table, one_way: bool) -> Drawn {
+pub(super) fn draw(center: &mut Center, content: &mut Content, table: Table, one_way: bool) -> Drawn {
     let change = content.change();
     let base = center.installed.as_ref().filter(|it| one_way && it.epoch == content.base && it.slots.len() > 1);
     let sources = base.and_then(|base| sources((&base.table, &base.slots), (&table, &content.slots)));
@@ -90,7 +92,7 @@ pub(super) fn draw(center: &mut Center, content: &mut Propose, table: Table, one
 /// one-way change that get no sending keys.
 pub(super) fn make(
     center: &Center,
-    content: &Propose,
+    content: &Content,
     drawn: &Drawn,
     cut: [u8; 32],
     keys: &[Option<PairKey>],
@@ -103,7 +105,7 @@ pub(super) fn make(
     let epoch = id(content, &transcript);
     let taken = |slot: usize| {
         let in_ring = |(readers, secret): (&Slots, &Secret<32>)| holds(*readers, slot).then(|| secret.clone());
-        let run = content.slots[slot].who.incarnation;
+        let run = content.slots[slot].incarnation;
         let own = only_writes(table, slot).map(|(domain, ring)| {
             let secret = domain_secret(epoch, domain, &rings[ring]);
             let of = (&*center.group, center.config.suite, epoch);
@@ -134,7 +136,7 @@ pub(super) fn make(
 /// [`Dropped::Auth`] if the key is not the one that sealed it, [`Dropped::Conflict`] if it is, and what it says is not what the
 /// commitments say.
 pub(super) fn take(
-    content: &Propose,
+    content: &Content,
     table: &Table,
     commit: &Commit,
     slot: usize,
@@ -171,7 +173,7 @@ pub(super) fn take(
 /// made them.
 pub(super) fn derive(
     base: &Installed,
-    content: &Propose,
+    content: &Content,
     table: &Table,
     commit: &Commit,
     (slot, nonce): (usize, &[u8; 32]),
@@ -200,9 +202,8 @@ pub(super) fn derive(
 
 /// From which ring of its base each ring of a one-way change is derived: the one of just those of its readers who were there.
 /// `None` for a ring of newcomers alone; `None` for all if the change cannot be one-way: somebody goes, or a ring parts.
-fn sources((old, base): (&Table, &[MemberId]), (new, slots): (&Table, &[MemberSlot])) -> Option<Vec<Option<usize>>> {
-    let places: Vec<usize> =
-        base.iter().map(|who| slots.iter().position(|it| it.who == *who)).collect::<Option<_>>()?;
+fn sources((old, base): (&Table, &[MemberId]), (new, slots): (&Table, &[MemberId])) -> Option<Vec<Option<usize>>> {
+    let places: Vec<usize> = base.iter().map(|who| slots.iter().position(|it| it == who)).collect::<Option<_>>()?;
     let source = |readers: &Slots| {
         let were = |slot: usize| holds(*readers, places[slot]);
         if !(0..places.len()).any(were) {
@@ -221,16 +222,14 @@ fn next(old: &Secret<32>, change: &[u8; 32], nonce: &[u8; 32], ring: u16) -> Sec
 
 impl Center {
     /// The compartments of a proposal's slots, if all their registrations are here.
-    pub(super) fn table_of(&self, content: &Propose) -> Option<Table> {
-        let rights = |slot: &super::message::MemberSlot| {
-            Some(Arc::new(self.people.get(&slot.who.cert)?.registration.rights.clone()))
-        };
+    pub(super) fn table_of(&self, content: &Content) -> Option<Table> {
+        let rights = |who: &MemberId| Some(Arc::new(self.people.get(&who.cert)?.registration.rights.clone()));
         let rights: Vec<Arc<Rights>> = content.slots.iter().map(rights).collect::<Option<_>>()?;
         Some(Table::new(self.group.clone(), rights, None))
     }
 
     /// The epoch is in use.
-    pub(super) fn enter(&mut self, now: Now, content: &Propose, table: Table, taken: Taken, one_way: bool) {
+    pub(super) fn enter(&mut self, now: Now, content: &Content, table: Table, taken: Taken, one_way: bool) {
         let me = Slot(content.slot_of(&self.me).expect("a member that enters has a slot") as u32);
         let Taken { epoch, cut, rings, own } = taken;
         let table = Arc::new(table);
@@ -245,7 +244,7 @@ impl Center {
             suite: self.config.suite,
             epoch,
             me,
-            members: content.slots.iter().map(|s| (s.who.incarnation, known(&s.who.cert).key.clone())).collect(),
+            members: content.slots.iter().map(|it| (it.incarnation, known(&it.cert).key.clone())).collect(),
             secrets: table.domains().map(secret_of).collect(),
             // A member that only writes was given the key that readers derive for it.
             readers: table.domains().map(|_| u64::MAX).collect(),
@@ -257,15 +256,15 @@ impl Center {
         let of_base = self.installed.as_ref().map_or(content.slots.len() == 1, |it| it.epoch == content.base);
         let view = View::new(self.installed_members(), epoch, members.clone(), me, change);
         let view = view.after(if of_base { cut } else { [0; 32] });
-        let since = |slot: &super::message::MemberSlot| {
+        let since = |who: &MemberId| {
             let before = self.installed.as_ref();
-            let known = before.and_then(|it| Some(it.since[it.slots.iter().position(|s| *s == slot.who)?]));
+            let known = before.and_then(|it| Some(it.since[it.slots.iter().position(|it| it == who)?]));
             known.unwrap_or(epoch.counter)
         };
         let since = content.slots.iter().map(since).collect();
         if !view.came.is_empty() {
             self.grew = now.monotonic;
-            self.others.take_if(|it| content.slots.iter().any(|slot| slot.who == *it));
+            self.others.take_if(|it| content.slots.contains(it));
         }
         let access: Arc<dyn Access> = table.clone();
         let (protect, view) = (keys, view);
@@ -277,9 +276,11 @@ impl Center {
             passed: false,
         });
         self.outputs.push_back(Output::Epoch { view, protect: Some(protect), access });
-        let slots = content.slots.iter().map(|it| it.who).collect();
+        let slots = content.slots.clone();
+        let before = self.installed.iter().flat_map(|it| &it.slots);
+        let went: Vec<_> = before.filter(|it| !content.slots.contains(it)).map(|it| it.cert).collect();
         self.installed = Some(Installed { epoch, slots, members, table, at: now.monotonic, since, rings });
-        self.entered(now, content);
+        self.entered(now, content, went);
         // However often somebody joins, the time comes for a secret that nobody can derive.
         if !(one_way && self.timers.is_set(Timer::Rekey)) {
             self.timers.set(Timer::Rekey, now.monotonic + self.config.rekey_after);
@@ -287,19 +288,20 @@ impl Center {
     }
 
     /// What was waited for came.
-    fn entered(&mut self, now: Now, content: &Propose) {
+    fn entered(&mut self, now: Now, content: &Content, went: Vec<CertHash>) {
         (self.cut, self.prepared) = (Some([0; 32]), false);
-        (self.follows, self.courts, self.towards) = (None, None, None);
+        (self.follows, self.gathers, self.courts, self.towards) = (None, None, None, None);
+        self.early.clear();
         (self.join_wait, self.joins) = (super::JOIN_RETRY, 0);
         for timer in [Timer::Flush, Timer::Ack, Timer::Form, Timer::Join] {
             self.timers.stop(timer);
         }
-        let in_view = |cert: &_| content.slots.iter().any(|it| it.who.cert == *cert);
+        let in_view = |cert: &_| content.slots.iter().any(|it| it.cert == *cert);
         self.going.retain(|cert, why| in_view(cert) && *why == Gone::Revoked);
         // A leader that may be revoked is looked up again before we follow it.
-        content.gone.iter().for_each(|(cert, _)| _ = self.good.remove(cert));
+        went.into_iter().for_each(|cert| _ = self.good.remove(&cert));
         self.leads.entered(content, self.me);
-        let revoked = content.slots.iter().map(|it| it.who.cert).filter(|cert| self.revoked.contains(cert));
+        let revoked = content.slots.iter().map(|it| it.cert).filter(|cert| self.revoked.contains(cert));
         revoked.collect::<Vec<_>>().into_iter().for_each(|cert| self.goes(now, cert, Gone::Revoked));
         if self.leader() == Some(self.me) {
             self.beacon(now);
@@ -317,16 +319,16 @@ impl Center {
         self.installed.as_ref().map(|it| &it.members)
     }
 
-    pub(super) fn roster_of(&self, content: &Propose) -> Roster {
+    pub(super) fn roster_of(&self, content: &Content) -> Roster {
         let name = |cert| self.people.get(cert).map(|it| it.registration.name.clone()).unwrap_or_default();
-        content.slots.iter().map(|it| Member { id: it.who, name: name(&it.who.cert) }).collect()
+        content.slots.iter().map(|it| Member { id: *it, name: name(&it.cert) }).collect()
     }
 
-    pub(super) fn change_to(&self, content: &Propose) -> Change {
+    pub(super) fn change_to(&self, content: &Content) -> Change {
         let Some(installed) = &self.installed else { return Change::Formed };
-        let stays = |id: &sealcast_wire::MemberId| content.slots.iter().any(|it| it.who.cert == id.cert);
+        let stays = |id: &sealcast_wire::MemberId| content.slots.iter().any(|it| it.cert == id.cert);
         let why = |id: &sealcast_wire::MemberId| {
-            let said = content.gone.iter().find(|(cert, _)| *cert == id.cert).map(|(_, why)| *why);
+            let said = content.why(&installed.slots, &id.cert).filter(|_| installed.epoch == content.base);
             match said.or(self.going.get(&id.cert).copied()) {
                 Some(Gone::Left) => Change::Left,
                 Some(Gone::Revoked) => Change::Evicted,
@@ -336,7 +338,7 @@ impl Center {
         if let Some(worst) = installed.slots.iter().filter(|it| !stays(it)).map(why).max() {
             return worst;
         }
-        let new = content.slots.iter().filter(|it| !installed.slots.contains(&it.who)).count();
+        let new = content.slots.iter().filter(|it| !installed.slots.contains(it)).count();
         match new {
             0 => Change::Rekeyed,
             n if n > installed.slots.len() || content.base != installed.epoch => Change::Merged,
@@ -345,7 +347,7 @@ impl Center {
     }
 
     /// Tells what is coming, and has the view in use flushed for it.
-    pub(super) fn prepare(&mut self, now: Now, content: &Propose) {
+    pub(super) fn prepare(&mut self, now: Now, content: &Content) {
         let epoch = id(content, &content.id());
         (self.cut, self.flushing) = (None, epoch);
         self.timers.set(Timer::Flush, now.monotonic + FLUSH);
@@ -357,8 +359,8 @@ impl Center {
         self.outputs.push_back(Output::Prepare { view, flush: sealcast_wire::Flush::Now });
     }
 
-    /// Sends an epoch's entries, in datagrams of which each stands alone.
-    pub(super) fn send_commit(&mut self, commit: &Commit, entries: &[(u16, Vec<u8>)]) {
+    /// Sends an epoch's entries, in datagrams of which each stands alone; to each its own, if they are many.
+    pub(super) fn send_commit(&mut self, commit: &Commit, entries: &[(u16, Vec<u8>)], addresses: &[Option<Address>]) {
         let mut parts: Vec<Commit> = Vec::new();
         let mut bytes = usize::MAX;
         if entries.is_empty() && commit.nonce.is_some() {
@@ -372,7 +374,14 @@ impl Center {
             bytes += sealed.len() + 4;
             parts.last_mut().expect("one was pushed").entries.push((*slot, sealed.clone()));
         }
-        parts.into_iter().for_each(|part| self.send(&Message::Commit(part)));
+        if parts.len() <= COMMITS_TO_ALL {
+            return parts.into_iter().for_each(|part| self.send(&Message::Commit(part)));
+        }
+        // Many entries that concern one member each: whose address is known gets its own alone.
+        for (slot, sealed) in entries {
+            let part = Commit { entries: vec![(*slot, sealed.clone())], ..commit.clone() };
+            self.send_to(addresses.get(usize::from(*slot)).copied().flatten(), &Message::Commit(part));
+        }
     }
 }
 
@@ -395,12 +404,14 @@ fn domain_secret(epoch: EpochId, domain: Domain, ring: &Secret<32>) -> Secret<32
     hkdf(ring.expose(), &epoch.to_bytes(), &[b"sealcast/v1/center/domain", &domain.0.to_be_bytes()])
 }
 
-fn id(content: &Propose, transcript: &[u8; 32]) -> EpochId {
+fn id(content: &Content, transcript: &[u8; 32]) -> EpochId {
     let hash = u64::from_be_bytes(*transcript.first_chunk().expect("it has 32 bytes"));
     EpochId { counter: content.counter, hash }
 }
 
 /// Bytes of entries and commitments in one datagram.
 const COMMIT_BYTES: usize = 1100;
+/// Datagrams of entries that go to all.
+const COMMITS_TO_ALL: usize = 4;
 /// How long a view may take to end.
 const FLUSH: std::time::Duration = std::time::Duration::from_millis(100);

@@ -4,10 +4,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use sealcast_crypto::identity::Registration;
-use sealcast_wire::{CertHash, Dropped, EpochId, MemberId, Monotonic, Now, limits};
+use sealcast_wire::{Address, CertHash, Dropped, EpochId, MemberId, Monotonic, Now, limits};
 
 use super::epoch::{derive, has_sending_keys, take};
-use super::message::{Accept, Ack, Beacon, Challenge, Commit, Dismiss, Gone, Join, Message, Propose, lock};
+use super::message::{
+    Accept, Ack, Beacon, Challenge, Commit, Content, Dismiss, Gone, Join, Lack, Message, PART_SLOTS, PARTS_MAX, Part,
+    Propose, lock,
+};
 use super::pair::PairKey;
 use super::query::Query;
 use super::{Center, JOIN_RETRY, JOIN_RETRY_MAX, Phase, Timer};
@@ -26,11 +29,30 @@ pub(super) struct Courts {
 /// A proposal that we follow, to the end or until it fails.
 pub(super) struct Follows {
     pub(super) id: [u8; 32],
-    pub(super) content: Propose,
+    pub(super) content: Content,
     key: PairKey,
+    /// Where the leader said it: acknowledgements go there, and to all if they are not heard.
+    from: Option<Address>,
     state: FollowState,
     since: Monotonic,
     tries: u32,
+}
+
+/// A proposal whose roster comes in parts.
+pub(super) struct Gathers {
+    id: [u8; 32],
+    pub(super) propose: Propose,
+    from: Option<Address>,
+    parts: BTreeMap<u16, Vec<(MemberId, [u8; 16])>>,
+    since: Monotonic,
+    tries: u32,
+}
+
+impl Gathers {
+    /// Whether a part that came names somebody with this registration.
+    pub(super) fn names(&self, cert: &CertHash) -> bool {
+        self.parts.values().flatten().any(|(who, _)| who.cert == *cert)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,10 +171,8 @@ impl Center {
     }
 
     /// A leader says who shall be in the next epoch.
-    pub(super) fn on_propose(&mut self, now: Now, m: Propose) -> Result<(), Dropped> {
-        let leader = m.leader;
-        let Some(slot) = m.slot_of(&self.me) else { return Err(Dropped::Foreign) };
-        let id = m.id();
+    pub(super) fn on_propose(&mut self, now: Now, from: Option<Address>, m: Propose) -> Result<(), Dropped> {
+        let (leader, id) = (m.leader, m.id());
         // Numbers ascend, and nobody, who may lead or not, brings them near their end (research: LAN attacks, L1).
         let reach = self.installed.as_ref().map_or(COUNTER_MAX, |it| it.epoch.counter.saturating_add(AHEAD_MAX));
         let near = (self.epoch().counter + 1..=reach.min(COUNTER_MAX)).contains(&m.counter);
@@ -160,13 +180,16 @@ impl Center {
         if leader.cert == self.me.cert || self.phase == Phase::Out || over {
             return Err(Dropped::Stale);
         }
-        if let Some(follows) = self.follows.as_ref().filter(|it| it.id == id) {
-            let acknowledged = follows.state == FollowState::Acknowledged;
-            if acknowledged {
-                self.acknowledge(now);
-            } else {
-                self.go_on(now);
+        if let Some(follows) = self.follows.as_mut().filter(|it| it.id == id) {
+            let slot = follows.content.slot_of(&self.me).unwrap_or_default();
+            match follows.state {
+                FollowState::Acknowledged if m.has_heard(slot) => {}
+                FollowState::Acknowledged => self.acknowledge(now),
+                FollowState::Gathering | FollowState::Ending => self.go_on(now),
             }
+            return Ok(());
+        }
+        if self.gathers.as_ref().is_some_and(|it| it.id == id) {
             return Ok(());
         }
         let Some(known) = self.people.get(&leader.cert).map(|it| it.registration.clone()) else {
@@ -177,9 +200,13 @@ impl Center {
         if !known.rights.may_lead(&self.group) {
             return Err(Dropped::Policy);
         }
-        let key = self.pair_with(&leader, &m.slots[slot].salt);
-        key.check_propose(&id, &m.slots[slot].tag).map_err(|_| Dropped::Auth)?;
-        if !self.may_follow(&m) {
+        // Nobody else's signature is looked at: what any key signs, anybody can have signed.
+        let may_follow = self.may_follow(&m);
+        if !may_follow && !self.is_in_view(&leader.cert) {
+            return Err(Dropped::Policy);
+        }
+        known.key.verify(&id, &m.signature).map_err(|_| Dropped::Auth)?;
+        if !may_follow {
             self.doubt(now, &m);
             return Err(Dropped::Policy);
         }
@@ -196,16 +223,99 @@ impl Center {
             self.acknowledge(now);
             return Ok(());
         }
-        self.newest = Some((leader, m.attempt));
-        self.pairs.put(leader, m.slots[slot].salt, key.clone());
+        let base = self.installed.as_ref().filter(|it| it.epoch == m.base);
+        let content = base.and_then(|it| m.applied(&it.slots));
+        if content.as_ref().is_some_and(|it| it.slot_of(&self.me).is_none()) {
+            return Err(Dropped::Foreign);
+        }
+        match content.zip(self.pairs.get(&leader).cloned()) {
+            Some((content, key)) => self.follow(now, from, content, key),
+            None => self.gather(now, from, m),
+        }
+        Ok(())
+    }
+
+    /// Follows a proposal whose roster is here.
+    fn follow(&mut self, now: Now, from: Option<Address>, content: Content, key: PairKey) {
+        self.newest = Some((content.leader, content.attempt));
+        self.gathers = None;
         self.last_sign = Some(now.monotonic);
         self.leads.give_up();
         self.timers.stop(Timer::Resend);
         self.timers.stop(Timer::Propose);
-        let (state, since) = (FollowState::Gathering, now.monotonic);
-        self.follows = Some(Follows { id, content: m, key, state, since, tries: 0 });
+        let (id, state, since) = (content.id(), FollowState::Gathering, now.monotonic);
+        self.follows = Some(Follows { id, content, key, from, state, since, tries: 0 });
         self.timers.set(Timer::Ack, now.monotonic + ACK_AGAIN);
         self.go_on(now);
+    }
+
+    /// Waits for the parts of a proposal's roster: those of the base are told what changes, all others need it whole.
+    fn gather(&mut self, now: Now, from: Option<Address>, propose: Propose) {
+        // They come by themselves, if its leader knows that we lack them.
+        let comes = propose.came.as_ref().is_none_or(|came| came.iter().any(|(_, who)| *who == self.me));
+        let id = propose.id();
+        self.gathers = Some(Gathers { id, propose, from, parts: BTreeMap::new(), since: now.monotonic, tries: 0 });
+        let early = std::mem::take(&mut self.early);
+        let wait = if comes { ACK_AGAIN } else { Duration::ZERO };
+        self.timers.set(Timer::Gather, now.monotonic + wait);
+        early.into_iter().for_each(|part| _ = self.on_roster(now, part));
+    }
+
+    /// Asks again for the parts that did not come.
+    pub(super) fn gather_again(&mut self, now: Now) {
+        let Some(gathers) = self.gathers.as_mut().filter(|it| now.monotonic.since(it.since) < FOLLOW) else {
+            self.gathers = None;
+            return;
+        };
+        let wait = (ACK_AGAIN * 2_u32.saturating_pow(gathers.tries.min(4))) + jitter(&mut self.rng, ACK_AGAIN / 2);
+        gathers.tries += 1;
+        let (to, proposal, address) = (gathers.propose.leader, gathers.id, gathers.from);
+        let lacks = (0..gathers.propose.parts()).filter(|part| !gathers.parts.contains_key(&(*part as u16)));
+        let parts = lacks.fold(0, |bits, part| bits | 1_u64 << part);
+        self.timers.set(Timer::Gather, now.monotonic + wait);
+        if let Some(key) = self.pairs.get(&to).cloned() {
+            let mut lack = Lack { from: self.me, to, proposal, parts, tag: [0; 16] };
+            lack.tag = key.lack(&lack);
+            self.send_to(address, &Message::Lack(lack));
+        }
+    }
+
+    /// A part of the roster that we wait for.
+    pub(super) fn on_roster(&mut self, now: Now, m: Part) -> Result<(), Dropped> {
+        let Some(gathers) = self.gathers.as_ref().filter(|it| it.id == m.proposal) else {
+            // It may have overtaken its proposal; both prove themselves then.
+            let knows = self.follows.as_ref().is_some_and(|it| it.id == m.proposal);
+            if knows || self.phase != Phase::Running || self.early.contains(&m) {
+                return Err(Dropped::Stale);
+            }
+            if self.early.len() >= PARTS_MAX {
+                self.early.remove(0);
+            }
+            self.early.push(m);
+            return Ok(());
+        };
+        let (leader, part) = (gathers.propose.leader, usize::from(m.part));
+        let slots = usize::from(gathers.propose.size).saturating_sub(part * PART_SLOTS).min(PART_SLOTS);
+        if m.slots.len() != slots || gathers.parts.contains_key(&m.part) {
+            return Err(Dropped::Stale);
+        }
+        let known = self.people.get(&leader.cert).ok_or(Dropped::NoKey)?;
+        known.registration.key.verify(&m.statement(), &m.signature).map_err(|_| Dropped::Auth)?;
+        if let Some((_, salt)) = m.slots.iter().find(|(who, _)| *who == self.me) {
+            let key = self.pair_with(&leader, salt);
+            self.pairs.put(leader, *salt, key);
+        }
+        let Some(gathers) = &mut self.gathers else { return Ok(()) };
+        gathers.parts.insert(m.part, m.slots);
+        if gathers.parts.len() < gathers.propose.parts() {
+            return Ok(());
+        }
+        let Some(gathers) = self.gathers.take() else { return Ok(()) };
+        let slots = gathers.parts.values().flatten().map(|(who, _)| *who).collect();
+        let content = gathers.propose.with(slots).ok_or(Dropped::Conflict)?;
+        content.slot_of(&self.me).ok_or(Dropped::Foreign)?;
+        let key = self.pairs.get(&leader).cloned().ok_or(Dropped::NoKey)?;
+        self.follow(now, gathers.from, content, key);
         Ok(())
     }
 
@@ -222,10 +332,9 @@ impl Center {
 
     /// A stand-by says that our leader is revoked: the centre knows.
     fn doubt(&mut self, now: Now, m: &Propose) {
-        let leader = self.leader().map(|it| it.cert);
-        let said = |(cert, why): &&(CertHash, Gone)| Some(*cert) == leader && *why == Gone::Revoked;
-        if let Some((cert, _)) = m.gone.iter().find(said).filter(|_| m.base == self.epoch()) {
-            self.ask(now, Query::Check(*cert));
+        let said = m.gone.contains(&(0, Gone::Revoked)) && m.base == self.epoch();
+        if let Some(leader) = self.leader().filter(|_| said) {
+            self.ask(now, Query::Check(leader.cert));
         }
     }
 
@@ -234,9 +343,10 @@ impl Center {
         let Some(follows) = self.follows.as_ref().filter(|it| it.state == FollowState::Gathering) else { return };
         let content = follows.content.clone();
         let missing: Vec<CertHash> =
-            content.slots.iter().map(|it| it.who.cert).filter(|cert| !self.people.contains_key(cert)).collect();
+            content.slots.iter().map(|it| it.cert).filter(|cert| !self.people.contains_key(cert)).collect();
         if !missing.is_empty() {
-            return self.send(&Message::Want(missing));
+            // As many as one packet names; the answer to them brings the next ones.
+            return self.send(&Message::Want(missing.into_iter().take(WANTED_AT_ONCE).collect()));
         }
         if let Some(follows) = &mut self.follows {
             follows.state = FollowState::Ending;
@@ -252,8 +362,10 @@ impl Center {
 
     /// Whether we lack this registration.
     pub(super) fn is_wanted(&self, cert: &CertHash) -> bool {
-        let named = |it: &&Follows| it.content.slots.iter().any(|slot| slot.who.cert == *cert);
-        self.follows.as_ref().filter(named).is_some() && !self.people.contains_key(cert)
+        let named = |it: &Follows| it.content.slots.iter().any(|it| it.cert == *cert);
+        let named = self.follows.as_ref().is_some_and(named) || self.gathers.as_ref().is_some_and(|it| it.names(cert));
+        let named = named || self.early.iter().flat_map(|it| &it.slots).any(|(who, _)| who.cert == *cert);
+        named && !self.people.contains_key(cert)
     }
 
     /// What is delivered in the view in use is settled, or is not known in time: then zeros stand for it.
@@ -277,7 +389,8 @@ impl Center {
         ack.tag = follows.key.ack(&ack);
         let wait = (ACK_AGAIN * 2_u32.saturating_pow(follows.tries.min(4))) + jitter(&mut self.rng, ACK_AGAIN / 2);
         self.timers.set(Timer::Ack, now.monotonic + wait);
-        self.send(&Message::Ack(ack));
+        let to = follows.from.filter(|_| follows.tries < ACKS_TO_LEADER);
+        self.send_to(to, &Message::Ack(ack));
     }
 
     /// Says again that we are ready, which a leader that has ended the change answers; or what we lack.
@@ -452,6 +565,10 @@ const TOWARDS: Duration = Duration::from_secs(3);
 const SPREAD: Duration = Duration::from_millis(20);
 /// The first wait before an acknowledgement is said again.
 const ACK_AGAIN: Duration = Duration::from_millis(40);
+/// So often an acknowledgement goes to where the proposal came from; later ones go to all.
+const ACKS_TO_LEADER: u32 = 2;
+/// Registrations that one message asks for.
+const WANTED_AT_ONCE: usize = 32;
 /// A proposal that came to nothing for so long is no longer followed.
 const FOLLOW: Duration = Duration::from_secs(3);
 /// What a member is told of its revocation: the leader knows no more.

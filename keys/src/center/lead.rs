@@ -6,12 +6,15 @@ use std::time::Duration;
 use rand_chacha::ChaCha20Rng;
 use sealcast_crypto::leighton_micali::{Forged, PairSecret, tag};
 use sealcast_crypto::secret::Secret;
-use sealcast_wire::{CertHash, Change, Dropped, EpochId, Flush, MemberId, Monotonic, Now, Roster, Slot, View, limits};
+use sealcast_wire::{
+    Address, CertHash, Change, Dropped, EpochId, Flush, MemberId, Monotonic, Now, Roster, Slot, View, limits,
+};
 
 use super::epoch::{Drawn, draw, make};
 use super::follow::{AHEAD_MAX, COUNTER_MAX};
 use super::message::{
-    Accept, Ack, Beacon, Challenge, Commit, Dismiss, Gone, Join, MemberSlot, Message, Propose, Tag, Wish, WishKind,
+    Accept, Ack, Beacon, Challenge, Commit, Content, Dismiss, Gone, Join, Lack, Message, PART_SLOTS, Part, Propose,
+    REASONS_MAX, Tag, Wish, WishKind,
 };
 use super::pair::PairKey;
 use super::query::Query;
@@ -68,15 +71,24 @@ pub(super) struct Applicant {
     size: u16,
     challenged: Option<Monotonic>,
     at: Monotonic,
+    /// Where it accepted from.
+    address: Option<Address>,
 }
 
 struct Proposed {
     id: [u8; 32],
-    content: Propose,
+    content: Content,
+    /// As it is said; the parts of its roster that were said, signed.
+    said: Propose,
+    parts: BTreeMap<u16, Part>,
+    /// When each slot was given parts that it lacked.
+    lacked: BTreeMap<usize, Monotonic>,
     drawn: Drawn,
     /// By slot; none for ours.
     keys: Vec<Option<PairKey>>,
     acks: Vec<Option<Ack>>,
+    /// Where each acknowledgement came from.
+    addresses: Vec<Option<Address>>,
     since: Monotonic,
     timeout: Duration,
     wait: Duration,
@@ -140,8 +152,8 @@ impl Leads {
     }
 
     /// An epoch is in use.
-    pub(super) fn entered(&mut self, content: &Propose, me: MemberId) {
-        let is_in = |who: &MemberId| content.slots.iter().any(|it| it.who == *who);
+    pub(super) fn entered(&mut self, content: &Content, me: MemberId) {
+        let is_in = |who: &MemberId| content.slots.contains(who);
         self.applicants.retain(|_, it| !is_in(&it.who));
         (self.proposed, self.lacks_since) = (None, None);
         self.rotate = false;
@@ -152,7 +164,7 @@ impl Leads {
         }
         let applies = |cert: &CertHash| self.applicants.keys().any(|who| who.cert == *cert);
         while self.sigmas.len() > limits::PAIR_KEYS_MAX {
-            let spare = |cert: &&CertHash| !applies(cert) && content.slots.iter().all(|it| it.who.cert != **cert);
+            let spare = |cert: &&CertHash| !applies(cert) && content.slots.iter().all(|it| it.cert != **cert);
             let Some(cert) = self.sigmas.keys().find(spare).copied() else { return };
             self.sigmas.remove(&cert);
         }
@@ -216,7 +228,7 @@ impl Center {
             let (epoch, size, at) = (m.epoch, m.size, now.monotonic);
             self.leads.applied += 1;
             let number = self.leads.applied;
-            let new = Applicant { who, number, accepted: false, epoch, size, challenged: None, at };
+            let new = Applicant { who, number, accepted: false, epoch, size, challenged: None, at, address: None };
             self.leads.applicants.insert(who, new);
         }
         match self.leads.sigmas.contains_key(&who.cert) {
@@ -287,7 +299,7 @@ impl Center {
     }
 
     /// An applicant showed that it holds the key, and is there.
-    pub(super) fn on_accept(&mut self, now: Now, m: &Accept) -> Result<(), Dropped> {
+    pub(super) fn on_accept(&mut self, now: Now, from: Option<Address>, m: &Accept) -> Result<(), Dropped> {
         if m.to != self.me || !self.is_leading() || self.installed.is_none() {
             return Err(Dropped::Stale);
         }
@@ -315,6 +327,7 @@ impl Center {
             return Err(Dropped::Rate);
         }
         (applicant.accepted, applicant.epoch, applicant.at) = (true, m.epoch, now.monotonic);
+        applicant.address = applicant.address.or(from);
         let size = applicant.size;
         self.leads.applicants.retain(|who, _| who.cert != m.from.cert || *who == m.from);
         // All of another part come together, if they can.
@@ -340,8 +353,8 @@ impl Center {
         }
         // A proposal that names somebody who has to go comes to nothing; but a member that fell silent may ask to be let in.
         let applies = |who: &MemberId| self.leads.applicants.get(who).is_some_and(|it| it.accepted);
-        let goes = |it: &MemberSlot| match self.going.get(&it.who.cert) {
-            Some(Gone::Silent) => !applies(&it.who),
+        let goes = |it: &MemberId| match self.going.get(&it.cert) {
+            Some(Gone::Silent) => !applies(it),
             Some(_) => true,
             None => false,
         };
@@ -375,11 +388,12 @@ impl Center {
             self.timers.sooner(Timer::Join, now.monotonic);
             return self.timers.set(Timer::Form, now.monotonic + wait);
         }
-        let slots = vec![MemberSlot { who: self.me, salt: [0; 16], tag: [0; 16] }];
+        let slots = vec![self.me];
         let (base, leader) = (EpochId::default(), self.me);
         self.leads.attempt += 1;
         let attempt = self.leads.attempt;
-        self.begin(now, Propose { leader, base, counter: 1, attempt, lock: [0; 32], gone: Vec::new(), slots }, false);
+        let lock = [0; 32];
+        self.begin(now, Content { leader, base, counter: 1, attempt, lock, gone: Vec::new(), slots }, false);
     }
 
     /// Proposes what there is to change.
@@ -410,20 +424,21 @@ impl Center {
         let claims = self.leads.applicants.values().filter(|it| it.accepted).map(|it| it.epoch.counter);
         let last = claims.chain([installed.epoch.counter]).max().unwrap_or_default();
         let counter = (last + 1).min(COUNTER_MAX);
-        let gone = installed.slots.iter().filter(|it| !slots.contains(it) && **it != self.me);
+        let gone = (0..).zip(&installed.slots).filter(|(_, it)| !slots.contains(it) && **it != self.me);
         let why = |it: &MemberId| self.going.get(&it.cert).copied().unwrap_or(Gone::Replaced);
-        let gone = gone.map(|it| (it.cert, why(it))).collect();
+        let mut gone: Vec<(u16, Gone)> = gone.map(|(slot, it)| (slot, why(it))).collect();
+        if gone.len() > REASONS_MAX {
+            gone.retain(|(_, why)| *why != Gone::Silent);
+            gone.truncate(REASONS_MAX);
+        }
         let base = installed.epoch;
         self.leads.attempt += 1;
-        let salt_of = |it: &MemberId| self.leads.sigmas[&it.cert].salt;
-        let slot = |who: MemberId| MemberSlot { who, salt: salt_of(&who), tag: [0; 16] };
-        let mine = MemberSlot { who: self.me, salt: [0; 16], tag: [0; 16] };
-        let slots = [mine].into_iter().chain(slots.into_iter().map(slot)).collect();
+        let slots = [self.me].into_iter().chain(slots).collect();
         let (leader, attempt) = (self.me, self.leads.attempt);
         // Whoever comes from another group brings its own secrets: a merge is drawn afresh.
         let merges = self.leads.applicants.values().any(|it| it.accepted && it.epoch != EpochId::default());
         let one_way = !self.leads.rotate && !merges && self.leader() == Some(self.me);
-        self.begin(now, Propose { leader, base, counter, attempt, lock: [0; 32], gone, slots }, one_way);
+        self.begin(now, Content { leader, base, counter, attempt, lock: [0; 32], gone, slots }, one_way);
     }
 
     /// Keys that a proposal needs are asked for; who has none for long stays out.
@@ -441,18 +456,15 @@ impl Center {
         self.timers.sooner(Timer::Propose, now.monotonic + LACKS_AGAIN);
     }
 
-    fn begin(&mut self, now: Now, mut content: Propose, one_way: bool) {
+    fn begin(&mut self, now: Now, mut content: Content, one_way: bool) {
         let Some(table) = self.table_of(&content) else {
             self.leads.rotate = true;
             return self.timers.sooner(Timer::Propose, now.monotonic + AGAIN);
         };
         let drawn = draw(self, &mut content, table, one_way);
         let id = content.id();
-        let key = |it: &MemberSlot| self.leads.key_with(&self.group, &self.me, &it.who).filter(|_| it.who != self.me);
+        let key = |it: &MemberId| self.leads.key_with(&self.group, &self.me, it).filter(|_| *it != self.me);
         let keys: Vec<Option<PairKey>> = content.slots.iter().map(key).collect();
-        for (slot, key) in content.slots.iter_mut().zip(&keys) {
-            slot.tag = key.as_ref().map_or([0; 16], |key| key.propose(&id));
-        }
         let (counter, attempt, members) = (content.counter, content.attempt, content.slots.len());
         self.notice(Notice::Attempt { counter, attempt, members });
         let takes_over = self.leader().is_some_and(|it| it != self.me);
@@ -460,18 +472,94 @@ impl Center {
         let acks = vec![None; members];
         let (since, wait) = (now.monotonic, RESEND);
         self.follows = None;
-        let known = |it: &MemberSlot| self.installed.as_ref().is_some_and(|i| i.slots.contains(&it.who));
-        let newcomers = !content.slots.iter().all(known) && members > 1;
-        self.leads.proposed = Some(Proposed { id, content: content.clone(), drawn, keys, acks, since, timeout, wait });
+        let base = self.installed.as_ref().filter(|it| it.epoch == content.base).map(|it| &it.slots[..]);
+        // Who has no key with us yet finds the salt beside its name.
+        let said = content.say(base.filter(|_| !takes_over), &self.signer);
+        let newcomer = |it: &&MemberId| **it != self.me && !base.is_some_and(|base| base.contains(it));
+        let newcomers: Vec<MemberId> = content.slots.iter().filter(newcomer).copied().collect();
+        let is_whole = said.came.is_none();
+        self.leads.proposed = Some(Proposed {
+            id,
+            content: content.clone(),
+            said: said.clone(),
+            parts: BTreeMap::new(),
+            lacked: BTreeMap::new(),
+            drawn,
+            keys,
+            acks,
+            addresses: vec![None; members],
+            since,
+            timeout,
+            wait,
+        });
         self.timers.set(Timer::Resend, now.monotonic + RESEND);
         if members > 1 {
-            self.send(&Message::Propose(content.clone()));
-        }
-        if newcomers {
-            let all: Vec<CertHash> = content.slots.iter().map(|it| it.who.cert).collect();
-            self.give(&all);
+            self.send(&Message::Propose(said));
+            self.introduce(&newcomers, is_whole);
         }
         self.prepare(now, &content);
+    }
+
+    /// Says the roster whole to newcomers, and who all are; to the others, who newcomers are.
+    fn introduce(&mut self, newcomers: &[MemberId], is_whole: bool) {
+        let address = |it: &MemberId| self.leads.applicants.get(it).and_then(|it| it.address);
+        let addresses: Option<Vec<Address>> = newcomers.iter().map(address).collect();
+        let addresses = addresses.filter(|it| it.len() <= INTRODUCED_EACH && !is_whole);
+        let Some(proposed) = &self.leads.proposed else { return };
+        let parts = proposed.said.parts();
+        let (new, old): (Vec<MemberId>, Vec<MemberId>) =
+            proposed.content.slots.iter().partition(|it| newcomers.contains(it));
+        let certs = |of: &[MemberId]| of.iter().map(|it| it.cert).collect::<Vec<CertHash>>();
+        let (new, old) = (certs(&new), certs(&old));
+        match addresses {
+            Some(addresses) => {
+                for to in &addresses {
+                    (0..parts).for_each(|part| self.say_part(Some(*to), part));
+                }
+                self.give(None, &new);
+                addresses.into_iter().for_each(|to| self.give(Some(to), &old));
+            }
+            None => {
+                (0..parts).for_each(|part| self.say_part(None, part));
+                if !new.is_empty() {
+                    self.give(None, &[new, old].concat());
+                }
+            }
+        }
+    }
+
+    /// Says one part of the roster that we propose.
+    fn say_part(&mut self, to: Option<Address>, part: usize) {
+        let Some(proposed) = &mut self.leads.proposed else { return };
+        let (signer, sigmas, me) = (&self.signer, &self.leads.sigmas, self.me);
+        let said = proposed.parts.entry(part as u16).or_insert_with(|| {
+            let salt = |it: &MemberId| sigmas.get(&it.cert).filter(|_| *it != me).map_or([0; 16], |it| it.salt);
+            let slots = proposed.content.slots.iter().skip(part * PART_SLOTS).take(PART_SLOTS);
+            let slots = slots.map(|it| (*it, salt(it))).collect();
+            let mut it = Part { proposal: proposed.id, part: part as u16, slots, signature: [0; 64] };
+            it.signature = signer.sign(&it.statement());
+            it
+        });
+        let said = said.clone();
+        self.send_to(to, &Message::Roster(said));
+    }
+
+    /// A member lacks parts of the roster that we propose.
+    pub(super) fn on_lack(&mut self, now: Now, from: Option<Address>, m: &Lack) -> Result<(), Dropped> {
+        if m.to != self.me {
+            return Err(Dropped::Foreign);
+        }
+        let key = self.leads.key_with(&self.group, &self.me, &m.from).ok_or(Dropped::Stale)?;
+        let proposed = self.leads.proposed.as_mut().filter(|it| it.id == m.proposal).ok_or(Dropped::Stale)?;
+        let slot = proposed.content.slot_of(&m.from).ok_or(Dropped::Stale)?;
+        key.check_lack(m).map_err(|_| Dropped::Auth)?;
+        if proposed.lacked.get(&slot).is_some_and(|at| now.monotonic.since(*at) < GIVEN_WITHIN) {
+            return Err(Dropped::Rate);
+        }
+        proposed.lacked.insert(slot, now.monotonic);
+        let parts = proposed.said.parts();
+        (0..parts).filter(|part| m.parts >> part & 1 == 1).for_each(|part| self.say_part(from, part));
+        Ok(())
     }
 
     /// Says a proposal again, or goes on without those who do not answer.
@@ -480,16 +568,25 @@ impl Center {
         if now.monotonic.since(proposed.since) < proposed.timeout || proposed.content.slots.len() == 1 {
             proposed.wait = (proposed.wait * 2).min(RESEND_MAX);
             self.timers.set(Timer::Resend, now.monotonic + proposed.wait);
-            let content = proposed.content.clone();
-            if content.slots.len() > 1 {
-                self.send(&Message::Propose(content));
+            let mut said = proposed.said.clone();
+            said.acked = vec![0; proposed.acks.len().div_ceil(8)];
+            let is_ready = |slot: usize| slot == 0 || proposed.acks[slot].is_some();
+            (0..proposed.acks.len()).filter(|it| is_ready(*it)).for_each(|it| said.acked[it / 8] |= 1 << (it % 8));
+            // Who has no part of its own has no key to ask for others.
+            let lacks =
+                |part: &usize| (part * PART_SLOTS..proposed.acks.len()).take(PART_SLOTS).any(|it| !is_ready(it));
+            let parts = if said.came.is_none() { said.parts() } else { 0 };
+            let parts: Vec<usize> = (0..parts).filter(lacks).collect();
+            if proposed.acks.len() > 1 {
+                self.send(&Message::Propose(said));
+                parts.into_iter().for_each(|part| self.say_part(None, part));
             }
             return;
         }
         let Some(proposed) = self.leads.proposed.take() else { return };
         let answered = |at: usize| at == 0 || proposed.acks[at].is_some();
         let silent: Vec<MemberId> =
-            (0..proposed.acks.len()).filter(|at| !answered(*at)).map(|at| proposed.content.slots[at].who).collect();
+            (0..proposed.acks.len()).filter(|at| !answered(*at)).map(|at| proposed.content.slots[at]).collect();
         for who in silent {
             // Who asked to be let in and then says nothing keeps others waiting: not again at once.
             if self.leads.applicants.remove(&who).is_some() {
@@ -502,7 +599,7 @@ impl Center {
     }
 
     /// A member is ready for what we proposed, or asks again for what we handed out.
-    pub(super) fn on_ack(&mut self, now: Now, m: Ack) -> Result<(), Dropped> {
+    pub(super) fn on_ack(&mut self, now: Now, from: Option<Address>, m: Ack) -> Result<(), Dropped> {
         if m.to != self.me {
             return Err(Dropped::Foreign);
         }
@@ -513,7 +610,7 @@ impl Center {
             key.check_ack(&m).map_err(|_| Dropped::Auth)?;
             let entry = committed.entries.iter().find(|(at, _)| usize::from(*at) == slot).cloned();
             let commit = committed.commit.clone();
-            self.send_commit(&commit, entry.as_slice());
+            self.send_commit(&commit, entry.as_slice(), &[]);
             return Ok(());
         }
         let proposed = self.leads.proposed.as_ref().filter(|it| it.id == m.proposal).ok_or(Dropped::Stale)?;
@@ -521,6 +618,7 @@ impl Center {
         self.authentic(key.check_ack(&m))?;
         if let Some(proposed) = &mut self.leads.proposed {
             proposed.acks[slot] = Some(m);
+            proposed.addresses[slot] = from;
         }
         self.try_commit(now);
         Ok(())
@@ -548,7 +646,7 @@ impl Center {
         }
         let Some(proposed) = self.leads.proposed.take() else { return };
         self.timers.stop(Timer::Resend);
-        let revoked = proposed.content.slots.iter().any(|it| self.revoked.contains(&it.who.cert));
+        let revoked = proposed.content.slots.iter().any(|it| self.revoked.contains(&it.cert));
         if revoked {
             self.leads.rotate = true;
             return self.timers.sooner(Timer::Propose, now.monotonic + AGAIN);
@@ -556,10 +654,11 @@ impl Center {
         let of_base: Vec<bool> = proposed.acks.iter().map(|it| it.is_some_and(|it| it.base == base)).collect();
         let made = make(self, &proposed.content, &proposed.drawn, cut, &proposed.keys, &of_base);
         let entries: Vec<(u16, Vec<u8>)> = (0..).zip(made.entries).filter(|(_, it)| !it.is_empty()).collect();
-        self.send_commit(&made.commit, &entries);
+        self.send_commit(&made.commit, &entries, &proposed.addresses);
         self.leads.committed = Some(Committed { id: proposed.id, commit: made.commit, entries });
         let went = self.installed.iter().flat_map(|it| &it.slots).filter(|it| proposed.content.slot_of(it).is_none());
-        let why = |it: &MemberId| proposed.content.gone.iter().find(|(cert, _)| *cert == it.cert).map(|(_, why)| *why);
+        let slots = self.installed.as_ref().map_or(&[][..], |it| &it.slots);
+        let why = |it: &MemberId| proposed.content.why(slots, &it.cert).or(self.going.get(&it.cert).copied());
         let went: Vec<(MemberId, Gone)> =
             went.map(|it| (*it, why(it).unwrap_or(Gone::Replaced))).filter(|(_, why)| *why != Gone::Silent).collect();
         for (who, why) in went {
@@ -631,19 +730,19 @@ impl Center {
             }
         }
         let list = wanted;
-        self.give(&list);
+        self.give(None, &list);
         Ok(())
     }
 
     /// Whether somebody with this registration is in our view, or shall be.
     fn is_named(&self, cert: &CertHash) -> bool {
         let proposed = self.leads.proposed.as_ref();
-        self.is_in_view(cert) || proposed.is_some_and(|it| it.content.slots.iter().any(|slot| slot.who.cert == *cert))
+        self.is_in_view(cert) || proposed.is_some_and(|it| it.content.slots.iter().any(|it| it.cert == *cert))
     }
 
     /// Whether a proposal of ours names somebody who has to go; it is given up then.
     pub(super) fn drop_proposal_of(&mut self, now: Now, cert: &CertHash) {
-        let names = |it: &Proposed| it.content.slots.iter().any(|slot| slot.who.cert == *cert);
+        let names = |it: &Proposed| it.content.slots.iter().any(|it| it.cert == *cert);
         if self.leads.proposed.as_ref().is_some_and(names) {
             self.leads.proposed = None;
             self.leads.rotate = true;
@@ -653,10 +752,10 @@ impl Center {
 
     /// What a proposal of ours needs.
     pub(super) fn proposes(&self, cert: &CertHash) -> bool {
-        self.leads.proposed.as_ref().is_some_and(|it| it.content.slots.iter().any(|slot| slot.who.cert == *cert))
+        self.leads.proposed.as_ref().is_some_and(|it| it.content.slots.iter().any(|it| it.cert == *cert))
     }
 
-    fn give(&mut self, list: &[CertHash]) {
+    fn give(&mut self, to: Option<Address>, list: &[CertHash]) {
         let known = list.iter().filter_map(|it| Some(self.people.get(it)?.registration.clone()));
         let (mut parts, mut bytes) = (Vec::<Vec<_>>::new(), usize::MAX);
         for it in known {
@@ -668,7 +767,7 @@ impl Center {
             bytes += length;
             parts.last_mut().expect("one was pushed").push(it);
         }
-        parts.into_iter().for_each(|part| self.send(&Message::Give(part)));
+        parts.into_iter().for_each(|part| self.send_to(to, &Message::Give(part)));
     }
 
     /// Says that our group is here, and once more to those who are out that they are.
@@ -765,4 +864,6 @@ const GIVEN_WITHIN: Duration = Duration::from_millis(20);
 /// Members may have the centre asked for news once in so long.
 const NEWS_SPACING: Duration = Duration::from_millis(200);
 const GIVE_BYTES: usize = 1100;
+/// So many newcomers are told the roster one by one; more are told it once, with all others.
+const INTRODUCED_EACH: usize = 4;
 const BEACON_MIN: Duration = Duration::from_millis(100);

@@ -4,8 +4,9 @@
 //! 1 JOIN      registration ‖ run (16) ‖ epoch that it is in (12) ‖ size of that (2) ‖ channels (1)
 //! 2 CHALLENGE     to (48) ‖ leader's registration ‖ run (16) ‖ salt (16) ‖ token (16) ‖ tag (16)
 //! 3 ACCEPT    from (48) ‖ to (48) ‖ token (16) ‖ epoch that it is in (12) ‖ tag (16)
-//! 4 PROPOSE   lock (32) ‖ leader (48) ‖ base (12) ‖ counter (4) ‖ attempt (4) ‖ count (2) of those who go: hash (32), why (1)
-//!             ‖ count (2) of slots: who (48), tag (16) and salt (16)
+//! 4 PROPOSE   lock (32) ‖ leader (48) ‖ base (12) ‖ counter (4) ‖ attempt (4) ‖ size (2) ‖ roster's hash (32)
+//!             ‖ count (2) of slots of the base that go: slot (2), why (1) ‖ 0, or 1 and count (2) of who came: slot (2), who (48)
+//!             ‖ signature (64) ‖ who has acknowledged, as bits of slots (16-bit length)
 //! 5 ACK       from (48) ‖ to (48) ‖ proposal (32) ‖ base (12) ‖ cut (32) ‖ tag (16)
 //! 6 COMMIT    proposal (32) ‖ cut (32) ‖ nonce (one-way, 1; then 32) ‖ count (2) of commitments (32) ‖ count (2) of entries:
 //!             slot (2), sealed (16-bit length)
@@ -14,14 +15,17 @@
 //! 9 DISMISS   from (48) ‖ to (48) ‖ why (1) ‖ tag (16)
 //! 10 WANT     count (2) of hashes (32)
 //! 11 GIVE     count (2) of registrations (16-bit length)
+//! 12 ROSTER   proposal (32) ‖ part (2) ‖ count (2) of slots: who (48), salt (16) ‖ signature (64)
+//! 13 LACK     from (48) ‖ to (48) ‖ proposal (32) ‖ parts of its roster, as bits (8) ‖ tag (16)
 //! ```
 //! The first byte is the kind. Somebody is a registration's hash (32) and a run (16); a registration is behind a 16-bit length. Tags are
-//! under pair keys ([`super::pair`]); JOIN, BEACON, WANT and GIVE prove nothing and change nothing that others rely on.
+//! under pair keys ([`super::pair`]), signatures the leader's; JOIN, BEACON, WANT and GIVE prove nothing and change nothing that others rely on.
 
 use std::sync::Arc;
 
 use sealcast_crypto::hash::Transcript;
 use sealcast_crypto::identity::Registration;
+use sealcast_crypto::signature::OriginKey;
 use sealcast_wire::limits::{COMPARTMENTS_MAX, EPOCH_ENTRY_BYTES_MAX, MEMBERS_MAX, REGISTRATION_BYTES_MAX};
 use sealcast_wire::{CertHash, EpochId, Incarnation, Malformed, MemberId, Reader, Writer};
 
@@ -41,6 +45,8 @@ pub(super) enum Message {
     Dismiss(Dismiss),
     Want(Vec<CertHash>),
     Give(Vec<Arc<Registration>>),
+    Roster(Part),
+    Lack(Lack),
 }
 
 /// Asks to be let in.
@@ -74,18 +80,57 @@ pub(super) struct Accept {
     pub(super) tag: Tag,
 }
 
-/// Who shall be in the next epoch, by slot; the leader first.
+/// A change: who shall be in the next epoch, as its leader and whoever follows it know it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Content {
+    pub(super) leader: MemberId,
+    pub(super) base: EpochId,
+    pub(super) counter: u32,
+    pub(super) attempt: u32,
+    /// Locks nonce and commitments, which COMMIT shows: so the leader's signature vouches for them.
+    pub(super) lock: [u8; 32],
+    /// Slots of the base that go, and why, ascending; silent ones may be missing where the roster is said whole.
+    pub(super) gone: Vec<(u16, Gone)>,
+    /// By slot; the leader first.
+    pub(super) slots: Vec<MemberId>,
+}
+
+/// A change as it is said: by what it changes in the base, if that fits, else by the hash of a roster that comes in parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Propose {
     pub(super) leader: MemberId,
     pub(super) base: EpochId,
     pub(super) counter: u32,
     pub(super) attempt: u32,
-    /// Locks nonce and commitments, which COMMIT shows: so each slot's tag vouches for them.
     pub(super) lock: [u8; 32],
-    /// Of the base: who goes, and why.
-    pub(super) gone: Vec<(CertHash, Gone)>,
-    pub(super) slots: Vec<MemberSlot>,
+    pub(super) size: u16,
+    /// Hash of all who are in it, by slot.
+    pub(super) roster: [u8; 32],
+    pub(super) gone: Vec<(u16, Gone)>,
+    /// Their slots in the new roster, ascending; the others of the base fill the rest in their order. `None`: it comes in parts.
+    pub(super) came: Option<Vec<(u16, MemberId)>>,
+    pub(super) signature: [u8; 64],
+    /// A summary of who is ready, by slot; it proves nothing, and spares those a second word.
+    pub(super) acked: Vec<u8>,
+}
+
+/// Sixteen slots of a proposal's roster; each stands alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Part {
+    pub(super) proposal: [u8; 32],
+    pub(super) part: u16,
+    pub(super) slots: Vec<(MemberId, [u8; 16])>,
+    pub(super) signature: [u8; 64],
+}
+
+/// A member lacks parts of a proposal's roster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Lack {
+    pub(super) from: MemberId,
+    pub(super) to: MemberId,
+    pub(super) proposal: [u8; 32],
+    pub(super) parts: u64,
+    pub(super) tag: Tag,
 }
 
 /// Why somebody goes.
@@ -96,13 +141,6 @@ pub(super) enum Gone {
     Revoked = 3,
     /// Another run of it is there.
     Replaced = 4,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct MemberSlot {
-    pub(super) who: MemberId,
-    pub(super) salt: [u8; 16],
-    pub(super) tag: Tag,
 }
 
 /// We are ready for it, and our view ended so.
@@ -165,30 +203,141 @@ pub(super) struct Dismiss {
     pub(super) tag: Tag,
 }
 
-impl Propose {
-    /// Names it, and binds everything but the slots' tags.
+impl Content {
+    /// Names it: the leader signs this.
     pub(super) fn id(&self) -> [u8; 32] {
         Transcript::new("sealcast/v1/center/propose").add(&self.change()).add(&self.lock).finish()
     }
 
     /// Binds all that its secrets are made for: who leads, whence, and the whole roster.
     pub(super) fn change(&self) -> [u8; 32] {
-        let mut w = Writer::new();
-        self.write_head(&mut w);
-        self.slots.iter().for_each(|slot| _ = write_who(&mut w, &slot.who).raw(&slot.salt));
-        Transcript::of("sealcast/v1/center/change", w.as_slice())
+        let (leader, base, counter, attempt) = (&self.leader, &self.base, self.counter, self.attempt);
+        change((leader, base), (counter, attempt), (self.slots.len() as u16, &roster(&self.slots)), &self.gone)
     }
 
     pub(super) fn slot_of(&self, who: &MemberId) -> Option<usize> {
-        self.slots.iter().position(|slot| slot.who == *who)
+        self.slots.iter().position(|it| it == who)
     }
 
-    fn write_head(&self, w: &mut Writer) {
-        write_who(w, &self.leader).raw(&self.base.to_bytes()).u32(self.counter).u32(self.attempt);
-        w.u16(self.gone.len() as u16);
-        self.gone.iter().for_each(|(who, why)| _ = w.raw(&who.0).u8(*why as u8));
-        w.u16(self.slots.len() as u16);
+    /// Who of the base, whose slots these are, goes, and why.
+    pub(super) fn why(&self, base: &[MemberId], who: &CertHash) -> Option<Gone> {
+        let slot = base.iter().position(|it| it.cert == *who)?;
+        self.gone.iter().find(|(at, _)| usize::from(*at) == slot).map(|(_, why)| *why)
     }
+
+    /// As it is said to members of the base, whose slots these are; whole, if it does not fit or there is no base.
+    pub(super) fn say(&self, base: Option<&[MemberId]>, signer: &OriginKey) -> Propose {
+        let came: Option<Vec<(u16, MemberId)>> = base.map(|base| {
+            (0..).zip(&self.slots).filter(|(_, it)| !base.contains(it)).map(|(at, it)| (at, *it)).collect()
+        });
+        let fits = |came: &Vec<(u16, MemberId)>| self.gone.len() * 3 + came.len() * 50 <= DIFFERENCE_BYTES;
+        let applies = |came: &Vec<(u16, MemberId)>| {
+            base.and_then(|base| apply(base, self.slots.len(), &self.gone, came)).is_some_and(|it| it == self.slots)
+        };
+        let came = came.filter(|came| fits(came) && applies(came));
+        Propose {
+            leader: self.leader,
+            base: self.base,
+            counter: self.counter,
+            attempt: self.attempt,
+            lock: self.lock,
+            size: self.slots.len() as u16,
+            roster: roster(&self.slots),
+            gone: self.gone.clone(),
+            came,
+            signature: signer.sign(&self.id()),
+            acked: Vec::new(),
+        }
+    }
+}
+
+impl Propose {
+    pub(super) fn id(&self) -> [u8; 32] {
+        let of = (&self.leader, &self.base);
+        let change = change(of, (self.counter, self.attempt), (self.size, &self.roster), &self.gone);
+        Transcript::new("sealcast/v1/center/propose").add(&change).add(&self.lock).finish()
+    }
+
+    /// The whole change, for who has the base with these slots; `None` if it is said whole, or is another one.
+    pub(super) fn applied(&self, base: &[MemberId]) -> Option<Content> {
+        self.with(apply(base, self.size.into(), &self.gone, self.came.as_ref()?)?)
+    }
+
+    /// The whole change with this roster, if it is the right one.
+    pub(super) fn with(&self, slots: Vec<MemberId>) -> Option<Content> {
+        let mut certs: Vec<CertHash> = slots.iter().map(|it| it.cert).collect();
+        certs.sort_unstable();
+        certs.dedup();
+        let is_right = slots.len() == usize::from(self.size) && certs.len() == slots.len();
+        if !is_right || slots.first() != Some(&self.leader) || roster(&slots) != self.roster {
+            return None;
+        }
+        let (leader, base, counter, attempt) = (self.leader, self.base, self.counter, self.attempt);
+        Some(Content { leader, base, counter, attempt, lock: self.lock, gone: self.gone.clone(), slots })
+    }
+
+    /// Whether it says of this slot that it has acknowledged.
+    pub(super) fn has_heard(&self, slot: usize) -> bool {
+        self.acked.get(slot / 8).is_some_and(|byte| byte >> (slot % 8) & 1 == 1)
+    }
+
+    /// Parts in which its roster comes.
+    pub(super) fn parts(&self) -> usize {
+        usize::from(self.size).div_ceil(PART_SLOTS)
+    }
+}
+
+impl Part {
+    /// What its leader signs.
+    pub(super) fn statement(&self) -> [u8; 32] {
+        let mut w = Writer::new();
+        self.slots.iter().for_each(|(who, salt)| _ = write_who(&mut w, who).raw(salt));
+        let t = Transcript::new("sealcast/v1/center/roster part").add(&self.proposal).add(&self.part.to_be_bytes());
+        t.add(w.as_slice()).finish()
+    }
+}
+
+fn change(
+    (leader, base): (&MemberId, &EpochId),
+    (counter, attempt): (u32, u32),
+    (size, roster): (u16, &[u8; 32]),
+    gone: &[(u16, Gone)],
+) -> [u8; 32] {
+    let mut w = Writer::new();
+    write_change(&mut w, (leader, base), (counter, attempt), (size, roster), gone);
+    Transcript::of("sealcast/v1/center/change", w.as_slice())
+}
+
+fn write_change(
+    w: &mut Writer,
+    (leader, base): (&MemberId, &EpochId),
+    (counter, attempt): (u32, u32),
+    (size, roster): (u16, &[u8; 32]),
+    gone: &[(u16, Gone)],
+) {
+    write_who(w, leader).raw(&base.to_bytes()).u32(counter).u32(attempt).u16(size).raw(roster);
+    w.u16(gone.len() as u16);
+    gone.iter().for_each(|(slot, why)| _ = w.u16(*slot).u8(*why as u8));
+}
+
+/// The hash of a whole roster.
+pub(super) fn roster(slots: &[MemberId]) -> [u8; 32] {
+    let mut w = Writer::new();
+    slots.iter().for_each(|who| _ = write_who(&mut w, who));
+    Transcript::of("sealcast/v1/center/roster", w.as_slice())
+}
+
+/// A roster of so many: that of the base without those who go, with those who came in their slots.
+fn apply(base: &[MemberId], size: usize, gone: &[(u16, Gone)], came: &[(u16, MemberId)]) -> Option<Vec<MemberId>> {
+    let goes = |slot: usize| gone.iter().any(|(at, _)| usize::from(*at) == slot);
+    let mut stays = base.iter().enumerate().filter(|(slot, _)| !goes(*slot)).map(|(_, who)| *who);
+    let mut came = came.iter().peekable();
+    let next = |slot: usize| match came.next_if(|(at, _)| usize::from(*at) == slot) {
+        Some((_, who)) => Some(*who),
+        None => stays.next(),
+    };
+    let slots: Vec<MemberId> = (0..size).map(next).collect::<Option<_>>()?;
+    (stays.next().is_none() && came.next().is_none()).then_some(slots)
 }
 
 /// What a proposal's lock is of.
@@ -221,8 +370,14 @@ impl Message {
                 write_who(write_who(w.u8(3), &m.from), &m.to).raw(&m.token).raw(&m.epoch.to_bytes()).raw(&m.tag);
             }
             Message::Propose(m) => {
-                m.write_head(w.u8(4).raw(&m.lock));
-                m.slots.iter().for_each(|s| _ = write_who(&mut w, &s.who).raw(&s.tag).raw(&s.salt));
+                let (of, numbers) = ((&m.leader, &m.base), (m.counter, m.attempt));
+                write_change(w.u8(4).raw(&m.lock), of, numbers, (m.size, &m.roster), &m.gone);
+                w.u8(m.came.is_some().into());
+                if let Some(came) = &m.came {
+                    w.u16(came.len() as u16);
+                    came.iter().for_each(|(slot, who)| _ = write_who(w.u16(*slot), who));
+                }
+                w.raw(&m.signature).bytes16(&m.acked);
             }
             Message::Ack(m) => {
                 write_who(write_who(w.u8(5), &m.from), &m.to).raw(&m.proposal).raw(&m.base.to_bytes());
@@ -253,6 +408,14 @@ impl Message {
             Message::Give(list) => {
                 w.u8(11).u16(list.len() as u16);
                 list.iter().for_each(|it| _ = w.bytes16(&it.to_bytes()));
+            }
+            Message::Roster(m) => {
+                w.u8(12).raw(&m.proposal).u16(m.part).u16(m.slots.len() as u16);
+                m.slots.iter().for_each(|(who, salt)| _ = write_who(&mut w, who).raw(salt));
+                w.raw(&m.signature);
+            }
+            Message::Lack(m) => {
+                write_who(write_who(w.u8(13), &m.from), &m.to).raw(&m.proposal).u64(m.parts).raw(&m.tag);
             }
         }
         w.finish()
@@ -332,6 +495,22 @@ impl Message {
                 let count = r.count16(2, MEMBERS_MAX)?;
                 Message::Give((0..count).map(|_| registration(&mut r)).collect::<Result<_, _>>()?)
             }
+            12 => {
+                let (proposal, part) = (r.array()?, r.u16()?);
+                let count = r.count16(64, PART_SLOTS)?;
+                let slots = (0..count).map(|_| Ok((who(&mut r)?, r.array()?))).collect::<Result<_, Malformed>>()?;
+                if usize::from(part) >= PARTS_MAX || count == 0 {
+                    return Err(Malformed);
+                }
+                Message::Roster(Part { proposal, part, slots, signature: r.array()? })
+            }
+            13 => Message::Lack(Lack {
+                from: who(&mut r)?,
+                to: who(&mut r)?,
+                proposal: r.array()?,
+                parts: r.u64()?,
+                tag: r.array()?,
+            }),
             _ => return Err(Malformed),
         };
         r.end()?;
@@ -341,20 +520,23 @@ impl Message {
 
 fn propose(r: &mut Reader<'_>) -> Result<Propose, Malformed> {
     let (lock, leader, base, counter, attempt) = (r.array()?, who(r)?, epoch(r)?, r.u32()?, r.u32()?);
-    let count = r.count16(33, MEMBERS_MAX)?;
-    let goes = |_| Ok((CertHash(r.array()?), gone(r.u8()?)?));
-    let gone = (0..count).map(goes).collect::<Result<_, Malformed>>()?;
-    let count = r.count16(80, MEMBERS_MAX)?;
-    let slot = |_| Ok(MemberSlot { who: who(r)?, tag: r.array()?, salt: r.array()? });
-    let slots: Vec<MemberSlot> = (0..count).map(slot).collect::<Result<_, Malformed>>()?;
-    let mut certs: Vec<CertHash> = slots.iter().map(|it| it.who.cert).collect();
-    certs.sort_unstable();
-    certs.dedup();
-    let leads = slots.first().is_some_and(|first| first.who == leader);
-    if !leads || certs.len() < slots.len() || counter == 0 {
+    let (size, roster) = (r.u16()?, r.array()?);
+    let count = r.count16(3, MEMBERS_MAX)?;
+    let goes = |_| Ok((r.u16()?, gone(r.u8()?)?));
+    let gone: Vec<(u16, Gone)> = (0..count).map(goes).collect::<Result<_, Malformed>>()?;
+    let came = match boolean(r)? {
+        true => {
+            let count = r.count16(50, MEMBERS_MAX)?;
+            Some((0..count).map(|_| Ok((r.u16()?, who(r)?))).collect::<Result<Vec<_>, Malformed>>()?)
+        }
+        false => None,
+    };
+    let (signature, acked) = (r.array()?, r.bytes16(MEMBERS_MAX.div_ceil(8))?.to_vec());
+    let ascends = gone.is_sorted_by(|a, b| a.0 < b.0) && came.iter().all(|it| it.is_sorted_by(|a, b| a.0 < b.0));
+    if !ascends || counter == 0 || !(1..=MEMBERS_MAX).contains(&usize::from(size)) {
         return Err(Malformed);
     }
-    Ok(Propose { leader, base, counter, attempt, lock, gone, slots })
+    Ok(Propose { leader, base, counter, attempt, lock, size, roster, gone, came, signature, acked })
 }
 
 fn write_who<'a>(w: &'a mut Writer, who: &MemberId) -> &'a mut Writer {
@@ -387,3 +569,13 @@ fn gone(number: u8) -> Result<Gone, Malformed> {
 fn registration(r: &mut Reader<'_>) -> Result<Arc<Registration>, Malformed> {
     Registration::from_bytes(r.bytes16(REGISTRATION_BYTES_MAX)?).map(Arc::new)
 }
+
+/// Slots of one part of a roster: with the frame and the headers of UDP and IPv6 it fits the least packet of IPv6.
+pub(super) const PART_SLOTS: usize = 16;
+/// Parts of the largest roster: bits of LACK.
+pub(super) const PARTS_MAX: usize = 64;
+const _: () = assert!(MEMBERS_MAX <= PARTS_MAX * PART_SLOTS);
+/// Bytes of a difference in one PROPOSE.
+pub(super) const DIFFERENCE_BYTES: usize = 760;
+/// Those of whom a proposal that is said whole tells why they go; the others fell silent.
+pub(super) const REASONS_MAX: usize = DIFFERENCE_BYTES / 3;

@@ -3,10 +3,12 @@
 //! What such a program says and ours does not is made with the codec and the keys of a member, so that it is well-formed.
 //! [`Rule`] names rules that a planted fault leaves out, to show that somebody would notice.
 
+use std::collections::BTreeSet;
+
 use sealcast_wire::{CertHash, EpochId, MemberId};
 
 use super::Center;
-use super::message::{Accept, Ack, Beacon, Challenge, Gone, MemberSlot, Message, Propose};
+use super::message::{Accept, Ack, Beacon, Challenge, Content, Gone, Message, PART_SLOTS, Part, Propose};
 use super::pair::PairKey;
 
 /// What a message under the bootstrap key is, as far as it matters to who misbehaves.
@@ -55,7 +57,7 @@ impl Center {
             entitled.rights = leader.registration.rights.clone();
         }
         let others: Vec<MemberId> = slots.iter().filter(|it| **it != self.me).copied().collect();
-        let slot = |who: MemberId| MemberSlot { who, salt: [1; 16], tag: [0; 16] };
+        let installed_slots = slots.clone();
         for registration in [self.registration.clone(), entitled.into()] {
             let leader = MemberId { cert: registration.hash(), ..self.me };
             let run = leader.incarnation;
@@ -67,22 +69,27 @@ impl Center {
                 size: 60,
                 reliable: self.config.reliable,
             }));
-            let gone = slots.first().map(|it| (it.cert, Gone::Revoked)).into_iter().collect();
-            let slots = [leader].into_iter().chain(others.iter().copied()).map(slot).collect();
-            let counter = base.counter + 1;
-            let mut propose = Propose { leader, base, counter, attempt: 1, lock: [0; 32], gone, slots };
-            let id = propose.id();
+            let gone = vec![(0, Gone::Revoked)];
+            let slots = [leader].into_iter().chain(others.iter().copied()).collect();
+            let (counter, lock) = (base.counter + 1, [0; 32]);
+            let content = Content { leader, base, counter, attempt: 1, lock, gone, slots };
             for to in &others {
                 let key = self.key_at_hand(to);
                 let (to, registration, salt) = (*to, registration.clone(), [1; 16]);
                 let mut challenge = Challenge { to, registration, run, salt, token: [2; 16], tag: [0; 16] };
                 challenge.tag = key.challenge(&challenge);
                 self.send(&Message::Challenge(challenge));
-                if let Some(slot) = propose.slots.iter_mut().find(|it| it.who == to) {
-                    slot.tag = key.propose(&id);
-                }
             }
-            self.send(&Message::Propose(propose));
+            let signer = self.signer.clone();
+            for base in [Some(&installed_slots[..]), None] {
+                self.send(&Message::Propose(content.say(base, &signer)));
+            }
+            for (part, slots) in (0..).zip(content.slots.chunks(PART_SLOTS)) {
+                let slots = slots.iter().map(|it| (*it, [1; 16])).collect();
+                let mut it = Part { proposal: content.id(), part, slots, signature: [0; 64] };
+                it.signature = signer.sign(&it.statement());
+                self.send(&Message::Roster(it));
+            }
         }
     }
 
@@ -108,16 +115,16 @@ impl Center {
         }
     }
 
-    /// Acknowledges a proposal in the names of all in it, as this one of them did.
+    /// Acknowledges a proposal in the names of all in it, once this acknowledgement of ours was sent.
     pub fn acknowledge_falsely(&mut self, proposal: &[u8], ack: &[u8]) {
         let (Some(Message::Propose(m)), Some(Message::Ack(ack))) =
             (self.bootstrap_open(proposal), self.bootstrap_open(ack))
         else {
             return;
         };
-        if m.id() == ack.proposal {
-            let me = self.me;
-            self.acknowledge_for(&m, |it| *it != me && *it != ack.from, ack.cut);
+        let me = self.me;
+        if m.id() == ack.proposal && ack.from == me {
+            self.acknowledge_for(&m, |it| *it != me, ack.cut);
         }
     }
 
@@ -133,7 +140,10 @@ impl Center {
 
     fn acknowledge_for(&mut self, m: &Propose, whose: impl Fn(&MemberId) -> bool, cut: [u8; 32]) {
         let (to, proposal, key) = (m.leader, m.id(), self.key_at_hand(&m.leader));
-        for from in m.slots.iter().map(|it| it.who).filter(|it| whose(it) && *it != to) {
+        let slots = self.installed.iter().flat_map(|it| &it.slots);
+        let came = m.came.iter().flatten().map(|(_, who)| who);
+        let named: BTreeSet<MemberId> = slots.chain(came).filter(|it| whose(it) && **it != to).copied().collect();
+        for from in named {
             let mut ack = Ack { from, to, proposal, base: m.base, cut, tag: [0; 16] };
             ack.tag = key.ack(&ack);
             self.send(&Message::Ack(ack));

@@ -68,9 +68,9 @@ use sealcast_wire::{
     To, Utc, limits,
 };
 
-use self::follow::{Courts, Follows, PairKeys};
+use self::follow::{Courts, Follows, Gathers, PairKeys};
 use self::lead::Leads;
-use self::message::{Gone, Message, Wish, WishKind};
+use self::message::{Gone, Message, Part, Wish, WishKind};
 use self::queries::{News, Queries};
 use self::query::{Query, Refusal};
 use crate::compartments::Table;
@@ -148,6 +148,10 @@ pub struct Center {
     installed: Option<Installed>,
     /// A proposal of our leader's, or of who becomes it.
     follows: Option<Follows>,
+    /// One whose roster is not all here yet.
+    gathers: Option<Gathers>,
+    /// Parts of rosters that came before their proposals.
+    early: Vec<Part>,
     /// The newest attempt that we followed, and whose.
     newest: Option<(MemberId, u32)>,
     /// When we last asked to be let in.
@@ -239,6 +243,8 @@ enum Timer {
     Resend,
     /// Acknowledge again.
     Ack,
+    /// Ask for the parts of a roster that did not come.
+    Gather,
     /// What is delivered in the view is not settled in time.
     Flush,
     /// Query the centre again.
@@ -288,6 +294,8 @@ impl Center {
             people: BTreeMap::new(),
             installed: None,
             follows: None,
+            gathers: None,
+            early: Vec::new(),
             newest: None,
             joined_at: None,
             failed: None,
@@ -338,10 +346,15 @@ impl Center {
 
     /// Sends a message to the group, under the bootstrap key.
     fn send(&mut self, message: &Message) {
+        self.send_to(None, message);
+    }
+
+    /// Sends a message to whom it concerns alone, where its address is known, else to the group.
+    fn send_to(&mut self, to: Option<Address>, message: &Message) {
         let mut nonce = [0; 12];
         self.rng.fill_bytes(&mut nonce);
         let bytes = self.bootstrap_key.seal(nonce, &message.encode());
-        self.transmit(To::Group, bytes);
+        self.transmit(to.map_or(To::Group, To::Peer), bytes);
     }
 
     fn transmit(&mut self, to: To, bytes: Vec<u8>) {
@@ -372,7 +385,8 @@ impl Center {
                     || self.leads.applicants.keys().any(|who| who.cert == *cert)
                     || self.proposes(cert)
                     || self.courts.as_ref().is_some_and(|it| it.leader.cert == *cert)
-                    || self.follows.as_ref().is_some_and(|it| it.content.slots.iter().any(|s| s.who.cert == *cert))
+                    || self.follows.as_ref().is_some_and(|it| it.content.slots.iter().any(|it| it.cert == *cert))
+                    || self.gathers.as_ref().is_some_and(|it| it.names(cert))
             };
             let oldest = self.people.iter().filter(|(cert, _)| !needed(cert)).min_by_key(|(_, it)| it.seen);
             let Some(oldest) = oldest.map(|(cert, _)| *cert) else { return };
@@ -444,7 +458,7 @@ impl Center {
     fn exclude(&mut self, why: Exclusion) {
         if self.phase != Phase::Out {
             self.phase = Phase::Out;
-            (self.follows, self.courts) = (None, None);
+            (self.follows, self.gathers, self.courts) = (None, None, None);
             self.leads.clear();
             self.queries.retain(|_| false);
             self.timers = Timers::default();
@@ -452,7 +466,7 @@ impl Center {
         }
     }
 
-    fn receive(&mut self, now: Now, bytes: &[u8]) -> Result<(), HandleError> {
+    fn receive(&mut self, now: Now, from: Option<Address>, bytes: &[u8]) -> Result<(), HandleError> {
         if bytes.starts_with(&query::MAGIC) {
             let news = self.queries.answered(now.monotonic, &self.config.principal.long_term, bytes)?;
             self.on_news(now, news);
@@ -465,13 +479,15 @@ impl Center {
         match Message::decode(&bytes)? {
             Message::Join(m) => Ok(self.on_join(now, &m)?),
             Message::Challenge(m) => Ok(self.on_challenge(now, m)?),
-            Message::Accept(m) => Ok(self.on_accept(now, &m)?),
-            Message::Propose(m) => Ok(self.on_propose(now, m)?),
-            Message::Ack(m) => Ok(self.on_ack(now, m)?),
+            Message::Accept(m) => Ok(self.on_accept(now, from, &m)?),
+            Message::Propose(m) => Ok(self.on_propose(now, from, m)?),
+            Message::Ack(m) => Ok(self.on_ack(now, from, m)?),
             Message::Commit(m) => self.on_commit(now, &m),
             Message::Beacon(m) => Ok(self.on_beacon(now, &m)?),
             Message::Wish(m) => Ok(self.on_wish(now, &m)?),
             Message::Dismiss(m) => Ok(self.on_dismiss(&m)?),
+            Message::Roster(m) => Ok(self.on_roster(now, m)?),
+            Message::Lack(m) => Ok(self.on_lack(now, from, &m)?),
             Message::Want(list) => Ok(self.on_want(now, &list)?),
             Message::Give(list) => {
                 for it in list.iter().filter(|it| self.is_wanted(&it.hash())).cloned().collect::<Vec<_>>() {
@@ -544,6 +560,7 @@ impl Center {
         self.drop_proposal_of(now, &cert);
         self.pairs.forget(&cert);
         self.follows.take_if(|it| it.content.leader.cert == cert);
+        self.gathers.take_if(|it| it.propose.leader.cert == cert);
         self.good.remove(&cert);
         self.courts.take_if(|it| it.leader.cert == cert);
         if cert == self.me.cert {
@@ -726,7 +743,8 @@ impl Keys for Center {
                 if self.phase == Phase::Out || matches!(source, Source::Inside { .. }) {
                     return Err(Dropped::Stale.into());
                 }
-                let result = self.receive(now, bytes);
+                let from = if let Source::Outside(from) = source { Some(*from) } else { None };
+                let result = self.receive(now, from, bytes);
                 if let Err(HandleError::Dropped(why)) = result {
                     self.drops.count(why);
                 }
@@ -777,6 +795,7 @@ impl Keys for Center {
                 Timer::Propose => self.propose(now),
                 Timer::Resend => self.resend(now),
                 Timer::Ack => self.ack_again(now),
+                Timer::Gather => self.gather_again(now),
                 Timer::Flush => self.flushed(now, [0; 32]),
                 Timer::Query => self.ask_due(now),
                 Timer::News => self.look_around(now),

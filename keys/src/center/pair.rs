@@ -12,7 +12,7 @@ use sealcast_crypto::leighton_micali::{Forged, PairSecret, tag, verify};
 use sealcast_crypto::secret::Secret;
 use sealcast_wire::MemberId;
 
-use super::message::{Accept, Ack, Challenge, Dismiss, Tag, Wish};
+use super::message::{Accept, Ack, Challenge, Dismiss, Lack, Tag, Wish};
 
 /// The key of a leader and a member, in one run of each.
 #[derive(Clone)]
@@ -44,12 +44,12 @@ impl PairKey {
         verify(&self.0, ACCEPT, &[&it.token, &it.epoch.to_bytes()], &it.tag)
     }
 
-    pub(super) fn propose(&self, id: &[u8; 32]) -> Tag {
-        self.tag(PROPOSE, &[id])
+    pub(super) fn lack(&self, it: &Lack) -> Tag {
+        self.tag(LACK, &[&it.proposal, &it.parts.to_be_bytes()])
     }
 
-    pub(super) fn check_propose(&self, id: &[u8; 32], said: &Tag) -> Result<(), Forged> {
-        verify(&self.0, PROPOSE, &[id], said)
+    pub(super) fn check_lack(&self, it: &Lack) -> Result<(), Forged> {
+        verify(&self.0, LACK, &[&it.proposal, &it.parts.to_be_bytes()], &it.tag)
     }
 
     pub(super) fn ack(&self, it: &Ack) -> Tag {
@@ -96,7 +96,7 @@ impl PairKey {
 
 const CHALLENGE: &str = "sealcast/v1/center/challenge";
 const ACCEPT: &str = "sealcast/v1/center/accept";
-const PROPOSE: &str = "sealcast/v1/center/slot";
+const LACK: &str = "sealcast/v1/center/lack";
 const ACK: &str = "sealcast/v1/center/ack";
 const WISH: &str = "sealcast/v1/center/wish";
 const DISMISS: &str = "sealcast/v1/center/dismiss";

@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use super::epoch::{Drawn, Made, Taken, derive, draw, make, take};
 use super::feed::{Feed, FeedAnswer, FeedRequest};
 use super::message::{
-    Accept, Ack, Beacon, Challenge, Commit, Dismiss, Gone, Join, MemberSlot, Message, Propose, Wish, WishKind,
+    Accept, Ack, Beacon, Challenge, Commit, Content, Dismiss, Gone, Join, Lack, Message, Part, Wish, WishKind,
 };
 use super::pair::PairKey;
 use super::query::{Answer, Query};
@@ -116,7 +116,7 @@ fn rule_g9_members_and_centres_take_the_messages_of_the_vectors() {
             kinds.insert(plain[0]);
         }
     }
-    assert_eq!(kinds, (1..=11).collect());
+    assert_eq!(kinds, (1..=13).collect());
 }
 
 fn everything() -> Value {
@@ -272,7 +272,7 @@ impl Story {
             self.nonces.fill_bytes(&mut token);
             let mut it = Challenge { to, registration: registration.clone(), run, salt, token, tag: [0; 16] };
             it.tag = key.challenge(&it);
-            let theirs = self.key_of_member(who, &salt);
+            let theirs = self.key_of_member(who);
             assert_eq!(theirs.check_challenge(&it), Ok(()));
             let values = json!({ "pair_key": hex(&raw(&self.sigma(who, &salt), &alice, &to)) });
             self.say(ALICE, &Message::Challenge(it), values);
@@ -357,28 +357,41 @@ impl Story {
         cut: [u8; 32],
     ) -> Epoch {
         let leader = self.people[ALICE].node.me;
-        let slot = |who: &usize| MemberSlot {
-            who: self.people[*who].node.me,
-            salt: if *who == ALICE { [0; 16] } else { self.key_and_salt(ALICE, *who).1 },
-            tag: [0; 16],
-        };
-        let gone = gone.iter().map(|(who, why)| (self.people[*who].node.me.cert, *why)).collect();
-        let slots = members.iter().map(slot).collect();
-        let mut content = Propose { leader, base, counter, attempt, lock: [0; 32], gone, slots };
+        let alice = &mut self.people[ALICE].node;
+        let before = alice.installed.as_ref().filter(|it| it.epoch == base).map(|it| it.slots.clone());
+        let old = before.clone().unwrap_or_default();
+        let slot = |who: &MemberId| old.iter().position(|it| it == who).unwrap() as u16;
+        let gone = gone.iter().map(|(who, why)| (slot(&self.people[*who].node.me), *why)).collect();
+        let slots = members.iter().map(|it| self.people[*it].node.me).collect();
+        let mut content = Content { leader, base, counter, attempt, lock: [0; 32], gone, slots };
         let alice = &mut self.people[ALICE].node;
         let table = alice.table_of(&content).unwrap();
         let one_way = content.gone.is_empty();
         let drawn = draw(alice, &mut content, table, one_way);
+        let signer = alice.signer.clone();
         let id = content.id();
         let pair = |who: &usize| (*who != ALICE).then(|| self.key_and_salt(ALICE, *who).0);
         let keys: Vec<Option<PairKey>> = members.iter().map(pair).collect();
-        for (at, key) in keys.iter().enumerate().filter_map(|(at, key)| Some((at, key.as_ref()?))) {
-            content.slots[at].tag = key.propose(&id);
+        let mut said = content.say(before.as_deref(), &signer);
+        self.say(ALICE, &Message::Propose(said.clone()), json!({ "proposal": hex(&id) }));
+        if !members.iter().all(|it| old.contains(&self.people[*it].node.me)) {
+            let newcomer = members[members.len() - 1];
+            let (from, key) = (self.people[newcomer].node.me, keys[members.len() - 1].as_ref().unwrap());
+            let mut it = Lack { from, to: leader, proposal: id, parts: 1, tag: [0; 16] };
+            it.tag = key.lack(&it);
+            assert_eq!(key.check_lack(&it), Ok(()));
+            self.say(newcomer, &Message::Lack(it), json!({}));
+            let salt = |who: &usize| if *who == ALICE { [0; 16] } else { self.key_and_salt(ALICE, *who).1 };
+            let slots = members.iter().map(|it| (self.people[*it].node.me, salt(it))).collect();
+            let mut it = Part { proposal: id, part: 0, slots, signature: [0; 64] };
+            it.signature = signer.sign(&it.statement());
+            self.say(ALICE, &Message::Roster(it), json!({}));
+            // Once more, after the first two have acknowledged.
+            said.acked = vec![0b11];
+            self.say(ALICE, &Message::Propose(said), json!({ "proposal": hex(&id) }));
         }
-        self.say(ALICE, &Message::Propose(content.clone()), json!({ "proposal": hex(&id) }));
         for (at, who) in members.iter().enumerate().skip(1) {
-            let theirs = self.key_of_member(*who, &content.slots[at].salt);
-            assert_eq!(theirs.check_propose(&id, &content.slots[at].tag), Ok(()));
+            let theirs = self.key_of_member(*who);
             let from = self.people[*who].node.me;
             let was_in = self.people[*who].node.installed.as_ref().is_some_and(|it| it.epoch == base);
             let (base, cut) = if was_in { (base, cut) } else { (EpochId::default(), [0; 32]) };
@@ -392,7 +405,7 @@ impl Story {
 
     fn hand_out(
         &mut self,
-        content: &Propose,
+        content: &Content,
         members: &[usize],
         cut: [u8; 32],
         keys: &[Option<PairKey>],
@@ -406,7 +419,7 @@ impl Story {
         let id = mine.epoch;
         let mut taken: Vec<Taken> = Vec::new();
         for (at, who) in members.iter().enumerate().skip(1) {
-            let key = self.key_of_member(*who, &content.slots[at].salt);
+            let key = self.key_of_member(*who);
             let base = self.people[*who].node.installed.as_ref();
             taken.push(match (&entries[at][..], &commit.nonce) {
                 ([], Some(nonce)) => derive(base.unwrap(), content, &table, &commit, (at, nonce)).unwrap(),
@@ -455,8 +468,21 @@ impl Story {
     }
 
     fn say(&mut self, who: usize, message: &Message, mut step: Value) {
-        let names =
-            ["JOIN", "CHALLENGE", "ACCEPT", "PROPOSE", "ACK", "COMMIT", "BEACON", "WISH", "DISMISS", "WANT", "GIVE"];
+        let names = [
+            "JOIN",
+            "CHALLENGE",
+            "ACCEPT",
+            "PROPOSE",
+            "ACK",
+            "COMMIT",
+            "BEACON",
+            "WISH",
+            "DISMISS",
+            "WANT",
+            "GIVE",
+            "ROSTER",
+            "LACK",
+        ];
         let mut nonce = [0; 12];
         self.nonces.fill_bytes(&mut nonce);
         let bytes = message.encode();
@@ -479,9 +505,10 @@ impl Story {
     }
 
     /// The same key as the member computes it.
-    fn key_of_member(&self, member: usize, salt: &[u8; 16]) -> PairKey {
+    fn key_of_member(&self, member: usize) -> PairKey {
         let (leader, me) = (self.people[ALICE].node.me, self.people[member].node.me);
-        PairKey::new(GROUP, &self.sigma(member, salt), &leader, &me)
+        let salt = self.key_and_salt(ALICE, member).1;
+        PairKey::new(GROUP, &self.sigma(member, &salt), &leader, &me)
     }
 
     fn sigma(&self, member: usize, salt: &[u8; 16]) -> PairSecret {

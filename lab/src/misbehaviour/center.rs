@@ -59,6 +59,14 @@ impl CenterLiar {
                         open_message(&datagram).and_then(|it| self.robot.with_keys(now, |keys| keys.misjudge(it)));
                     Effect::Send { to, datagram: lie.map_or(datagram, |it| as_open(&it)) }
                 }
+                Effect::Send { to, datagram } if self.lie == CenterLie::AcknowledgesForOthers => {
+                    // Others' acknowledgements come to the leader alone: it goes by its own.
+                    if let Some(own) = open_message(&datagram) {
+                        let proposal = &self.proposal;
+                        self.robot.with_keys(now, |keys| keys.acknowledge_falsely(proposal, own));
+                    }
+                    Effect::Send { to, datagram }
+                }
                 other => other,
             };
             self.effects.push_back(effect);
@@ -80,8 +88,6 @@ impl CenterLiar {
                 if self.robot.group().keys().inner().read(bootstrap_sealed) == Some(MessageKind::Propose) {
                     self.proposal = bootstrap_sealed.to_vec();
                 }
-                let proposal = &self.proposal;
-                self.robot.with_keys(now, |keys| keys.acknowledge_falsely(proposal, bootstrap_sealed));
             }
             CenterLie::Usurps | CenterLie::Misjudges => {}
         }

@@ -12,7 +12,7 @@ use super::net::Net;
 use super::realm::{ALL, PLAIN, now};
 use crate::center::kdc::Registry as _;
 use crate::center::message::{
-    Accept, Ack, Beacon, Challenge, Commit, Dismiss, Gone, Join, MemberSlot, Message, Propose, Wish, WishKind, lock,
+    Accept, Ack, Beacon, Challenge, Commit, Content, Dismiss, Gone, Join, Lack, Message, Part, Wish, WishKind, lock,
 };
 use crate::center::pair::PairKey;
 use crate::center::query::{Answer, Query};
@@ -49,14 +49,18 @@ fn pair_key(net: &mut Net, leader: usize, member: usize) -> (PairKey, [u8; 16]) 
     (PairKey::new("ward3", &sigma, &leader, &member), granted.salt)
 }
 
-/// The key of a leader and a member that the last proposal shows to the member.
+/// The key of a leader and a member, which the member knows.
 fn shown_key(net: &Net, leader: usize, member: usize) -> PairKey {
-    let heard = net.heard();
     let (from, to) = (net.nodes[leader].me, net.nodes[member].me);
-    let slots = heard.iter().rev().filter_map(|it| if let Message::Propose(it) = it { Some(&it.slots) } else { None });
-    let salt = slots.flatten().find(|slot| slot.who == to).unwrap().salt;
+    let salt = net.nodes[leader].keys.as_ref().unwrap().leads.salt_with(&to.cert).unwrap();
     let sigma = net.nodes[member].principal.long_term.receives(&from.cert.0, &to.cert.0, &salt);
     PairKey::new("ward3", &sigma, &from, &to)
+}
+
+/// Slots that go from a view in which just these stay.
+fn gone(net: &Net, at: usize, stay: &[MemberId], why: Gone) -> Vec<(u16, Gone)> {
+    let slots = &net.nodes[at].keys.as_ref().unwrap().installed.as_ref().unwrap().slots;
+    (0..).zip(slots).filter(|(_, it)| !stay.contains(it)).map(|(slot, _)| (slot, why)).collect()
 }
 
 #[test]
@@ -219,18 +223,9 @@ fn rule_c1_a_revoked_leader_captures_nobody_who_comes_back() {
     net.for_millis(20);
     assert!(!net.heard().iter().any(|it| matches!(it, Message::Accept(it) if it.from == member)));
     assert_eq!(net.say(carol, &Message::Challenge(challenge)), Err(Dropped::Policy.into()), "the centre told it");
-    let slots = [liar, member].map(|who| MemberSlot { who, salt: old.salt, tag: [0; 16] }).to_vec();
-    let mut propose = Propose {
-        leader: liar,
-        base: EpochId::default(),
-        counter: 9,
-        attempt: 1,
-        lock: [0; 32],
-        gone: Vec::new(),
-        slots,
-    };
-    propose.slots[1].tag = key.propose(&propose.id());
-    assert!(net.say(carol, &Message::Propose(propose)).is_err());
+    let (base, lock, slots) = (EpochId::default(), [0; 32], vec![liar, member]);
+    let propose = Content { leader: liar, base, counter: 9, attempt: 1, lock, gone: Vec::new(), slots };
+    assert!(net.propose(carol, all[1], &propose).is_err());
     assert!(net.nodes[carol].views.is_empty());
 }
 
@@ -277,11 +272,10 @@ fn rule_c2_who_may_not_lead_leads_nobody() {
     assert_eq!(net.say(all[3], &Message::Beacon(beacon)), Err(Dropped::Policy.into()));
     let challenge = Challenge { to: bob, registration, run, salt: [1; 16], token: [2; 16], tag: [3; 16] };
     assert_eq!(net.say(all[3], &Message::Challenge(challenge)), Err(Dropped::Policy.into()));
-    let slots = [alice, bob].map(|who| MemberSlot { who, salt: [1; 16], tag: [2; 16] }).to_vec();
-    let base = net.view(all[3]).epoch;
-    let propose =
-        Propose { leader: alice, base, counter: base.counter + 1, attempt: 1, lock: [0; 32], gone: Vec::new(), slots };
-    assert_eq!(net.say(all[3], &Message::Propose(propose)), Err(Dropped::Policy.into()));
+    let (base, lock, slots) = (net.view(all[3]).epoch, [0; 32], vec![alice, bob]);
+    let gone = gone(&net, all[3], &slots, Gone::Left);
+    let propose = Content { leader: alice, base, counter: base.counter + 1, attempt: 1, lock, gone, slots };
+    assert_eq!(net.propose(all[3], all[2], &propose), Err(Dropped::Policy.into()));
     // With another registration in its name: the centre made its keys for the one that it knows.
     let mut other = net.nodes[all[2]].principal.registration.clone();
     other.rights = net.nodes[all[0]].principal.registration.rights.clone();
@@ -349,17 +343,15 @@ fn a_claimed_epoch_number_is_believed_so_far_only() {
 #[test]
 fn rule_a13_a_leader_that_gives_other_secrets_than_it_committed_to_is_named() {
     let (mut net, all) = group();
-    let (key, salt) = pair_key(&mut net, all[0], all[3]);
+    let key = shown_key(&net, all[0], all[3]);
     let (leader, bob) = (net.nodes[all[0]].me, net.nodes[all[3]].me);
-    let base = net.view(all[3]).epoch;
-    let slots = [leader, bob].map(|who| MemberSlot { who, salt, tag: [0; 16] }).to_vec();
-    let counter = base.counter + 1;
-    let commitments = vec![[1; 32]];
+    let (base, slots) = (net.view(all[3]).epoch, vec![leader, bob]);
+    let (counter, commitments) = (base.counter + 1, vec![[1; 32]]);
     let lock = lock(None, &commitments);
-    let mut propose = Propose { leader, base, counter, attempt: 9, lock, gone: Vec::new(), slots };
+    let gone = gone(&net, all[3], &slots, Gone::Silent);
+    let propose = Content { leader, base, counter, attempt: 9000, lock, gone, slots };
     let id = propose.id();
-    propose.slots[1].tag = key.propose(&id);
-    assert_eq!(net.say(all[3], &Message::Propose(propose)), Ok(()));
+    assert_eq!(net.propose(all[3], all[0], &propose), Ok(()));
     net.for_millis(20);
     let mut commit = Commit { proposal: id, cut: [1; 32], nonce: None, commitments, entries: Vec::new() };
     commit.entries.push((1, key.seal_entry(&commit.transcript(), &[5; 32])));
@@ -477,16 +469,14 @@ fn who_never_agrees_how_the_view_ended_is_left_out() {
 fn a_stand_bys_word_deposes_no_leader() {
     for why in [Gone::Left, Gone::Revoked] {
         let (mut net, all) = group();
-        let (key, salt) = pair_key(&mut net, all[1], all[3]);
         let (stand_by, bob) = (net.nodes[all[1]].me, net.nodes[all[3]].me);
-        let base = net.view(all[3]).epoch;
-        let slots = [stand_by, bob].map(|who| MemberSlot { who, salt, tag: [0; 16] }).to_vec();
-        let gone = vec![(net.hash(all[0]), why), (net.hash(all[2]), Gone::Left)];
-        let mut propose =
-            Propose { leader: stand_by, base, counter: base.counter + 1, attempt: 1, lock: [0; 32], gone, slots };
-        propose.slots[1].tag = key.propose(&propose.id());
+        let (base, lock, slots) = (net.view(all[3]).epoch, [0; 32], vec![stand_by, bob]);
+        let mut gone = gone(&net, all[3], &slots, Gone::Left);
+        assert_eq!(gone[0].0, 0, "the leader");
+        gone[0].1 = why;
+        let propose = Content { leader: stand_by, base, counter: base.counter + 1, attempt: 1, lock, gone, slots };
         for _ in 0..5 {
-            assert_eq!(net.say(all[3], &Message::Propose(propose.clone())), Err(Dropped::Policy.into()));
+            assert_eq!(net.propose(all[3], all[1], &propose), Err(Dropped::Policy.into()));
             net.for_millis(50);
         }
         assert_eq!(net.leader(all[3]), net.hash(all[0]));
@@ -497,14 +487,13 @@ fn a_stand_bys_word_deposes_no_leader() {
 #[test]
 fn no_leader_drives_the_numbers_of_epochs_to_their_end() {
     let (mut net, all) = group();
-    let (key, salt) = pair_key(&mut net, all[0], all[3]);
     let (leader, bob) = (net.nodes[all[0]].me, net.nodes[all[3]].me);
-    let base = net.view(all[3]).epoch;
+    let (base, lock, slots) = (net.view(all[3]).epoch, [0; 32], vec![leader, bob]);
+    let gone = gone(&net, all[3], &slots, Gone::Left);
     for counter in [u32::MAX, u32::MAX - 1, (1 << 31) + 1, base.counter + (1 << 16) + 1, base.counter] {
-        let slots = [leader, bob].map(|who| MemberSlot { who, salt, tag: [0; 16] }).to_vec();
-        let mut propose = Propose { leader, base, counter, attempt: 9, lock: [0; 32], gone: Vec::new(), slots };
-        propose.slots[1].tag = key.propose(&propose.id());
-        assert_eq!(net.say(all[3], &Message::Propose(propose)), Err(Dropped::Stale.into()), "{counter}");
+        let (gone, slots) = (gone.clone(), slots.clone());
+        let propose = Content { leader, base, counter, attempt: 9000, lock, gone, slots };
+        assert_eq!(net.propose(all[3], all[0], &propose), Err(Dropped::Stale.into()), "{counter}");
     }
 }
 
@@ -689,4 +678,83 @@ fn a_proposal_that_comes_to_nothing_keeps_nobody_from_the_next() {
     }
     net.for_millis(1000);
     assert!(net.together(&all) && net.view(all[0]).epoch.counter <= at.counter + 2);
+}
+
+/// A3: a proposal and a roster count by their leader's signature alone; a member's, or another's, makes none.
+#[test]
+fn rule_a3_a_change_that_its_leader_did_not_sign_is_not_followed() {
+    let (mut net, all) = group();
+    let (leader, bob, carol) = (
+        net.nodes[all[0]].me,
+        net.nodes[all[3]].me,
+        MemberId { cert: CertHash([7; 32]), incarnation: Incarnation([7; 16]) },
+    );
+    let (base, lock) = (net.view(all[3]).epoch, [0; 32]);
+    let counter = base.counter + 1;
+    let whole = net.nodes[all[3]].keys.as_ref().unwrap().installed.as_ref().unwrap().slots.clone();
+    let content = Content { leader, base, counter, attempt: 9000, lock, gone: Vec::new(), slots: whole.clone() };
+    // In the leader's name, by the stand-by and by alice.
+    for at in [all[1], all[2]] {
+        assert_eq!(net.propose(all[3], at, &content), AUTH);
+    }
+    // The leader's own word, changed: each of its parts is signed.
+    let said = content.say(Some(&whole), &net.nodes[all[0]].principal.origin_key());
+    for changed in [
+        crate::center::message::Propose { counter: counter + 1, ..said.clone() },
+        crate::center::message::Propose { lock: [1; 32], ..said.clone() },
+        crate::center::message::Propose { roster: [1; 32], ..said.clone() },
+        crate::center::message::Propose { gone: vec![(2, Gone::Left)], ..said.clone() },
+        crate::center::message::Propose { base: EpochId { hash: 1, ..base }, ..said.clone() },
+    ] {
+        assert_eq!(net.say(all[3], &Message::Propose(changed)), AUTH);
+    }
+    // Who came is what the signed hash says, or nothing is followed before the leader's own roster is there.
+    let with = crate::center::message::Propose { came: Some(vec![(3, carol)]), ..said.clone() };
+    assert_eq!(net.say(all[3], &Message::Propose(with)), Ok(()));
+    assert!(net.nodes[all[3]].keys.as_ref().unwrap().follows.is_none());
+    let slots: Vec<(MemberId, [u8; 16])> = whole.iter().map(|it| (*it, [0; 16])).collect();
+    let mut part = Part { proposal: content.id(), part: 0, slots, signature: [0; 64] };
+    part.signature = net.nodes[all[1]].principal.origin_key().sign(&part.statement());
+    assert_eq!(net.say(all[3], &Message::Roster(part.clone())), AUTH);
+    part.signature = net.nodes[all[0]].principal.origin_key().sign(&part.statement());
+    let other = Part { part: 1, ..part.clone() };
+    assert_eq!(net.say(all[3], &Message::Roster(other)), Err(Dropped::Stale.into()), "there is no such part");
+    assert_eq!((net.view(all[3]).epoch, net.nodes[all[3]].me), (base, bob));
+}
+
+/// A member that asks for parts of a roster proves who it is: nobody has them sent to others by its name.
+#[test]
+fn rule_g8_a_roster_is_given_to_members_who_prove_that_they_are() {
+    let (mut net, all) = group();
+    net.stop(all[2]);
+    net.command(all[0], Command::Rotate);
+    net.for_millis(20);
+    let (from, to) = (net.nodes[all[3]].me, net.nodes[all[0]].me);
+    let proposal = net.nodes[all[3]].keys.as_ref().unwrap().follows.as_ref().unwrap().id;
+    let mut lack = Lack { from, to, proposal, parts: u64::MAX, tag: [0; 16] };
+    assert_eq!(net.say(all[0], &Message::Lack(lack)), AUTH);
+    lack.tag = shown_key(&net, all[0], all[3]).lack(&lack);
+    net.tapped.clear();
+    assert_eq!(net.say(all[0], &Message::Lack(lack)), Ok(()));
+    assert_eq!(net.say(all[0], &Message::Lack(lack)), Err(Dropped::Rate.into()));
+    let parts = net.heard().iter().filter(|it| matches!(it, Message::Roster(_))).count();
+    assert_eq!(parts, 1, "as many as there are, whatever it asks for");
+    let stranger = Lack { from: net.nodes[all[2]].me, proposal: [1; 32], ..lack };
+    assert!(net.say(all[0], &Message::Lack(stranger)).is_err());
+}
+
+/// B10: a change costs receptions that grow with the members, not with their square.
+#[test]
+fn rule_b10_acknowledgements_of_a_change_come_to_the_leader_alone() {
+    let mut net = Net::new(1);
+    let mut all = vec![net.start("leader", ALL)];
+    all.extend((0..39).map(|i| net.start(&format!("m{i}"), PLAIN)));
+    net.meet(&all, 5000);
+    net.for_millis(1000);
+    (net.receptions, net.tapped) = (0, Vec::new());
+    net.command(all[0], Command::Rotate);
+    net.for_millis(60);
+    assert!(net.together(&all));
+    let acks = net.heard().iter().filter(|it| matches!(it, Message::Ack(_))).count();
+    assert!(acks >= 39 && net.receptions <= 12 * 40, "{acks} acknowledgements, {} receptions", net.receptions);
 }

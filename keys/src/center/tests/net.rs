@@ -14,7 +14,7 @@ use sealcast_wire::{
 };
 
 use super::realm::{GROUP, Realm, now};
-use crate::center::message::Message;
+use crate::center::message::{Content, Message};
 use crate::center::{Center, Config};
 use crate::{Command, Exclusion, HandleError, Input, Keys, Misbehaviour, Notice, Output};
 
@@ -39,6 +39,8 @@ pub(in crate::center) struct Net {
     pub(in crate::center) parts: Vec<u32>,
     /// What crossed the network, newest last.
     pub(in crate::center) tapped: Vec<Vec<u8>>,
+    /// Times that somebody was sent one of these.
+    pub(in crate::center) receptions: usize,
     pub(in crate::center) kdc_tapped: Vec<Vec<u8>>,
     pub(in crate::center) convicted: Vec<(CertHash, Misbehaviour)>,
 }
@@ -84,6 +86,7 @@ impl Net {
             reliable: false,
             parts: Vec::new(),
             tapped: Vec::new(),
+            receptions: 0,
             kdc_tapped: Vec::new(),
             convicted: Vec::new(),
         }
@@ -196,6 +199,18 @@ impl Net {
         self.inject(to, &bytes)
     }
 
+    /// The same with a proposal of one of the nodes, which is its leader, as members of this view are told it.
+    pub(in crate::center) fn propose(
+        &mut self,
+        to: usize,
+        leader: usize,
+        content: &Content,
+    ) -> Result<(), HandleError> {
+        let base = self.nodes[to].keys.as_ref().and_then(|it| it.installed.as_ref()).map(|it| it.slots.clone());
+        let said = content.say(base.as_deref(), &self.nodes[leader].principal.origin_key());
+        self.say(to, &Message::Propose(said))
+    }
+
     /// What crossed the network, opened.
     pub(in crate::center) fn heard(&self) -> Vec<Message> {
         let key = BootstrapKey::new(self.nodes[0].principal.bootstrap_of(GROUP).unwrap());
@@ -234,6 +249,7 @@ impl Net {
     }
 
     fn post(&mut self, event: Event) {
+        self.receptions += 1;
         if self.rng.next_u64() % 100 < self.loss {
             return;
         }
@@ -249,6 +265,13 @@ impl Net {
     fn drain(&mut self, at: usize) {
         while let Some(output) = self.nodes[at].keys.as_mut().and_then(Keys::poll) {
             match output {
+                Output::Send { to: To::Peer(Address::Node(to)), bytes, .. } if to < KDC => {
+                    let (from, to) = (Address::Node(at as u32), to as usize);
+                    self.tapped.push(bytes.clone());
+                    if self.parts.get(to) == Some(&self.parts[at]) {
+                        self.post(Event::Datagram { to, from, bytes });
+                    }
+                }
                 Output::Send { to: To::Peer(Address::Node(kdc)), bytes, .. } => {
                     self.post(Event::AtKdc { from: at, at: kdc, bytes });
                 }

@@ -5,7 +5,7 @@ use sealcast_wire::{Domain, Dropped, EpochId, MemberId};
 use super::net::{Net, REKEY, open, seal};
 use super::realm::{ALL, GROUP, PLAIN};
 use crate::center::epoch::{Drawn, Made, derive, draw, make};
-use crate::center::message::{Commit, Gone, MemberSlot, Message, Propose, lock};
+use crate::center::message::{Commit, Content, Gone, Message, Part, Propose, lock};
 use crate::center::pair::PairKey;
 use crate::{Command, HandleError, Misbehaviour};
 
@@ -39,30 +39,25 @@ fn commits(net: &Net) -> Vec<(Propose, Commit)> {
 
 /// A change that the leader makes by its program's own parts, outside of its protocol.
 struct Crafted {
-    propose: Propose,
+    content: Content,
     drawn: Drawn,
     keys: Vec<Option<PairKey>>,
 }
 
-fn craft(net: &mut Net, members: &[MemberId], base: EpochId, gone: Vec<(sealcast_wire::CertHash, Gone)>) -> Crafted {
+fn craft(net: &mut Net, members: &[MemberId], base: EpochId, gone: Vec<(u16, Gone)>) -> Crafted {
     let leader = members[0];
     let keys = net.nodes[0].keys.as_mut().unwrap();
-    let salt = |it: &MemberId| keys.leads.salt_with(&it.cert).unwrap_or_default();
-    let slots = members.iter().map(|who| MemberSlot { who: *who, salt: salt(who), tag: [0; 16] }).collect();
-    let (counter, attempt) = (keys.epoch().counter + 1, 900);
-    let mut propose = Propose { leader, base, counter, attempt, lock: [0; 32], gone, slots };
-    let table = keys.table_of(&propose).unwrap();
-    let drawn = draw(keys, &mut propose, table, true);
-    let id = propose.id();
-    let pairs: Vec<Option<PairKey>> = members.iter().map(|it| keys.leads.key_with(GROUP, &leader, it)).collect();
-    for (slot, key) in propose.slots.iter_mut().zip(&pairs).skip(1) {
-        slot.tag = key.as_ref().unwrap().propose(&id);
-    }
-    Crafted { propose, drawn, keys: pairs }
+    let (counter, attempt, slots) = (keys.epoch().counter + 1, 9000, members.to_vec());
+    let mut content = Content { leader, base, counter, attempt, lock: [0; 32], gone, slots };
+    let table = keys.table_of(&content).unwrap();
+    let drawn = draw(keys, &mut content, table, true);
+    let of_leader = |it: &MemberId| keys.leads.key_with(GROUP, &leader, it).filter(|_| *it != leader);
+    let pairs = members.iter().map(of_leader).collect();
+    Crafted { content, drawn, keys: pairs }
 }
 
 fn handed_out(net: &Net, it: &Crafted, of_base: &[bool]) -> Made {
-    make(net.nodes[0].keys.as_ref().unwrap(), &it.propose, &it.drawn, [1; 32], &it.keys, of_base)
+    make(net.nodes[0].keys.as_ref().unwrap(), &it.content, &it.drawn, [1; 32], &it.keys, of_base)
 }
 
 fn members(net: &Net, all: &[usize]) -> Vec<MemberId> {
@@ -77,8 +72,9 @@ fn a_join_seals_for_newcomers_alone_and_they_read_nothing_of_before() {
     net.meet(&[all[0], all[1], all[2], all[3], late], 1000);
     let (propose, commit) = commits(&net).into_iter().next().unwrap();
     assert!(commit.nonce.is_some());
-    let slots: Vec<usize> = commit.entries.iter().map(|(slot, _)| usize::from(*slot)).collect();
-    assert_eq!(slots, [propose.slot_of(&net.nodes[late].me).unwrap()]);
+    let slots: Vec<u16> = commit.entries.iter().map(|(slot, _)| *slot).collect();
+    let came: Vec<(u16, MemberId)> = propose.came.unwrap();
+    assert_eq!((slots, came[0].1, came.len()), (vec![came[0].0], net.nodes[late].me, 1));
     assert_eq!(open(&net.nodes[late], &before), None);
 }
 
@@ -97,18 +93,22 @@ fn rule_c1_who_left_or_was_revoked_derives_no_later_key() {
         net.meet(&[all[0], all[1], all[2], late], 2000);
         let said = commits(&net);
         assert!(said.iter().any(|(_, it)| it.nonce.is_some()), "the last change was one-way");
-        let gone = |it: &Propose| it.slots.iter().all(|slot| slot.who.cert != cert);
         let bob = net.nodes[all[3]].keys.as_ref().unwrap().installed.as_ref().unwrap();
         let leader = net.nodes[all[0]].keys.as_ref().unwrap();
-        for (propose, commit) in said.iter().filter(|(propose, _)| gone(propose)) {
+        // Rosters, oldest first, from the one that bob was in.
+        let mut slots = bob.slots.clone();
+        for (propose, commit) in &said {
+            let content = propose.applied(&slots).unwrap();
+            slots.clone_from(&content.slots);
             let leaves = propose.base == bob.epoch;
             assert_eq!(commit.nonce.is_none(), leaves, "a change in which somebody goes is drawn afresh");
-            let table = leader.table_of(propose).unwrap();
-            for slot in 0..propose.slots.len() {
-                let derived = derive(bob, propose, &table, commit, (slot, &commit.nonce.unwrap_or_default()));
+            let table = leader.table_of(&content).unwrap();
+            for slot in 0..content.slots.len() {
+                let derived = derive(bob, &content, &table, commit, (slot, &commit.nonce.unwrap_or_default()));
                 assert_eq!(derived.err(), Some(Dropped::Conflict));
             }
         }
+        assert!(slots.len() == 4 && slots.iter().all(|it| it.cert != cert));
         let sealed = seal(&net.nodes[late], Domain::GROUP, b"secret").unwrap();
         assert_eq!(open(&net.nodes[all[3]], &sealed), None);
     }
@@ -119,14 +119,15 @@ fn rule_c1_who_left_or_was_revoked_derives_no_later_key() {
 fn rule_a3_a_change_in_which_somebody_goes_is_never_taken_one_way() {
     let (mut net, all) = group();
     let stay = members(&net, &[all[0], all[1], all[3]]);
-    let (base, cert) = (net.view(all[3]).epoch, net.hash(all[2]));
-    let mut crafted = craft(&mut net, &stay, base, vec![(cert, Gone::Left)]);
+    let base = net.view(all[3]).epoch;
+    let slots = net.nodes[all[3]].keys.as_ref().unwrap().installed.as_ref().unwrap().slots.clone();
+    let alice = slots.iter().position(|it| *it == net.nodes[all[2]].me).unwrap() as u16;
+    let mut crafted = craft(&mut net, &stay, base, vec![(alice, Gone::Left)]);
     assert_eq!(crafted.drawn.nonce, None, "our own program makes none");
     let (nonce, commitments) = ([5; 32], handed_out(&net, &crafted, &[true; 3]).commit.commitments);
-    crafted.propose.lock = lock(Some(&nonce), &commitments);
-    let id = crafted.propose.id();
-    crafted.propose.slots[2].tag = crafted.keys[2].as_ref().unwrap().propose(&id);
-    assert_eq!(net.say(all[3], &Message::Propose(crafted.propose)), Ok(()));
+    crafted.content.lock = lock(Some(&nonce), &commitments);
+    let id = crafted.content.id();
+    assert_eq!(net.propose(all[3], all[0], &crafted.content), Ok(()));
     net.for_millis(20);
     let commit = Commit { proposal: id, cut: [1; 32], nonce: Some(nonce), commitments, entries: Vec::new() };
     let named = Err(HandleError::Misbehaved(net.hash(all[0]), Misbehaviour::WrongValue));
@@ -141,10 +142,9 @@ fn rule_a13_a_leader_that_commits_to_another_secret_than_is_derived_is_named() {
     let (all_of_them, base) = (members(&net, &all), net.view(all[3]).epoch);
     let mut crafted = craft(&mut net, &all_of_them, base, Vec::new());
     let (nonce, commitments) = (crafted.drawn.nonce.unwrap(), vec![[7; 32]]);
-    crafted.propose.lock = lock(Some(&nonce), &commitments);
-    let id = crafted.propose.id();
-    crafted.propose.slots[3].tag = crafted.keys[3].as_ref().unwrap().propose(&id);
-    assert_eq!(net.say(all[3], &Message::Propose(crafted.propose)), Ok(()));
+    crafted.content.lock = lock(Some(&nonce), &commitments);
+    let id = crafted.content.id();
+    assert_eq!(net.propose(all[3], all[0], &crafted.content), Ok(()));
     net.for_millis(20);
     let commit = Commit { proposal: id, cut: [1; 32], nonce: Some(nonce), commitments, entries: Vec::new() };
     let named = Err(HandleError::Misbehaved(net.hash(all[0]), Misbehaviour::WrongValue));
@@ -162,7 +162,7 @@ fn rule_a13_a_forged_or_replayed_nonce_makes_no_key() {
     let crafted = craft(&mut net, &five, base, Vec::new());
     let right = handed_out(&net, &crafted, &[true; 5]).commit;
     assert!(right.nonce.is_some() && right.nonce != old.nonce);
-    assert_eq!(net.say(all[3], &Message::Propose(crafted.propose)), Ok(()));
+    assert_eq!(net.propose(all[3], all[0], &crafted.content), Ok(()));
     net.for_millis(20);
     let auth = Err(Dropped::Auth.into());
     for nonce in [Some([9; 32]), old.nonce, None] {
@@ -188,7 +188,13 @@ fn rule_b4_who_missed_the_base_comes_in_by_a_sealed_entry_alone() {
     let crafted = craft(&mut net, &all_of_them, base, Vec::new());
     let mut made = handed_out(&net, &crafted, &[true, true, true, false]);
     assert!(made.commit.nonce.is_some() && made.entries[2].is_empty() && !made.entries[3].is_empty());
-    assert_eq!(net.say(all[3], &Message::Propose(crafted.propose)), Ok(()));
+    assert_eq!(net.propose(all[3], all[0], &crafted.content), Ok(()));
+    assert!(net.nodes[all[3]].keys.as_ref().unwrap().follows.is_none(), "it lacks the roster, too");
+    let leads = &net.nodes[all[0]].keys.as_ref().unwrap().leads;
+    let slots = all_of_them.iter().map(|it| (*it, leads.salt_with(&it.cert).unwrap_or_default())).collect();
+    let mut part = Part { proposal: crafted.content.id(), part: 0, slots, signature: [0; 64] };
+    part.signature = net.nodes[all[0]].principal.origin_key().sign(&part.statement());
+    assert_eq!(net.say(all[3], &Message::Roster(part)), Ok(()));
     net.for_millis(20);
     assert_eq!(net.say(all[3], &Message::Commit(made.commit.clone())), Err(Dropped::Foreign.into()));
     assert_eq!(net.view(all[3]).epoch, missed);
@@ -209,7 +215,7 @@ fn a_merge_is_never_one_way() {
     let whole = [all, others].concat();
     net.meet(&whole, 4000);
     let last = net.view(whole[0]).epoch;
-    let grew = |it: &Propose| it.slots.len() > 4;
+    let grew = |it: &Propose| it.size > 4;
     let said = commits(&net);
     assert!(said.iter().any(|(propose, _)| grew(propose) && propose.counter <= last.counter));
     assert!(said.iter().filter(|(propose, _)| grew(propose)).all(|(_, it)| it.nonce.is_none()));
@@ -247,8 +253,9 @@ fn rule_a8_a_one_way_change_gives_newcomers_their_own_rings_alone() {
     net.meet(&[leader, poser, logger, second], 2000);
     let (propose, commit) = commits(&net).into_iter().next().unwrap();
     assert!(commit.nonce.is_some());
-    let mut slots: Vec<MemberId> =
-        commit.entries.iter().map(|(slot, _)| propose.slots[usize::from(*slot)].who).collect();
+    let places = net.nodes[leader].keys.as_ref().unwrap().installed.as_ref().unwrap().slots.clone();
+    assert_eq!(usize::from(propose.size), places.len());
+    let mut slots: Vec<MemberId> = commit.entries.iter().map(|(slot, _)| places[usize::from(*slot)]).collect();
     slots.sort();
     // Whoever writes some of a part that it does not read is given its sending key.
     let mut expect = [poser, logger, second].map(|at| net.nodes[at].me);
