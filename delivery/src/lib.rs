@@ -446,6 +446,14 @@ pub enum Output {
     Outcome(Token, Outcome),
     /// A member has been silent for too long.
     Suspect(Slot),
+    /// This member holds all others up and is to go (`slow=expel`): by our own judgement, or by that of the sequencer, which
+    /// says so to all and acts by itself.
+    Slow {
+        /// Who.
+        slot: Slot,
+        /// Whether we judge.
+        judged: bool,
+    },
     /// The view before this prepared epoch is flushed; the hash of what is delivered up to there, zeros where the transport
     /// flushes nothing.
     Flushed(EpochId, [u8; 32]),

@@ -430,6 +430,8 @@ impl Notice {
 pub enum Misbehaviour {
     /// Said nothing in time.
     Silent,
+    /// Held all others up.
+    Slow,
     /// Sent two different messages for one place.
     Equivocation,
     /// Sent a value that does not fit its others (wrong X, Y or proof).

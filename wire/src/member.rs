@@ -110,6 +110,8 @@ pub enum Change {
     Left,
     /// Somebody fell silent.
     Suspected,
+    /// Somebody held all others up (`slow=expel`).
+    Slow,
     /// Somebody was evicted or revoked.
     Evicted,
 }
@@ -128,7 +130,7 @@ pub enum Flush {
 impl Change {
     /// Whether somebody who holds the old key is no longer a member: no grace time then (A5).
     pub fn excludes(self) -> bool {
-        matches!(self, Change::Left | Change::Suspected | Change::Evicted)
+        matches!(self, Change::Left | Change::Suspected | Change::Slow | Change::Evicted)
     }
 }
 

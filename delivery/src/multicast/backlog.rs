@@ -45,6 +45,21 @@ pub(crate) struct Backlog {
     orders: Orders,
     /// We stamp, and have ordered records that nobody looked at since they were sealed.
     unstamped: bool,
+    /// The member that holds the least of the order, and how many records less than most, if it does.
+    pub(crate) slowest: Option<(Slot, u64)>,
+}
+
+/// How much of what a member published waits to be acknowledged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flow {
+    /// Bytes, as they were sealed.
+    pub waiting: usize,
+    /// So many may wait at present: less than `most` where the network took no more.
+    pub window: usize,
+    /// So many may ever wait (`backlog=`).
+    pub most: usize,
+    /// The member that holds the least of the order, by the sequencer's word, and how many records less than most members do.
+    pub slowest: Option<(Slot, u64)>,
 }
 
 /// Whether ordered messages are taken.
@@ -165,7 +180,13 @@ impl Backlog {
             watched: false,
             orders: Orders::Not(SendError::NotReady),
             unstamped: false,
+            slowest: None,
         }
+    }
+
+    /// How full it is.
+    pub(super) fn flow(&self) -> Flow {
+        Flow { waiting: self.published(), window: self.window, most: self.most, slowest: self.slowest }
     }
 
     /// From now on ordered messages are taken, or not.
@@ -420,7 +441,7 @@ impl Backlog {
         }
         let streams = mem::take(&mut self.streams);
         (self.epoch, self.current, self.bytes, self.stamps_bytes) = (epoch, None, 0, 0);
-        (self.losses, self.since) = (Losses::default(), None);
+        (self.losses, self.since, self.slowest) = (Losses::default(), None, None);
         let of = |(_, sent): (Stream, Sent)| {
             // Where messages end in the record in which the next one begins, those are passed over.
             let from = if sent.acknowledged == sent.last { sent.last + 1 } else { sent.ended };

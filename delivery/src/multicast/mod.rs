@@ -28,6 +28,7 @@ use std::time::Duration;
 use sealcast_wire::frame::{KIND_OPEN, MAGIC};
 use sealcast_wire::{Dropped, Drops, Fetched, Flush, Guarantee, Monotonic, Now, Protect, Slot, Source, To, limits};
 
+pub use backlog::Flow;
 pub use receiver::{Received, Receiver, Sink};
 pub use sender::{Data, SEGMENT_MAX, Sender};
 

@@ -19,7 +19,7 @@ use sealcast_wire::frame::{
 use sealcast_wire::protect::SIGNATURE_BYTES;
 use sealcast_wire::{Access, Domain, EpochId, Exhausted, Guarantee, Monotonic, Protect, limits};
 
-use super::backlog::{Again, Backlog, Settled};
+use super::backlog::{Again, Backlog, Flow, Settled};
 use super::frame::{
     AFTER_BYTES, CONTROL_FIXED, Frame, Frames, HEARD_FIXED, Head, STAMPS_MAX, Stamp, Stream, stamps_len, stamps_within,
     write_after, write_control, write_heard, write_heartbeat, write_stamps,
@@ -306,6 +306,11 @@ impl Sender {
     /// thread that does.
     pub fn take_unwatched(&mut self) -> bool {
         self.backlog.as_mut().is_some_and(Backlog::take_unwatched)
+    }
+
+    /// How much waits to be acknowledged, where that is told.
+    pub fn flow(&self) -> Option<Flow> {
+        self.backlog.as_ref().map(Backlog::flow)
     }
 
     /// What not all readers have.

@@ -33,6 +33,21 @@ impl Acknowledged {
         number > readers.told || readers.again
     }
 
+    /// Up to where each of `members` who reads a stream has it; its sender has all.
+    pub(super) fn progress(
+        &self,
+        members: &[Slot],
+        reads: impl Fn(Slot, Domain) -> bool,
+    ) -> Vec<(Of, Vec<(Slot, u64)>)> {
+        let line = |of: &Of, readers: &Readers| {
+            let has =
+                |slot: &Slot| if *slot == of.slot { u64::MAX } else { readers.by.get(slot).copied().unwrap_or(0) };
+            let in_it = members.iter().filter(|it| **it == of.slot || reads(**it, of.stream.domain));
+            in_it.map(|slot| (*slot, has(slot))).collect()
+        };
+        self.streams.iter().filter(|(of, _)| of.stream.is_fifo()).map(|(of, it)| (*of, line(of, it))).collect()
+    }
+
     /// Up to where all of `members` who read a stream have it, of streams of which that is news; told with this.
     pub(super) fn news(&mut self, members: &[Slot], reads: impl Fn(Slot, Domain) -> bool) -> Vec<(Of, u64)> {
         let mut news = Vec::new();

@@ -6,11 +6,14 @@
 //! summary | 03 | count u8 | (slot u32, stream, number u64) … |       what all readers have so
 //! nak     | 04 | slot u32 | stream | count u8 | (first u64, last u64) … |       what the speaker lacks
 //! gone    | 05 | stream | first u64 | proof |                        the first record that the speaker still has
+//! past    | 0c | first u64 | proof |         the first sequence number of which the sequencer still has anything
 //! held    | 06 | u64 |                              so much of the order the speaker holds: stamps and records
-//! stable  | 07 | majority u64 | all u64 |            so much of it a majority holds, and all
+//! stable  | 07 | majority u64 | all u64 | slot u32 | so much of it a majority holds, and all; who holds no more, if most do
 //! flush   | 08 | epoch 12 | report |        signed: what the speaker brings into a prepared view
 //! fill    | 09 | epoch 12 | stamps |        signed: stamps that somebody lacks who stays, as a frame
 //! ```
+//! leave   | 0a |                         signed, of the ordered stream: the speaker goes
+//! slow    | 0b | slot u32 |              signed: this member goes, since it holds all up
 //! Signed ones are in records of the stream that stamps are in, and are judged as they come: nobody asks for missing ones.
 //! A stream is 3 bytes ([`Stream`]). All are about the epoch of the record that holds them.
 
@@ -36,6 +39,7 @@ pub(super) enum Control {
     Stable {
         majority: u64,
         all: u64,
+        slowest: Option<Slot>,
     },
     Flush {
         view: EpochId,
@@ -47,15 +51,22 @@ pub(super) enum Control {
     },
     /// Of the ordered stream, signed: its sender votes no more, and counts no more among those whose majority goes on.
     Leave,
+    /// Of the sequencer: this member goes, since it holds all up.
+    Slow(Slot),
     /// `proof` shows that the speaker itself says so (A3), by [`gone_statement`].
     Gone {
         stream: Stream,
         first: u64,
         proof: Vec<u8>,
     },
+    /// The same of the order, by the sequencer.
+    Past {
+        first: u64,
+        proof: Vec<u8>,
+    },
 }
 
-/// What a sender vouches for that has no record of a stream before the `first` one any more; epoch and slot are bound by who
+/// What a sender proves that has no record of a stream before the `first` one any more; epoch and slot are bound by who
 /// vouches.
 pub(super) fn gone_statement(stream: Stream, first: u64) -> [u8; 32] {
     let t = Transcript::new("sealcast/v1/gone").add(&stream.domain.0.to_be_bytes());
@@ -98,10 +109,15 @@ impl Control {
                 bytes.push(ACK);
                 bytes.extend_from_slice(&held.to_be_bytes());
             }
-            Control::Stable { majority, all } => {
+            Control::Stable { majority, all, slowest } => {
                 bytes.push(STABLE);
                 bytes.extend_from_slice(&majority.to_be_bytes());
                 bytes.extend_from_slice(&all.to_be_bytes());
+                bytes.extend_from_slice(&slowest.unwrap_or(Slot::MAX).to_bytes());
+            }
+            Control::Slow(slot) => {
+                bytes.push(SLOW);
+                bytes.extend_from_slice(&slot.to_bytes());
             }
             Control::Flush { view, report: part } | Control::Fill { view, stamps: part } => {
                 bytes.push(if matches!(self, Control::Flush { .. }) { FLUSH } else { FILL });
@@ -109,6 +125,11 @@ impl Control {
                 bytes.extend_from_slice(part);
             }
             Control::Leave => bytes.push(LEAVE),
+            Control::Past { first, proof } => {
+                bytes.push(PAST);
+                bytes.extend_from_slice(&first.to_be_bytes());
+                bytes.extend_from_slice(proof);
+            }
             Control::Gone { stream, first, proof } => {
                 bytes.push(GONE);
                 stream.write(&mut bytes);
@@ -147,19 +168,22 @@ impl Control {
                 let (stream, first) = (Stream::read(&mut r)?, r.u64()?);
                 Control::Gone { stream, first, proof: r.rest().to_vec() }
             }
+            PAST => Control::Past { first: r.u64()?, proof: r.rest().to_vec() },
             kind @ (FLUSH | FILL) => {
                 let view = EpochId { counter: r.u32()?, hash: r.u64()? };
                 let part = r.rest().to_vec();
                 if kind == FLUSH { Control::Flush { view, report: part } } else { Control::Fill { view, stamps: part } }
             }
             LEAVE => Control::Leave,
+            SLOW => Control::Slow(Slot(r.u32()?)),
             ACK => Control::Ack(r.u64()?),
             STABLE => {
                 let (majority, all) = (r.u64()?, r.u64()?);
                 if all > majority {
                     return Err(Malformed);
                 }
-                Control::Stable { majority, all }
+                let slowest = Some(Slot(r.u32()?)).filter(|slot| *slot != Slot::MAX);
+                Control::Stable { majority, all, slowest }
             }
             _ => return Err(Malformed),
         };
@@ -202,9 +226,11 @@ const STABLE: u8 = 7;
 const FLUSH: u8 = 8;
 const FILL: u8 = 9;
 const LEAVE: u8 = 10;
+const SLOW: u8 = 11;
+const PAST: u8 = 12;
 
 /// Bytes of a frame that fits the shortest segment.
-const ROOM: usize = SEGMENT_MIN - HEADER_LEN - TAG_LEN - CONTROL_FIXED;
+pub(super) const ROOM: usize = SEGMENT_MIN - HEADER_LEN - TAG_LEN - CONTROL_FIXED;
 const _: () = assert!(2 + STREAMS_TOLD_MAX * (4 + 3 + 8) <= ROOM && 9 + NAK_RANGES_MAX * 16 <= ROOM);
 
 #[cfg(test)]
@@ -225,7 +251,9 @@ mod tests {
             Control::Nak { of: OF, ranges: vec![(1, 1), (4, 9)] },
             Control::Ack(u64::MAX),
             Control::Leave,
-            Control::Stable { majority: 9, all: 9 },
+            Control::Stable { majority: 9, all: 9, slowest: None },
+            Control::Stable { majority: 9, all: 3, slowest: Some(Slot(2)) },
+            Control::Slow(Slot(2)),
         ];
         let view = EpochId { counter: 3, hash: 4 };
         for control in [Control::Flush { view, report: vec![5; 6] }, Control::Fill { view, stamps: vec![8; 9] }] {
@@ -240,7 +268,10 @@ mod tests {
         let gone = Control::Gone { stream: OF.stream, first: 12, proof: vec![7; 64] };
         assert_eq!(Control::read(&gone.bytes()), Ok(gone.clone()));
         assert!((0..12).all(|n| Control::read(&gone.bytes()[..n]).is_err()));
-        assert_eq!(Control::read(&Control::Stable { majority: 8, all: 9 }.bytes()), Err(Malformed));
+        let past = Control::Past { first: 12, proof: vec![7; 64] };
+        assert_eq!(Control::read(&past.bytes()), Ok(past.clone()));
+        assert!((0..9).all(|n| Control::read(&past.bytes()[..n]).is_err()));
+        assert_eq!(Control::read(&Control::Stable { majority: 8, all: 9, slowest: None }.bytes()), Err(Malformed));
         for ranges in [vec![(2, 1)], vec![(1, 4), (4, 9)], vec![(5, 6), (1, 2)]] {
             assert_eq!(Control::read(&Control::Nak { of: OF, ranges }.bytes()), Err(Malformed));
         }

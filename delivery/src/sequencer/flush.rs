@@ -189,7 +189,7 @@ impl Sequencer {
         let ordering = ordering(&mut self.current, &mut self.last).and_then(|it| it.order.as_mut());
         let lacks = |order: &mut Order| !order.ends_at(decision.cut, decision.chain);
         // Who does not get it in the end goes on with a gap: one that lacks something for good holds up nobody's keys.
-        let waits = self.lacked < LACKS_MAX || now < flush.began + FILL_WITHIN;
+        let waits = !self.lost && (self.lacked < LACKS_MAX || now < flush.began + FILL_WITHIN);
         if decision.is_primary && is_ours && ordering.is_some_and(lacks) && waits {
             return;
         }
@@ -286,7 +286,7 @@ impl Sequencer {
         // The end that all of our view said alike, and no other: the key of this view binds it.
         let is_of = |it: &Flush| it.said.as_ref().is_some_and(|(hash, _)| *hash == view.cut);
         let flush = self.flush.take_if(|it| is_of(it)).or_else(|| self.flushed.take_if(|it| is_of(it)));
-        self.lacked = 0;
+        (self.lacked, self.lost) = (0, false);
         // One for a later view goes on: it is said once more, of this view.
         self.flush.take_if(|it| it.view.counter <= view.epoch.counter);
         self.flushed = None;

@@ -18,10 +18,12 @@ mod acknowledged;
 mod buffers;
 mod control;
 mod flush;
+mod gone;
 mod incoming;
 mod order;
 mod primary;
 mod repair;
+mod slow;
 #[cfg(test)]
 mod tests;
 
@@ -37,11 +39,12 @@ use sealcast_wire::{
 };
 
 use self::acknowledged::Acknowledged;
-use self::control::{Control, Of, gone_statement};
+use self::control::{Control, Of};
 use self::flush::Flush;
 use self::incoming::{Incoming, Record};
 use self::order::Order;
 use self::primary::Report;
+use self::slow::Slow;
 use crate::multicast::backlog::{Orders, Settled};
 use crate::multicast::frame::{Frame, Frames, STAMPS_MAX, Stamp, Stream};
 use crate::multicast::origin::without_proof;
@@ -90,6 +93,10 @@ pub struct Sequencer {
     delivered: u64,
     /// How many attempts at the next view came to nothing here since we lack some of the order.
     lacked: u32,
+    /// Whether we lack some of it for good.
+    lost: bool,
+    /// Who holds all up.
+    slow: Slow,
     /// Our last word, if we leave.
     leaving: Leaving,
     /// When we ask for another change, which may order, and how often we did.
@@ -239,8 +246,10 @@ impl Sequencer {
             order_status: OrderStatus::default(),
             order_news: None,
             delivered: 0,
+            slow: Slow::default(),
             leaving: Leaving::default(),
             lacked: 0,
+            lost: false,
             renew_at: None,
             grew: Monotonic(0),
             renewals: 0,
@@ -326,6 +335,10 @@ impl Sequencer {
         match word {
             Control::Flush { view, report } => self.take_report(now, slot, view, &report),
             Control::Fill { view, stamps } => self.take_fill(now, slot, view, &stamps),
+            Control::Slow(who) => {
+                self.take_slow(slot, who);
+                Ok(())
+            }
             _ => Ok(()),
         }
     }
@@ -585,7 +598,10 @@ impl Sequencer {
             Control::Nak { of, ranges } => {
                 self.incoming.heard_nak(now, epoch, of, &ranges);
                 if let Some(order) = current.order.as_mut().filter(|_| of.stream == Stream::ORDERED) {
-                    let repairs = order.repair(now, of.slot, &ranges);
+                    let (repairs, is_past) = (order.repair(now, of.slot, &ranges), order.is_past(of.slot, &ranges));
+                    if is_past {
+                        self.say_past(now);
+                    }
                     if !repairs.is_empty() {
                         self.multicast.lock().again(repairs);
                         self.multicast.transmit_soon();
@@ -605,26 +621,18 @@ impl Sequencer {
                     }
                 }
             }
-            Control::Stable { majority, all } => {
+            Control::Stable { majority, all, slowest } => {
                 let order = current.order.as_mut().filter(|it| it.sequencer() == Some(slot));
                 order.ok_or(Dropped::Policy)?.reaches(majority, all);
+                self.note_slowest(slowest);
                 self.deliver(now);
             }
-            // They are signed.
-            Control::Flush { .. } | Control::Fill { .. } | Control::Leave => return Err(Dropped::Auth),
-            Control::Gone { stream, first, proof } => {
-                let of = Of { slot, stream };
-                // What has its position in the order is not missing for good while somebody holds it.
-                if !stream.is_fifo() || !self.incoming.would_end_gap(now, epoch, of, first) {
-                    return Err(Dropped::Stale);
-                }
-                if !current.protect.vouched(slot, &gone_statement(stream, first), &proof) {
-                    return Err(Dropped::Auth);
-                }
-                let (_, inbox) = self.multicast.receiving();
-                let current = &*current;
-                self.incoming.gone(now, (epoch, of, first), |domain| current.reads(domain), inbox);
+            // They are proved.
+            Control::Flush { .. } | Control::Fill { .. } | Control::Leave | Control::Slow(_) => {
+                return Err(Dropped::Auth);
             }
+            Control::Gone { stream, first, proof } => self.take_gone(now, Of { slot, stream }, first, &proof)?,
+            Control::Past { first, proof } => self.take_past(slot, first, &proof)?,
         }
         Ok(())
     }
@@ -704,14 +712,9 @@ impl Sequencer {
         let repairs = sender.backlog().map(|it| it.repair(now, (by, stream), ranges, REPAIR_PAUSE));
         match repairs {
             Some(Ok(repairs)) if !repairs.is_empty() => sender.again(repairs),
-            // A signature: once in a while.
-            Some(Err(_)) if now < self.vouched + TAIL_AGAIN => return,
             Some(Err(first)) => {
-                self.vouched = now;
-                let mut proof = Vec::new();
-                protect.vouch(&gone_statement(stream, first), &mut proof);
-                // A full queue is met by the next NAK.
-                let _ = sender.control(now, &protect, &Control::Gone { stream, first, proof }.bytes());
+                drop(sender);
+                return self.say_gone(now, stream, first);
             }
             Some(Ok(_)) | None => {
                 // Somebody may have said that there are records which there are not.
@@ -790,7 +793,9 @@ impl Sequencer {
             let before = order.as_ref().map_or(0, |it| it.majority());
             if let Some((majority, all)) = order.and_then(Order::news) {
                 self.stable.was_little = majority.saturating_sub(before) <= LITTLE as u64;
-                self.say(now, &Control::Stable { majority, all });
+                let slowest = self.current.as_ref().and_then(|it| it.order.as_ref()?.slowest());
+                self.note_slowest(slowest);
+                self.say(now, &Control::Stable { majority, all, slowest });
                 self.deliver(now);
             } else {
                 self.stable.last = stable_last;
@@ -896,6 +901,7 @@ impl Sequencer {
         (self.status, self.summary, self.tail) = (Saying::default(), Saying::default(), (now, 0));
         (self.stamping, self.ack, self.stable) = <_>::default();
         self.current = Some(current);
+        self.watch_slow(now);
         self.admit_ordered();
         // What came before the view did is acknowledged now.
         self.status.plan(now, pause);
@@ -1087,6 +1093,7 @@ impl Delivery for Sequencer {
             self.renew_at,
             forgets,
             self.leaving.until,
+            self.slow.due().filter(|_| current.is_some()),
         ];
         [self.multicast.timeout()].into_iter().chain(ours).flatten().min()
     }
@@ -1107,6 +1114,7 @@ impl Delivery for Sequencer {
         self.deliver(now.monotonic);
         self.settle_unread(now.monotonic);
         self.say_due(now.monotonic);
+        self.judge_slow(now.monotonic);
         self.say_flush(now.monotonic);
         self.renew(now.monotonic);
     }

@@ -62,6 +62,8 @@ pub(super) struct Order {
 struct Sequencing {
     /// So many stamps were said.
     said: u64,
+    /// All members hold as much as there was when the view began.
+    base: u64,
     /// By member: so much of the order it holds.
     held: BTreeMap<Slot, u64>,
     /// Whether records wait for stamps, since too much is stamped.
@@ -106,7 +108,7 @@ pub(super) enum Stamped {
 impl Order {
     /// Nothing is stamped after this sequence number, up to which stamps have that hash.
     pub(super) fn new(me: Slot, members: Vec<Slot>, (last, chain): (u64, [u8; 32])) -> Order {
-        let sequencing = Sequencing { said: last, ..Sequencing::default() };
+        let sequencing = Sequencing { said: last, base: last, ..Sequencing::default() };
         Order {
             me,
             members,
@@ -149,6 +151,18 @@ impl Order {
     /// So much is stamped, as far as we know.
     pub(super) fn last(&self) -> u64 {
         self.first + self.stamps.len() as u64 - 1
+    }
+
+    /// All members hold what comes before this sequence number, and it is forgotten.
+    pub(super) fn first(&self) -> u64 {
+        self.first
+    }
+
+    /// The sequencer: whether records of a sender are asked for that are stamped and forgotten.
+    pub(super) fn is_past(&self, slot: Slot, ranges: &[(u64, u64)]) -> bool {
+        let stamped = self.stamped.get(&slot).copied().unwrap_or(0);
+        let is_gone = |from: u64| from <= stamped && !self.kept.contains_key(&(slot, from));
+        self.is_sequencer() && ranges.iter().any(|(from, _)| is_gone(*from))
     }
 
     /// So much is here.
@@ -379,10 +393,26 @@ impl Order {
         self.stable.0
     }
 
+    /// The sequencer: how much of the order each member holds.
+    pub(super) fn progress(&self) -> Vec<(Slot, u64)> {
+        let held = |slot: &Slot| self.sequencing.held.get(slot).copied().unwrap_or(self.sequencing.base);
+        self.members.iter().map(|slot| (*slot, held(slot))).collect()
+    }
+
+    /// How many records a majority holds that not all do, as far as was told.
+    pub(super) fn lag(&self) -> u64 {
+        self.stable.0.saturating_sub(self.stable.1)
+    }
+
+    /// The sequencer: the member that holds the least, if that is less than most hold.
+    pub(super) fn slowest(&self) -> Option<Slot> {
+        let (slot, held) = self.progress().into_iter().min_by_key(|(_, held)| *held)?;
+        (held < self.reached().0).then_some(slot)
+    }
+
     /// So much a majority holds, and all: ⌊n ÷ 2⌋ + 1 of them (B2).
     fn reached(&self) -> (u64, u64) {
-        let held = |slot: &Slot| self.sequencing.held.get(slot).copied().unwrap_or(0);
-        let mut held: Vec<u64> = self.members.iter().map(held).collect();
+        let mut held: Vec<u64> = self.progress().into_iter().map(|(_, held)| held).collect();
         held.sort_unstable_by(|a, b| b.cmp(a));
         (held[self.members.len() / 2], held[self.members.len() - 1])
     }

@@ -68,6 +68,12 @@ struct Net {
     /// By node: what it said last of a view that was prepared, and how often it asked for another one.
     flushed: Vec<Option<(EpochId, [u8; 32])>>,
     renewed: Vec<usize>,
+    /// Who gets so many of 1,000 datagrams not, but those with nothing reliable in them.
+    slow: Option<(usize, u64)>,
+    /// By node: who was told to hold all up, and whether by its own judgement.
+    slow_told: Vec<(usize, Slot, bool)>,
+    /// Who was told that some of the order never comes.
+    gaps: Vec<usize>,
 }
 
 impl Net {
@@ -94,6 +100,9 @@ impl Net {
             parted: None,
             flushed: vec![None; members],
             renewed: vec![0; members],
+            slow: None,
+            slow_told: Vec::new(),
+            gaps: Vec::new(),
         }
     }
 
@@ -227,7 +236,9 @@ impl Net {
                 Some(Output::Flushed(epoch, cut)) => self.flushed[node] = Some((epoch, cut)),
                 Some(Output::Renew) => self.renewed[node] += 1,
                 Some(Output::Dropped(_) | Output::Sealed(..) | Output::Suspect(_)) => {}
+                Some(Output::Slow { slot, judged }) => self.slow_told.push((node, slot, judged)),
                 Some(Output::Left) => self.left.push(node),
+                Some(Output::Order(OrderStatus { gap: true, .. })) => self.gaps.push(node),
                 Some(Output::Entered(_) | Output::Order(_)) => {}
                 Some(other) => panic!("{other:?}"),
             }
@@ -237,6 +248,13 @@ impl Net {
     fn carry(&mut self, from: usize, to: usize, datagram: &[u8]) {
         for _ in 0..1 + u64::from(self.rng.next_u64().is_multiple_of(50)) {
             // What is looped back stays on the machine.
+            let is_late = self.slow.is_some_and(|(slow, loss)| {
+                let is_record = Header::parse(datagram).is_ok_and(|it| it.flags & FLAG_RELIABLE != 0);
+                slow == to && from != to && is_record && self.rng.next_u64() % 1_000 < loss
+            });
+            if is_late {
+                continue;
+            }
             let delay = if from == to { 5 } else { 50 + self.rng.next_u64() % 250 };
             let held =
                 if from != to && self.rng.next_u64().is_multiple_of(40) { self.rng.next_u64() % 4_000 } else { 0 };
@@ -822,4 +840,113 @@ fn rule_g7_a_tail_after_a_refused_record_takes_nobody_down() {
     incoming.refuse(now, me, epoch, of, 1);
     incoming.know(now, me, epoch, incarnation, of, 1);
     assert_eq!(incoming.next(epoch, of), Some(1), "that one is missing again");
+}
+
+#[test]
+fn a_member_that_holds_all_up_goes_by_its_own_reports_where_slow_ones_are_expelled() {
+    for expels in [false, true] {
+        let mut net = Net::new(4, 0, 900);
+        if expels {
+            net.nodes.iter_mut().for_each(|it| it.expel_slow(std::time::Duration::from_millis(800)));
+        }
+        net.order(1, &[0, 1, 2, 3]);
+        // It gets few of the datagrams that it asks for, and all that it says is heard.
+        net.slow = Some((3, 900));
+        for n in 0..400_u32 {
+            net.publish_patiently_as(
+                Guarantee::Ordered,
+                n as usize % 3,
+                "c1/a",
+                &[&n.to_be_bytes()[..], &[7; 900]].concat(),
+            );
+            net.run(net.now + 10_000);
+        }
+        let told: BTreeSet<_> = net.slow_told.iter().copied().collect();
+        match expels {
+            true => {
+                assert!(told.contains(&(0, Slot(3), true)), "the sequencer judges");
+                assert!((1..3).all(|it| told.contains(&(it, Slot(3), false))), "the others are told why: {told:?}");
+                assert!(told.iter().all(|(_, slot, _)| *slot == Slot(3)), "{told:?}");
+            }
+            false => assert!(told.is_empty(), "{told:?}"),
+        }
+        assert!(net.nodes[1].sender().lock().expect("no thread panicked").flow().is_some_and(|it| it.waiting > 0));
+        let flow =
+            |node: usize| net.nodes[node].sender().lock().expect("no thread panicked").flow().expect("it has one");
+        assert!(
+            (0..3).all(|it| flow(it).slowest.is_some_and(|(slot, lag)| slot == Slot(3) && lag > 0)),
+            "{:?}",
+            flow(1)
+        );
+        net.slow = None;
+        net.run(net.now + 5 * SECOND);
+        let flow =
+            |node: usize| net.nodes[node].sender().lock().expect("no thread panicked").flow().expect("it has one");
+        assert!((0..3).all(|it| flow(it).slowest.is_none() && flow(it).waiting == 0), "{:?}", flow(1));
+    }
+}
+
+#[test]
+fn no_insider_can_make_another_member_slow() {
+    let mut net = Net::new(4, 0, 901);
+    net.nodes.iter_mut().for_each(|it| it.expel_slow(std::time::Duration::from_millis(800)));
+    net.order(1, &[0, 1, 2, 3]);
+    let ring = Ring::of_runs(2, 2, (0..4).map(|it| incarnation(Slot(it))).collect());
+    let view = ring.epoch();
+    for n in 0..300_u64 {
+        net.publish_patiently_as(Guarantee::Ordered, 0, "c1/a", &n.to_be_bytes());
+        // The member at slot 2 says that slot 1 holds nothing, and that it goes; and stamps its word as if it were the sequencer's.
+        for (nth, control) in [Control::Ack(0), Control::Slow(Slot(1))].into_iter().enumerate() {
+            let mut frame = Vec::new();
+            crate::multicast::frame::write_control(&control.bytes(), &mut frame);
+            let slot = Slot([1, 0][nth]);
+            let datagram = ring.forge(Domain::GROUP, 0, slot, 4_000 + 2 * n + nth as u64, &frame);
+            (0..4).for_each(|to| net.carry(2, to, &datagram));
+        }
+        net.run(net.now + 10_000);
+    }
+    assert!(net.slow_told.is_empty(), "in {view:?}: {:?}", net.slow_told);
+}
+
+/// An insider says for another member that it holds all, so all forget what that one lacks.
+#[test]
+fn rule_a3_a_member_that_lacks_what_all_forgot_is_told_so_with_proof_and_goes_on_behind_the_gap() {
+    let mut net = Net::new(3, 0, 910);
+    net.order(1, &[0, 1, 2]);
+    let ring = Ring::of_runs(2, 1, (0..3).map(|it| incarnation(Slot(it))).collect());
+    net.deaf.insert(2);
+    for n in 0..40_u8 {
+        net.publish_patiently_as(Guarantee::Ordered, 0, "c1/a", &[n]);
+        net.run(net.now + 1_000);
+        let mut frame = Vec::new();
+        let said = net.nodes[0].current.as_ref().and_then(|it| it.order.as_ref()).map_or(0, Order::held);
+        crate::multicast::frame::write_control(&Control::Ack(said).bytes(), &mut frame);
+        let forged = ring.forge(Domain::GROUP, 0, Slot(2), 4_000 + u64::from(n), &frame);
+        net.carry(1, 0, &forged);
+        net.run(net.now + 5_000);
+    }
+    assert_eq!(net.ordered[0].len(), 40, "all are said to hold it");
+    net.deaf.clear();
+    // Without the key of the sequencer's word nobody is told so.
+    let mut frame = Vec::new();
+    let past = Control::Past { first: u64::MAX, proof: vec![1; 65] };
+    crate::multicast::frame::write_control(&past.bytes(), &mut frame);
+    let forged = ring.forge(Domain::GROUP, 0, Slot(0), 4_000, &frame);
+    net.carry(1, 2, &forged);
+    net.run(net.now + 1_000);
+    let before = net.renewed.clone();
+    assert_eq!(net.order[2].len(), 0);
+    for n in 40..44 {
+        net.publish_patiently_as(Guarantee::Ordered, 0, "c1/a", &[n]);
+        net.run(net.now + 200_000);
+    }
+    assert_eq!(net.renewed, [before[0], before[1], before[2] + 1], "it alone asks for another view, once");
+    let delivered = net.order[2].len();
+    assert!(delivered < 40);
+    net.change(3, &[0, 1, 2]);
+    assert_eq!(net.gaps, [2], "it alone has a gap");
+    net.publish_patiently_as(Guarantee::Ordered, 1, "c1/a", b"after");
+    net.run(net.now + SECOND);
+    assert!(net.order.iter().all(|it| it.last().is_some_and(|(.., body)| body == b"after")));
+    assert_eq!(net.order[2].len(), delivered + 1);
 }

@@ -1,8 +1,8 @@
 //! What the way brings up: keys' messages, vouches, and messages of the application.
 
 use sealcast_delivery::{self as delivery, Delivered, Delivery, OrderStatus};
-use sealcast_keys::{self as keys, HandleError, Keys};
-use sealcast_wire::{Dropped, Now, Source, limits};
+use sealcast_keys::{self as keys, HandleError, Keys, Misbehaviour, Notice};
+use sealcast_wire::{Dropped, Now, Slot, Source, limits};
 
 use super::gate::Epoch;
 use super::message::{From, Message, ViewEvent};
@@ -71,6 +71,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
                 None => self.tell(now, token, outcome),
             },
             delivery::Output::Suspect(slot) => self.tell_keys(now, keys::Input::Suspected(slot)),
+            delivery::Output::Slow { slot, judged } => self.is_slow(now, slot, judged),
             delivery::Output::Flushed(epoch, cut) => self.tell_keys(now, keys::Input::Flushed(epoch, cut)),
             delivery::Output::Left => self.tell_keys(now, keys::Input::Command(keys::Command::Leave)),
             delivery::Output::Entered(epoch) => {
@@ -87,6 +88,19 @@ impl<K: Keys, D: Delivery> Group<K, D> {
             delivery::Output::Transmit(_) | delivery::Output::Store { .. } => {
                 unreachable!("poll hands these out before it comes here")
             }
+        }
+    }
+
+    /// A member holds all up. By whomever that is judged, all tell why it goes.
+    fn is_slow(&mut self, now: Now, slot: Slot, judged: bool) {
+        let member = self.ring.current().and_then(|it| it.view.member(slot));
+        let Some((cert, name)) = member.map(|it| (it.id.cert, it.name.to_string())) else { return };
+        if self.slow.insert(cert) {
+            let notice = Notice::LeftOut { cert, why: Misbehaviour::Slow };
+            self.ready.push_back(Output::Notice { notice, about: Some(name) });
+        }
+        if judged {
+            self.tell_keys(now, keys::Input::Suspected(slot));
         }
     }
 

@@ -73,7 +73,8 @@ impl<K: Keys, D: Delivery> Group<K, D> {
             }
             keys::Output::SenderKey { epoch, slot } => self.release(now, |h| h.epoch == epoch && h.slot == slot),
             keys::Output::Epoch { view, protect, access } => {
-                self.install(now, Epoch { view: Arc::new(view), protect, access });
+                let view = Arc::new(self.known_slow(view));
+                self.install(now, Epoch { view, protect, access });
             }
             keys::Output::Excluded { why } => {
                 // If we left, perhaps for a reason of ours.
@@ -170,6 +171,14 @@ impl<K: Keys, D: Delivery> Group<K, D> {
     /// Whether no channel is left on which the clock ends epochs.
     fn orders_all(&self) -> bool {
         self.ordered.as_ref().is_some_and(|it| it.keys == KeysIn::Messages)
+    }
+
+    /// A view with the reason that the transport knows: whom the scheme takes for silent may have held all up.
+    fn known_slow(&mut self, view: View) -> View {
+        let slow = std::mem::take(&mut self.slow);
+        let gone = self.ring.current().map(|it| it.view.members.without(&view.members)).unwrap_or_default();
+        let is_slow = !gone.is_empty() && gone.iter().all(|it| slow.contains(&it.id.cert));
+        View { change: if is_slow && view.change == Change::Suspected { Change::Slow } else { view.change }, ..view }
     }
 
     fn install(&mut self, now: Now, epoch: Epoch) {

@@ -25,7 +25,7 @@ mod tests;
 mod vouch;
 mod whole;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -97,6 +97,8 @@ pub struct Group<K, D> {
     as_sealed: Vec<u8>,
     misbehaved: VecDeque<(CertHash, keys::Misbehaviour)>,
     excluded: Option<Exclusion>,
+    /// Members of the installed view that hold all up, as the transport says.
+    slow: BTreeSet<CertHash>,
     /// Views of which messages of those before them may still come up, where the way tells when not.
     unshown: VecDeque<(EpochId, ViewEvent)>,
 }
@@ -201,6 +203,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
             evicting: false,
             misbehaved: VecDeque::new(),
             excluded: None,
+            slow: BTreeSet::new(),
             unshown: VecDeque::new(),
         })
     }

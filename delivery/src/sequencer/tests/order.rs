@@ -220,7 +220,10 @@ fn rule_a3_nobody_but_the_sequencer_stamps() {
     }
     net.hear(2, 1, &mut record.clone());
     let mut frames = Vec::new();
-    crate::multicast::frame::write_control(&Control::Stable { majority: 1, all: 1 }.bytes(), &mut frames);
+    crate::multicast::frame::write_control(
+        &Control::Stable { majority: 1, all: 1, slowest: None }.bytes(),
+        &mut frames,
+    );
     net.hear(2, 1, &mut mallory.forge(Domain::GROUP, 0, Slot(2), 77, &frames));
     net.run(net.now + SECOND);
     assert!(
