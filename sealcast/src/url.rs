@@ -124,6 +124,17 @@ pub enum OriginMode {
     Mac,
 }
 
+/// What happens to a member that all others wait for, since it is slower than they publish.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SlowMember {
+    /// They publish no faster.
+    #[default]
+    Wait,
+    /// After four times `detect=` it is left out of the group, and may come back with a gap.
+    Expel,
+}
+
 /// The cipher of payload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -171,6 +182,8 @@ pub struct Options {
     pub kdc: Vec<String>,
     /// `backlog=`: bytes that may wait until all readers have acknowledged them; with `order=total`.
     pub backlog: usize,
+    /// `slow=`: whether a member that holds all others up is left out; with `order=total`.
+    pub slow: SlowMember,
     /// `wait=`: how long publish waits for the first key, or for brokers.
     pub wait: Duration,
     /// `pin=`: how the id of the brokers' cluster begins, in hex.
@@ -197,6 +210,7 @@ impl Default for Options {
             detect: None,
             kdc: Vec::new(),
             backlog: limits::RELIABLE_BACKLOG_BYTES,
+            slow: SlowMember::Wait,
             wait: Duration::from_secs(10),
             pin: None,
             authority: None,
@@ -260,8 +274,10 @@ impl Url {
         {
             *ordered = true;
         }
-        if given.contains("backlog") && url.address.transport() != Transport::OrderedMulticast {
-            return Err(bad(text, "backlog= belongs to udpm: URLs with order=total"));
+        for name in ["backlog", "slow"] {
+            if given.contains(name) && url.address.transport() != Transport::OrderedMulticast {
+                return Err(bad(text, &format!("{name}= belongs to udpm: URLs with order=total")));
+            }
         }
         url.check_pair()?;
         match (url.keys, given.contains("kdc")) {
@@ -384,6 +400,13 @@ impl Url {
                     return Err(wrong("HOST:PORT of the key distribution centre, and of its stand-bys after commas"));
                 }
                 options.kdc = places;
+            }
+            "slow" => {
+                options.slow = match value {
+                    "wait" => SlowMember::Wait,
+                    "expel" => SlowMember::Expel,
+                    _ => return Err(wrong("wait or expel")),
+                }
             }
             "backlog" => {
                 let n = bytes(value).filter(|n| (limits::RELIABLE_WINDOW_BYTES_MIN..=1 << 30).contains(n));
@@ -559,7 +582,7 @@ const LCM_ADDRESS: Ipv4Addr = Ipv4Addr::new(239, 255, 76, 67);
 const LCM_PORT: u16 = 7667;
 /// Places of a key distribution centre and its stand-bys.
 const KDC_PLACES_MAX: usize = 8;
-const KNOWN: &str = "ttl recv_buf_size interface mtu segment linger batch gso group origin suite rekey detect wait keys order (and backlog with order=total, kdc with keys=center, pin and authority for quorum:)";
+const KNOWN: &str = "ttl recv_buf_size interface mtu segment linger batch gso group origin suite rekey detect wait keys order (and backlog and slow with order=total, kdc with keys=center, pin and authority for quorum:)";
 
 #[cfg(test)]
 mod tests {

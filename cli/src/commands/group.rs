@@ -116,6 +116,14 @@ fn show(env: &Env<'_>, info: &GroupInfo) -> Result<(), Failure> {
         Some(None) => env.output.line(format!("! {NOT_PRIMARY}"))?,
         None => {}
     }
+    if let Some(order) = &info.order {
+        let (waiting, most) = (order.backlog_bytes.div_ceil(1024), order.backlog_bytes_max.div_ceil(1024));
+        let slowest = order.slowest.as_ref().map_or_else(
+            || "slowest: nobody is waited for".to_owned(),
+            |it| format!("slowest: {}, {} records behind", safe(&it.name), it.behind),
+        );
+        env.output.line(format!("backlog {waiting} of {most} KiB   {slowest}"))?;
+    }
     if let Some(why) = &info.excluded {
         env.output.line(format!("x this session is out of the group: {}", safe(why)))?;
     }

@@ -275,6 +275,24 @@ pub struct GroupInfo {
 pub struct OrderInfo {
     /// The member that says what comes next; `None`: nothing is ordered here, as this member is not in the primary component.
     pub sequencer: Option<String>,
+    /// Bytes that this member published reliably and that wait to be acknowledged, as sealed.
+    pub backlog_bytes: u64,
+    /// The most that there may be (`backlog=`).
+    pub backlog_bytes_max: u64,
+    /// So many may wait at present: less where the network took no more.
+    pub window_bytes: u64,
+    /// The member that holds the least of the order, if others wait for it.
+    pub slowest: Option<SlowestInfo>,
+}
+
+/// The slowest member of an order, by its sequencer's word.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SlowestInfo {
+    /// The name in its certificate.
+    pub name: String,
+    /// How many records less it holds than most members.
+    pub behind: u64,
 }
 
 /// What a session knows of a member.

@@ -84,6 +84,7 @@ fn lines(entry: &super::info::LogEntry) -> Vec<LogLine> {
             let gone = match view.change {
                 ViewChange::Evicted => "evicted",
                 ViewChange::Suspected => "silent",
+                ViewChange::Slow => "slow",
                 _ => "left",
             };
             let all = || view.members.iter().chain(left);

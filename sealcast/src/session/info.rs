@@ -14,7 +14,7 @@ use super::shared::Shared;
 #[cfg(feature = "brokers")]
 use super::transports::BrokersInfo;
 use super::transports::TxQueue;
-use crate::control::{CompartmentInfo, GroupInfo, MemberInfo, OrderInfo};
+use crate::control::{CompartmentInfo, GroupInfo, MemberInfo, OrderInfo, SlowestInfo};
 use crate::error::Error;
 use crate::group::lock;
 use crate::url::{OriginMode, Scheme, Url};
@@ -133,6 +133,20 @@ impl Shared {
         }
     }
 
+    /// How much waits to be acknowledged, and for whom.
+    fn flow(&self) -> OrderInfo {
+        let Some(flow) = self.tx_queue.as_deref().and_then(TxQueue::flow) else { return OrderInfo::default() };
+        let view = lock(&self.seen).view.clone();
+        let slowest = flow.slowest.and_then(|(slot, lag)| Some((view?.member(slot)?.name.to_string(), lag)));
+        OrderInfo {
+            backlog_bytes: flow.waiting as u64,
+            backlog_bytes_max: flow.most as u64,
+            window_bytes: flow.window as u64,
+            slowest: slowest.map(|(name, behind)| SlowestInfo { name, behind }),
+            ..OrderInfo::default()
+        }
+    }
+
     fn drops(&self) -> Drops {
         let drops = self.driver_lock.with(self, |driver| driver.as_ref().map(|d| d.core.group().drops().clone()));
         drops.unwrap_or_else(|| lock(&self.seen).past.drops.clone())
@@ -157,7 +171,7 @@ impl Shared {
 
     /// What the local socket shows.
     pub(super) fn group_info(&self) -> GroupInfo {
-        let (info, stats) = (self.info(), self.stats());
+        let (info, stats, flow) = (self.info(), self.stats(), self.flow());
         let mut shown = GroupInfo {
             group: info.group,
             url: info.url.to_string(),
@@ -176,7 +190,7 @@ impl Shared {
             epoch_hash: info.view.as_ref().map(|v| format!("{:016x}", v.epoch.hash)),
             age_ms: millis(info.age),
             paused: info.paused,
-            order: info.order.map(|sequencer| OrderInfo { sequencer: sequencer.map(|it| it.name.to_string()) }),
+            order: info.order.map(|sequencer| OrderInfo { sequencer: sequencer.map(|it| it.name.to_string()), ..flow }),
             excluded: info.excluded.as_ref().map(|why| Error::excluded(why).to_string()),
             authority: self.identity.as_ref().map(|i| i.authority().to_string()),
             has_bootstrap_key: self.url.keys == Scheme::Center
@@ -273,6 +287,7 @@ pub(super) fn told(notice: &Notice, about: Option<&str>) -> String {
 fn said(why: Misbehaviour) -> &'static str {
     match why {
         Misbehaviour::Silent => "it is silent",
+        Misbehaviour::Slow => "it is slow, and all wait for it (slow=expel)",
         Misbehaviour::Equivocation => "it sent two different messages where one belongs",
         Misbehaviour::WrongValue => "it sent a wrong value",
         Misbehaviour::Rights => "its rights do not allow what it did",

@@ -2,6 +2,8 @@
 
 use std::net::SocketAddr;
 
+use sealcast_delivery::multicast::Flow;
+
 use super::Transport;
 use crate::error::{Error, Result};
 use crate::group::{Publication, PublishError};
@@ -30,6 +32,10 @@ impl TxQueue {
     }
 
     pub(in crate::session) fn take_unwatched(&self) -> bool {
+        match *self {}
+    }
+
+    pub(in crate::session) fn flow(&self) -> Option<Flow> {
         match *self {}
     }
 

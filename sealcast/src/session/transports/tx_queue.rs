@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
-use sealcast_delivery::multicast::{Data, Sender};
+use sealcast_delivery::multicast::{Data, Flow, Sender};
 use sealcast_wire::{Guarantee, Monotonic};
 
 use crate::group::{Gate, Pass, Publication, PublishError, Route, lock};
@@ -185,6 +185,11 @@ impl TxQueue {
         if !(gathers && self.gathers.load(Ordering::Relaxed)) {
             self.arm();
         }
+    }
+
+    /// How much waits to be acknowledged, where that is told.
+    pub(in crate::session) fn flow(&self) -> Option<Flow> {
+        lock(&self.sender).flow()
     }
 
     /// A message of so many bytes went to the sender by another way: it is sent as one of [`TxQueue::publish`] is.

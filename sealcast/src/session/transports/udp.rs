@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::io::clock::Clock;
 use crate::io::udp::{self, UdpReceiver, UdpSender};
 use crate::session::driver::AnyCore;
-use crate::url::{Options, Url};
+use crate::url::{Options, SlowMember, Url};
 
 /// See the module. A plain publisher needs no receiving socket.
 struct Udp {
@@ -40,6 +40,9 @@ pub(super) fn open(group: SocketAddr, ordered: bool, url: &Url, clock: Clock) ->
     let (delivery, sender): (Box<dyn Delivery>, _) = if ordered {
         let mut sequencer = Sequencer::new(config, options.backlog);
         sequencer.transmitted_by_shell();
+        if options.slow == SlowMember::Expel {
+            sequencer.expel_slow(EXPEL_AFTER * url.detect());
+        }
         let sender = sequencer.sender();
         (Box::new(sequencer), sender)
     } else {
@@ -148,6 +151,8 @@ impl Shell for Udp {
     fn end(&mut self, _now: Now) {}
 }
 
+/// A member goes that holds all up for so many times as long as a silent one is waited for.
+const EXPEL_AFTER: u32 = 4;
 const SOCKET: mio::Token = mio::Token(0);
 const ASIDE: mio::Token = mio::Token(1);
 const ASIDE_PER_TURN: usize = 16;
