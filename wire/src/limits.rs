@@ -118,6 +118,10 @@ pub const ORDINALS_AHEAD_MAX: u64 = 1 << 20;
 pub const REPORT_BYTES_MAX: usize = 715;
 /// Ranges of missing records that one NAK names.
 pub const NAK_RANGES_MAX: usize = 32;
+/// Blocks of a stream whose records and parities are kept, to rebuild what is lost.
+pub const PARITY_BLOCKS_HELD: usize = 4;
+/// Bytes of those, of all streams.
+pub const PARITY_BYTES_MAX: usize = 16 << 20;
 /// Records sent again for one NAK.
 pub const REPAIRS_MAX: usize = 256;
 /// Streams that one message about reliable records names: it fits the shortest segment.

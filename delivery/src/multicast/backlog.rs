@@ -14,6 +14,7 @@ use std::time::Duration;
 use sealcast_wire::{Access, Domain, EpochId, Guarantee, Header, Monotonic, Protect, Slot, limits};
 
 use super::frame::Stream;
+use super::parity::Parity;
 use crate::{Batch, Outcome, SendError};
 
 /// See the module. Of one epoch at a time.
@@ -37,6 +38,7 @@ pub(crate) struct Backlog {
     /// The most that there may be.
     most: usize,
     losses: Losses,
+    parity: Option<Parity>,
     repairs: Allowance,
     /// Since when something waits, or when something was acknowledged last.
     since: Option<Monotonic>,
@@ -175,6 +177,7 @@ impl Backlog {
             threshold: most,
             most,
             losses: Losses::default(),
+            parity: None,
             repairs: Allowance { left: 2 * limits::REPAIRS_MAX, at: Monotonic(0) },
             since: None,
             watched: false,
@@ -187,6 +190,21 @@ impl Backlog {
     /// How full it is.
     pub(super) fn flow(&self) -> Flow {
         Flow { waiting: self.published(), window: self.window, most: self.most, slowest: self.slowest }
+    }
+
+    /// From now on parities are made as they are needed.
+    pub(super) fn make_parities(&mut self) {
+        self.parity.get_or_insert_default();
+    }
+
+    /// Whether parities are made, when they are needed: records leave room for what theirs are longer.
+    pub(super) fn makes_parities(&self) -> bool {
+        self.parity.is_some()
+    }
+
+    /// The body of a control frame with a parity that is to be sent.
+    pub(super) fn take_parity(&mut self) -> Option<Vec<u8>> {
+        self.parity.as_mut()?.take()
     }
 
     /// From now on ordered messages are taken, or not.
@@ -259,6 +277,7 @@ impl Backlog {
         }
         self.unstamped |= stream == Stream::ORDERED && matches!(self.orders, Orders::By { ours: true, .. });
         self.losses.sealed += batch.lengths.len();
+        self.parity.iter_mut().for_each(|it| it.push(stream, first, batch));
         self.repairs.add(batch.lengths.len());
         self.batches += 1;
         // A short batch may lie in memory for a long one.
@@ -380,7 +399,7 @@ impl Backlog {
         }
         self.losses.count((by, stream), ranges, sent.last);
         self.repairs.refill(now);
-        let mut looked = 0;
+        let (mut looked, mut first_time) = (0, 0);
         for (from, to) in ranges {
             let at = sent.entries.partition_point(|it| it.last() < *from);
             let records = sent.entries.range(at..).take_while(|it| it.first <= *to).flat_map(Entry::records);
@@ -391,11 +410,12 @@ impl Backlog {
                 }
                 let lately = sent.repaired.get(&number).is_some_and(|at| now < *at + pause);
                 if !lately && repairs.lengths.len() < limits::REPAIRS_MAX && self.repairs.take() {
-                    sent.repaired.insert(number, now);
+                    first_time += usize::from(sent.repaired.insert(number, now).is_none());
                     repairs.push(datagram);
                 }
             }
         }
+        self.parity.iter_mut().for_each(|it| it.repaired(first_time));
         self.shrink();
         Ok(repairs)
     }
@@ -441,6 +461,7 @@ impl Backlog {
         }
         let streams = mem::take(&mut self.streams);
         (self.epoch, self.current, self.bytes, self.stamps_bytes) = (epoch, None, 0, 0);
+        self.parity.iter_mut().for_each(Parity::change);
         (self.losses, self.since, self.slowest) = (Losses::default(), None, None);
         let of = |(_, sent): (Stream, Sent)| {
             // Where messages end in the record in which the next one begins, those are passed over.

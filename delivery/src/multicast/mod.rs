@@ -14,6 +14,7 @@ mod beats;
 pub mod frame;
 mod liveness;
 pub(crate) mod origin;
+pub(crate) mod parity;
 mod receiver;
 mod sender;
 mod sent;

@@ -25,6 +25,7 @@ use super::frame::{
     write_after, write_control, write_heard, write_heartbeat, write_stamps,
 };
 use super::origin::{PROOF_BYTES_MAX, TRAILER_BYTES, Unsigned, without_proof};
+use super::parity::PARITY_BYTES;
 use super::sent::Sent;
 use crate::{Batch, Packet, SendError, lcm};
 
@@ -302,6 +303,12 @@ impl Sender {
         self.sent.keep_more_spares();
     }
 
+    /// From now on parities of reliable records are sent as they are needed.
+    pub(crate) fn make_parities(&mut self) {
+        self.finish_lanes();
+        self.backlog.iter_mut().for_each(Backlog::make_parities);
+    }
+
     /// Whether something waits to be acknowledged and nobody looks at the clock for it: the caller wakes the
     /// thread that does.
     pub fn take_unwatched(&mut self) -> bool {
@@ -542,11 +549,23 @@ impl Sender {
 
     /// Bytes of frames that fit into a record.
     fn room(&self, of: LaneOf) -> usize {
-        self.segment - HEADER_LEN - TAG_LEN - of.proof_min()
+        // A parity is longer than what it is of.
+        let has_parities = of.reliable().is_some_and(|it| it != Stream::STAMPS)
+            && self.backlog.as_ref().is_some_and(Backlog::makes_parities);
+        let parity = if has_parities { PARITY_BYTES } else { 0 };
+        self.segment - HEADER_LEN - TAG_LEN - of.proof_min() - parity
     }
 
     /// The lane of this kind, sealing with this capability.
     fn lane(&mut self, now: Monotonic, protect: &Arc<dyn Protect>, of: LaneOf) -> Result<usize, SendError> {
+        let at = self.lane_of(protect, of)?;
+        if of.reliable().is_some() && of != LaneOf::STAMPS {
+            self.enter(now, at);
+        }
+        Ok(at)
+    }
+
+    fn lane_of(&mut self, protect: &Arc<dyn Protect>, of: LaneOf) -> Result<usize, SendError> {
         let known = self.lanes.iter().position(|lane| lane.of == of);
         let sealing = known.filter(|at| self.lanes[*at].protect.as_ref().is_some_and(|it| Arc::ptr_eq(it, protect)));
         let at = match sealing {
@@ -567,9 +586,6 @@ impl Sender {
                 at
             }
         };
-        if of.reliable().is_some() && of != LaneOf::STAMPS {
-            self.enter(now, at);
-        }
         Ok(at)
     }
 
@@ -613,6 +629,9 @@ impl Sender {
 
     fn finish_lanes(&mut self) {
         (0..self.lanes.len()).for_each(|at| self.finish(at));
+        // Parities of the last records.
+        let group = self.lanes.iter().position(|lane| lane.of == LaneOf::GROUP);
+        group.into_iter().for_each(|at| self.finish(at));
     }
 
     /// Seals the lane's records and queues its batch; the lane lets go of its key, so that none is held on
@@ -632,15 +651,28 @@ impl Sender {
             lane.ends.clear();
             return;
         }
-        let protect = lane.protect.as_ref();
+        let protect = lane.protect.clone();
         // Nobody has to vouch for reliable records: what not all have is sealed anew.
-        let epoch = protect.filter(|_| stream.is_none()).map(|protect| protect.epoch());
+        let epoch = protect.as_ref().filter(|_| stream.is_none()).map(|protect| protect.epoch());
         let batch = self.sent.share(epoch, &mut lane.batch);
-        if let (Some(stream), Some(protect), Some(backlog)) = (stream, protect, &mut self.backlog) {
+        if let (Some(stream), Some(protect), Some(backlog)) = (stream, &protect, &mut self.backlog) {
             backlog.push(stream, Arc::clone(protect), &batch, &mut lane.ends);
         }
         self.done_bytes += batch.bytes.len();
         self.done.push_back(batch);
+        if let Some(protect) = protect.filter(|_| stream.is_some()) {
+            self.say_parities(&protect);
+        }
+    }
+
+    /// Says the parities of what was sealed last, behind it.
+    fn say_parities(&mut self, protect: &Arc<dyn Protect>) {
+        while let Some(body) = self.backlog.as_mut().and_then(Backlog::take_parity) {
+            // Where nothing can be sealed any more, who lacks records asks for them.
+            let Ok(lane) = self.lane_of(protect, LaneOf::GROUP) else { continue };
+            self.reserve(lane, CONTROL_FIXED + body.len());
+            write_control(&body, &mut self.lanes[lane].batch.bytes);
+        }
     }
 }
 

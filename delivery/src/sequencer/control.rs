@@ -10,6 +10,7 @@
 //! held    | 06 | u64 |                              so much of the order the speaker holds: stamps and records
 //! stable  | 07 | majority u64 | all u64 | slot u32 | so much of it a majority holds, and all; who holds no more, if most do
 //! flush   | 08 | epoch 12 | report |        signed: what the speaker brings into a prepared view
+//! parity  | 0d | stream | first u64 | parities u8 | index u8 | shard |      of a block of the speaker's records (`parity.rs`)
 //! fill    | 09 | epoch 12 | stamps |        signed: stamps that somebody lacks who stays, as a frame
 //! ```
 //! leave   | 0a |                         signed, of the ordered stream: the speaker goes
@@ -24,6 +25,7 @@ use sealcast_wire::limits::{NAK_RANGES_MAX, STREAMS_TOLD_MAX};
 use sealcast_wire::{EpochId, Slot};
 
 use crate::multicast::frame::{CONTROL_FIXED, Stream};
+use crate::multicast::parity::{PARITY, ParityHead};
 
 /// One of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,6 +55,8 @@ pub(super) enum Control {
     Leave,
     /// Of the sequencer: this member goes, since it holds all up.
     Slow(Slot),
+    /// Of a block of its sender's records.
+    Parity(ParityHead, Vec<u8>),
     /// `proof` shows that the speaker itself says so (A3), by [`gone_statement`].
     Gone {
         stream: Stream,
@@ -130,6 +134,7 @@ impl Control {
                 bytes.extend_from_slice(&first.to_be_bytes());
                 bytes.extend_from_slice(proof);
             }
+            Control::Parity(head, shard) => head.write(shard, &mut bytes),
             Control::Gone { stream, first, proof } => {
                 bytes.push(GONE);
                 stream.write(&mut bytes);
@@ -176,6 +181,10 @@ impl Control {
             }
             LEAVE => Control::Leave,
             SLOW => Control::Slow(Slot(r.u32()?)),
+            PARITY => {
+                let (head, shard) = ParityHead::read(&mut r)?;
+                Control::Parity(head, shard)
+            }
             ACK => Control::Ack(r.u64()?),
             STABLE => {
                 let (majority, all) = (r.u64()?, r.u64()?);
@@ -274,6 +283,26 @@ mod tests {
         assert_eq!(Control::read(&Control::Stable { majority: 8, all: 9, slowest: None }.bytes()), Err(Malformed));
         for ranges in [vec![(2, 1)], vec![(1, 4), (4, 9)], vec![(5, 6), (1, 2)]] {
             assert_eq!(Control::read(&Control::Nak { of: OF, ranges }.bytes()), Err(Malformed));
+        }
+    }
+
+    #[test]
+    fn rule_g2_parities_of_no_block_are_malformed() {
+        let good = ParityHead { stream: OF.stream, first: 129, parities: 3, index: 2 };
+        let read = |head: ParityHead, len: usize| Control::read(&Control::Parity(head, vec![5; len]).bytes());
+        assert_eq!(read(good, 40), Ok(Control::Parity(good, vec![5; 40])));
+        for (head, len) in [
+            (good, 41),
+            (good, 4),
+            (good, 0),
+            (ParityHead { first: 0, ..good }, 40),
+            (ParityHead { first: 130, ..good }, 40),
+            (ParityHead { first: u64::MAX - 62, ..good }, 40),
+            (ParityHead { index: 3, ..good }, 40),
+            (ParityHead { parities: 33, ..good }, 40),
+            (ParityHead { stream: Stream::STAMPS, ..good }, 40),
+        ] {
+            assert_eq!(read(head, len), Err(Malformed), "{head:?}");
         }
     }
 

@@ -19,6 +19,7 @@ use super::buffers::Buffers;
 use super::control::Of;
 use super::repair::Waves;
 use crate::multicast::frame::{Frame, Frames, Head, Stamp, Stream};
+use crate::multicast::parity::PARITY_BLOCK;
 use crate::multicast::{Received, Sink};
 
 /// See the module.
@@ -77,6 +78,8 @@ struct Incomplete {
     settled: u64,
     /// When the missing ones are asked for.
     waves: Waves,
+    /// How long those up to a record may be rebuilt from what is to come.
+    wait: (u64, Duration),
     /// When the sender's word that it has some no more may be looked at: that costs a signature check.
     gone_at: Monotonic,
 }
@@ -331,6 +334,19 @@ impl Incoming {
         stream.waves.came(now, first, stream.next);
         self.drops.count(Dropped::Incomplete);
         self.advance(now, epoch, of.slot, &reads, sink);
+    }
+
+    /// Of a stream of which something came: the last record that did, and the first one that did not.
+    pub(super) fn range(&mut self, epoch: EpochId, of: Of) -> Option<(u64, u64)> {
+        self.stream(epoch, of).map(|it| (it.came, it.next))
+    }
+
+    /// Parities of the records up to `to` come; of later ones, they are waited for so long.
+    pub(super) fn end_wait(&mut self, now: Monotonic, me: Slot, (epoch, of): (EpochId, Of), to: u64, wait: Duration) {
+        let members = self.members;
+        let Some(stream) = self.stream(epoch, of) else { return };
+        stream.wait = (to + WAITS_FOR, wait);
+        stream.waves.end_wait(now, to, (mix(u64::from(me.0) << 32 ^ to), members));
     }
 
     /// Somebody asks for these records: nobody else needs to.
@@ -603,7 +619,18 @@ impl Incomplete {
     fn new(incarnation: Incarnation) -> Incomplete {
         let held = BTreeMap::new();
         let (waves, gone_at) = (Waves::default(), Monotonic(0));
-        Incomplete { incarnation, next: 1, done: 1, known: 0, came: 0, held, settled: 0, waves, gone_at }
+        Incomplete {
+            incarnation,
+            next: 1,
+            done: 1,
+            known: 0,
+            came: 0,
+            held,
+            settled: 0,
+            waves,
+            wait: (0, Duration::ZERO),
+            gone_at,
+        }
     }
 
     fn bytes(&self) -> usize {
@@ -619,7 +646,9 @@ impl Incomplete {
     fn expect(&mut self, now: Monotonic, (me, of, members): (Slot, Of, usize), to: u64) {
         self.known = self.known.max(to);
         if of.slot != me && to >= self.next {
-            self.waves.expect(now, to, (mix(u64::from(me.0) << 32 ^ to), members));
+            let (last, wait) = self.wait;
+            let wait = if to <= last { wait } else { Duration::ZERO };
+            self.waves.expect(now, to, wait, (mix(u64::from(me.0) << 32 ^ to), members));
         }
     }
 
@@ -787,6 +816,8 @@ fn mix(x: u64) -> u64 {
     x ^ x >> 31
 }
 
+/// So many records behind a block of which parities came, there are some, too.
+const WAITS_FOR: u64 = 2 * PARITY_BLOCK as u64;
 /// Between two looks at a sender's word that it has records no more.
 const GONE_AGAIN: Duration = Duration::from_millis(5);
 /// Nothing more of a message came for so long: it makes room for others.

@@ -22,6 +22,7 @@ mod gone;
 mod incoming;
 mod order;
 mod primary;
+mod rebuild;
 mod repair;
 mod slow;
 #[cfg(test)]
@@ -44,10 +45,12 @@ use self::flush::Flush;
 use self::incoming::{Incoming, Record};
 use self::order::Order;
 use self::primary::Report;
+use self::rebuild::Rebuild;
 use self::slow::Slow;
 use crate::multicast::backlog::{Orders, Settled};
 use crate::multicast::frame::{Frame, Frames, STAMPS_MAX, Stamp, Stream};
 use crate::multicast::origin::without_proof;
+use crate::multicast::parity::{PARITY_BLOCK, ParityHead};
 use crate::multicast::{Config, Data, Multicast, Sender};
 use crate::{Batch, Channel, Cut, Delivery, Input, OrderStatus, Outgoing, Output, Properties, SendError, Token, What};
 
@@ -60,6 +63,8 @@ pub struct Sequencer {
     incoming: Incoming,
     /// Records of our own while they are taken in, as they were sealed and opened.
     filling: (Vec<u8>, Vec<u8>),
+    /// If lost records are rebuilt from parities.
+    rebuild: Option<Rebuild>,
     /// Outcomes of our messages.
     ready: VecDeque<Output>,
     drops: Drops,
@@ -67,6 +72,8 @@ pub struct Sequencer {
     /// When we say what we have, and whether all of it; when we did so last.
     status: Saying,
     /// The same of what all readers have, if we are the coordinator.
+    /// How often we said so since the last record came.
+    restated: u32,
     summary: Saying,
     stamping: Saying,
     /// How much of the order we hold, and, of the sequencer, how much enough members hold.
@@ -227,10 +234,12 @@ impl Sequencer {
             last: None,
             incoming: Incoming::default(),
             filling: <_>::default(),
+            rebuild: None,
             ready: VecDeque::new(),
             drops: Drops::default(),
             told: Drops::default(),
             status: Saying::default(),
+            restated: 0,
             summary: Saying::default(),
             stamping: Saying::default(),
             ack: Saying::default(),
@@ -255,6 +264,13 @@ impl Sequencer {
             renewals: 0,
             now: Monotonic(0),
         }
+    }
+
+    /// Sends parities over its reliable records when much of them is lost, and rebuilds what it lost itself from those of
+    /// others (`fec=auto`).
+    pub fn use_parities(&mut self) {
+        self.multicast.lock().make_parities();
+        self.rebuild = Some(Rebuild::default());
     }
 
     /// As [`Multicast::transmitted_by_shell`].
@@ -321,9 +337,71 @@ impl Sequencer {
             // How much of the order is here is said apart, and nobody but the sequencer waits to forget its words.
             Stream::ORDERED => {}
             Stream::STAMPS => self.status.plan_at(now + STAMPS_STATUS),
-            _ => pause.into_iter().for_each(|pause| self.status.plan(now, pause)),
+            _ => {
+                if let Some(pause) = pause {
+                    self.status.plan(now, pause);
+                    self.restated = 0;
+                }
+            }
         }
         words.into_iter().filter(|_| slot != me).try_for_each(|it| self.take_signed(now, epoch, slot, it))
+    }
+
+    /// A parity of a member's records came.
+    fn take_parity(&mut self, now: Monotonic, slot: Slot, head: ParityHead, shard: Vec<u8>) -> Result<(), Dropped> {
+        let Some((current, rebuild)) = self.current.as_ref().zip(self.rebuild.as_mut()) else { return Ok(()) };
+        let (epoch, me, of) = (current.epoch, current.me, Of { slot, stream: head.stream });
+        // Of a stream that we cannot read, nothing came.
+        let range = self.incoming.range(epoch, of).ok_or(Dropped::Malformed)?;
+        let end = head.first + PARITY_BLOCK as u64 - 1;
+        let rebuilt = rebuild.parity(now, (epoch, of), head, shard, range)?;
+        let wait = rebuild.wait(of);
+        self.take_rebuilt(now, (epoch, of), rebuilt);
+        self.incoming.end_wait(now, me, (epoch, of), end, wait);
+        Ok(())
+    }
+
+    /// A record came that is new, as it was sealed: others of its block may follow from it.
+    fn keep_shard(&mut self, now: Monotonic, sealed: &[u8]) {
+        let (Some(rebuild), Some(current)) = (&mut self.rebuild, &self.current) else { return };
+        let Ok(header) = Header::parse(sealed) else { return };
+        let Some(number) = Header::reliable_number(header.flags, header.counter) else { return };
+        let signed = header.flags & FLAG_SIGNED != 0;
+        let stream = match header.flags & FLAG_ORDERED {
+            0 => Stream { domain: header.domain, signed },
+            _ => Stream::ORDERED,
+        };
+        if current.epoch != header.epoch || header.slot == current.me || stream == Stream::STAMPS {
+            return;
+        }
+        let of = Of { slot: header.slot, stream };
+        let rebuilt = rebuild.record(header.epoch, of, number, sealed);
+        self.take_rebuilt(now, (header.epoch, of), rebuilt);
+    }
+
+    /// Takes in records that were rebuilt, if they prove themselves.
+    fn take_rebuilt(&mut self, now: Monotonic, (epoch, of): (EpochId, Of), rebuilt: Vec<(u64, Vec<u8>)>) {
+        for (number, sealed) in rebuilt {
+            let Some(protect) = self.current.as_ref().filter(|it| it.epoch == epoch).map(|it| it.protect.clone())
+            else {
+                return;
+            };
+            if !self.incoming.is_new(epoch, of, number) {
+                continue;
+            }
+            let mut datagram = sealed.clone();
+            let taken = match protect.open(&mut datagram) {
+                Ok((source, flags, frame)) if flags & FLAG_ORDERED != 0 => {
+                    self.take_ordered(now, source, flags, (frame, &sealed), Some(&*protect))
+                }
+                Ok((source, flags, frame)) => self.take(now, source, flags, frame, Some(&*protect)),
+                Err(Dropped::NoKey) => self.take_unread(now, &sealed),
+                Err(why) => Err(why),
+            };
+            if let Err(why) = taken {
+                self.drops.count(why);
+            }
+        }
     }
 
     /// Takes in what a member says of the end of a view.
@@ -627,6 +705,7 @@ impl Sequencer {
                 self.note_slowest(slowest);
                 self.deliver(now);
             }
+            Control::Parity(head, shard) => self.take_parity(now, slot, head, shard)?,
             // They are proved.
             Control::Flush { .. } | Control::Fill { .. } | Control::Leave | Control::Slow(_) => {
                 return Err(Dropped::Auth);
@@ -765,7 +844,7 @@ impl Sequencer {
             current.unheard += u32::from(again);
         }
         // Who does not hear us alone may hear us among all.
-        let aside = !again && !self.status.all && current.unheard < UNHEARD_MAX;
+        let aside = !again && !self.status.all && current.unheard.max(self.restated) < UNHEARD_MAX;
         let gatherers = (current.coordinator().filter(|_| aside), current.sequencer().filter(|_| aside));
         if self.status.is_due(now) || again {
             let status = self.incoming.status(epoch, me, std::mem::take(&mut self.status.all));
@@ -779,9 +858,15 @@ impl Sequencer {
                     }
                 }
                 false if status.is_empty() => {}
-                false => status.chunks(limits::STREAMS_TOLD_MAX).for_each(|part| {
-                    self.say_to(now, gatherers.0, &Control::Status(part.to_vec()));
-                }),
+                false => {
+                    status.chunks(limits::STREAMS_TOLD_MAX).for_each(|part| {
+                        self.say_to(now, gatherers.0, &Control::Status(part.to_vec()));
+                    });
+                    // It may get lost, and a sender whose window is full says nothing more that would bring the next one.
+                    let wait = STATUS_AGAIN * (1 << self.restated.saturating_sub(STATUS_QUICK_TRIES).min(6));
+                    self.restated += 1;
+                    self.status.plan(now, wait.max(pause));
+                }
             }
         }
         if let Some(held) = held {
@@ -898,6 +983,7 @@ impl Sequencer {
             inbox,
         );
         let pause = current.pause();
+        self.rebuild.iter_mut().for_each(Rebuild::clear);
         (self.status, self.summary, self.tail) = (Saying::default(), Saying::default(), (now, 0));
         (self.stamping, self.ack, self.stable) = <_>::default();
         self.current = Some(current);
@@ -926,6 +1012,7 @@ impl Sequencer {
         (self.current, self.last) = (None, None);
         (self.flush, self.flushed, self.prepared) = (None, None, None);
         self.ahead.clear();
+        self.rebuild.iter_mut().for_each(Rebuild::clear);
         (self.renew_at, self.report) = (None, Report::default());
         (self.order_status, self.delivered, self.leaving) = (OrderStatus::default(), 0, Leaving::default());
         (self.status, self.summary) = (Saying::default(), Saying::default());
@@ -971,7 +1058,9 @@ fn ordering<'a>(
 
 impl Delivery for Sequencer {
     fn properties(&self) -> Properties {
-        Sequencer::PROPERTIES
+        // What was lost is rebuilt from how all else was sealed.
+        let keeps_sealed = self.rebuild.as_ref().map(|_| FLAG_RELIABLE).or(Sequencer::PROPERTIES.keeps_sealed);
+        Properties { keeps_sealed, ..Sequencer::PROPERTIES }
     }
 
     fn send(
@@ -1004,16 +1093,17 @@ impl Delivery for Sequencer {
                     None if flags & FLAG_ORDERED != 0 => Err(Dropped::Foreign),
                     None => self.take(now.monotonic, source, flags, frame, protect),
                 };
-                if let Err(why) = taken {
-                    self.drops.count(why);
+                match (taken, sealed) {
+                    (Ok(()), Some(sealed)) => self.keep_shard(now.monotonic, sealed),
+                    (Ok(()), None) => {}
+                    (Err(why), _) => self.drops.count(why),
                 }
                 self.take_stamps(now.monotonic);
             }
-            Input::Unread(sealed) => {
-                if let Err(why) = self.take_unread(now.monotonic, sealed) {
-                    self.drops.count(why);
-                }
-            }
+            Input::Unread(sealed) => match self.take_unread(now.monotonic, sealed) {
+                Ok(()) => self.keep_shard(now.monotonic, sealed),
+                Err(why) => self.drops.count(why),
+            },
             Input::Frame { .. } => {
                 self.multicast.handle(now, input);
                 self.take_controls(now.monotonic);
@@ -1142,6 +1232,10 @@ const PAUSE_MIN: Duration = Duration::from_millis(1);
 const ACK_PAUSE_MIN: Duration = Duration::from_micros(200);
 /// Between two times that the sequencer says stamps, unless they fill a message.
 const STAMPS_PAUSE: Duration = Duration::from_micros(300);
+/// How long after a status it is said again, if no summary comes.
+const STATUS_AGAIN: Duration = Duration::from_millis(2);
+/// How often before that takes longer and longer.
+const STATUS_QUICK_TRIES: u32 = 16;
 /// Of all members together (B10).
 const STATUSES_PER_SECOND: u32 = 20_000;
 /// The same of those that tell little, and the pause between two of them at least.

@@ -57,17 +57,35 @@ impl Waves {
 
     /// Records up to `to` are missing, as far as they are not here. `chance` is any number, another one for each member, and
     /// `members` are as many as may lack them.
-    pub(super) fn expect(&mut self, now: Monotonic, to: u64, (chance, members): (u64, usize)) {
+    /// They may yet come within `wait` though they are lost.
+    pub(super) fn expect(&mut self, now: Monotonic, to: u64, wait: Duration, (chance, members): (u64, usize)) {
         if self.waves.back().is_some_and(|it| it.to >= to) {
             return;
         }
-        let is_full = self.waves.len() >= WAVES_MAX;
+        let is_full = self.waves.len() >= WAVES_MAX - 1;
         match self.waves.back_mut() {
             // It is asked for with the one before.
             Some(last) if is_full || last.tries == 0 => last.to = to,
             _ => {
-                let due = now + NAK_WAIT + self.spread(chance, members);
+                let due = now + wait + NAK_WAIT + self.spread(chance, members);
                 self.waves.push_back(Wave { to, due, asked: None, tries: 0 });
+            }
+        }
+    }
+
+    /// What is missing up to `to` comes by itself no more; the same chance as above.
+    pub(super) fn end_wait(&mut self, now: Monotonic, to: u64, (chance, members): (u64, usize)) {
+        let due = now + NAK_WAIT + self.spread(chance, members);
+        let at = self.waves.partition_point(|it| it.to < to);
+        for wave in self.waves.iter_mut().take(at).filter(|it| it.tries == 0) {
+            wave.due = wave.due.min(due);
+        }
+        // Of a wave that goes on behind it, this part is asked for by itself.
+        if let Some(wave) = self.waves.get_mut(at).filter(|it| it.tries == 0 && it.due > due) {
+            if wave.to == to {
+                wave.due = due;
+            } else if self.waves.len() < WAVES_MAX {
+                self.waves.insert(at, Wave { to, due, asked: None, tries: 0 });
             }
         }
     }
@@ -245,10 +263,10 @@ mod tests {
     #[test]
     fn a_gap_does_not_wait_for_the_answer_to_another_one() {
         let mut waves = Waves::default();
-        waves.expect(Monotonic(0), 3, (0, 2));
+        waves.expect(Monotonic(0), 3, Duration::ZERO, (0, 2));
         assert_eq!(asked(&mut waves, 100), [], "it may be late");
         assert_eq!(asked(&mut waves, MS), [(1, 3)]);
-        waves.expect(Monotonic(MS), 5, (0, 2));
+        waves.expect(Monotonic(MS), 5, Duration::ZERO, (0, 2));
         assert_eq!(asked(&mut waves, 2 * MS), [(4, 5)]);
         assert_eq!(asked(&mut waves, 2 * MS), []);
         assert_eq!(asked(&mut waves, 6 * MS), [(1, 5)], "and in the end both are asked for again, at once");
@@ -257,7 +275,7 @@ mod tests {
     #[test]
     fn what_others_asked_for_is_not_asked_for_until_their_answer_is_late() {
         let mut waves = Waves::default();
-        waves.expect(Monotonic(0), 9, (0, 2));
+        waves.expect(Monotonic(0), 9, Duration::ZERO, (0, 2));
         waves.heard(Monotonic(300), &[(2, 3), (6, 20)]);
         assert_eq!(asked(&mut waves, MS), [(1, 1), (4, 5)]);
         assert_eq!(asked(&mut waves, 4 * MS), [(1, 9)]);
@@ -268,13 +286,13 @@ mod tests {
         let mut waves = Waves::default();
         for n in 0..40 {
             let at = 100 * MS * n;
-            waves.expect(Monotonic(at), n + 1, (0, 2));
+            waves.expect(Monotonic(at), n + 1, Duration::ZERO, (0, 2));
             assert_eq!(waves.take_due(Monotonic(at + MS), n + 1, all), [(n + 1, n + 1)]);
             waves.came(Monotonic(at + 21 * MS), n + 1, n + 2);
             assert_eq!(waves.due(), None);
         }
         let start = 10_000 * MS;
-        waves.expect(Monotonic(start), 99, (0, 2));
+        waves.expect(Monotonic(start), 99, Duration::ZERO, (0, 2));
         let mut times = Vec::new();
         for at in start / MS..start / MS + 1_000 {
             if !waves.take_due(Monotonic(at * MS), 99, all).is_empty() {
@@ -301,7 +319,7 @@ mod tests {
     fn rule_g7_gaps_without_end_make_a_bounded_number_of_waves() {
         let mut waves = Waves::default();
         for n in 0..10_000 {
-            waves.expect(Monotonic(n * 10 * MS), 2 * n + 1, (n, 3));
+            waves.expect(Monotonic(n * 10 * MS), 2 * n + 1, Duration::ZERO, (n, 3));
             waves.heard(Monotonic(n * 10 * MS), &[(1, n)]);
             let missing = |from: u64, to: u64| (from..=to).step_by(2).map(|it| (it, it)).collect();
             assert!(waves.take_due(Monotonic(n * 10 * MS + MS), 1, missing).len() <= RANGES_MAX);

@@ -184,7 +184,7 @@ fn invariant_2_pure_crates_keep_to_a_short_list_of_dependencies() {
             "sealcast-keys",
             &["sealcast-wire", "sealcast-crypto", "rand_core", "rand_chacha", "thiserror", "zeroize"][..],
         ),
-        ("sealcast-delivery", &["sealcast-wire", "sealcast-crypto", "thiserror"][..]),
+        ("sealcast-delivery", &["sealcast-wire", "sealcast-crypto", "reed-solomon-simd", "thiserror"][..]),
         ("sealcast-client", &["sealcast-wire", "sealcast-crypto", "sealcast-broker", "sealcast-delivery"][..]),
         ("sealcast-order", &["sealcast-wire", "aws-lc-rs", "bytes", "futures", "thiserror", "zeroize"][..]),
         (
