@@ -184,6 +184,8 @@ pub struct Options {
     pub backlog: usize,
     /// `slow=`: whether a member that holds all others up is left out; with `order=total`.
     pub slow: SlowMember,
+    /// `fec=`: whether lost records are rebuilt from parities, where many lack some; with `order=total`.
+    pub fec: bool,
     /// `wait=`: how long publish waits for the first key, or for brokers.
     pub wait: Duration,
     /// `pin=`: how the id of the brokers' cluster begins, in hex.
@@ -211,6 +213,7 @@ impl Default for Options {
             kdc: Vec::new(),
             backlog: limits::RELIABLE_BACKLOG_BYTES,
             slow: SlowMember::Wait,
+            fec: true,
             wait: Duration::from_secs(10),
             pin: None,
             authority: None,
@@ -274,7 +277,7 @@ impl Url {
         {
             *ordered = true;
         }
-        for name in ["backlog", "slow"] {
+        for name in ["backlog", "slow", "fec"] {
             if given.contains(name) && url.address.transport() != Transport::OrderedMulticast {
                 return Err(bad(text, &format!("{name}= belongs to udpm: URLs with order=total")));
             }
@@ -411,6 +414,13 @@ impl Url {
             "backlog" => {
                 let n = bytes(value).filter(|n| (limits::RELIABLE_WINDOW_BYTES_MIN..=1 << 30).contains(n));
                 options.backlog = n.ok_or_else(|| wrong("bytes from 64KiB to 1GiB, such as 16MiB"))?;
+            }
+            "fec" => {
+                options.fec = match value {
+                    "auto" => true,
+                    "off" => false,
+                    _ => return Err(wrong("auto or off")),
+                };
             }
             _ => {
                 return Err(bad(&text, &format!("unknown option '{name}'")).with_hint(format!("known are {KNOWN}")));
@@ -582,7 +592,7 @@ const LCM_ADDRESS: Ipv4Addr = Ipv4Addr::new(239, 255, 76, 67);
 const LCM_PORT: u16 = 7667;
 /// Places of a key distribution centre and its stand-bys.
 const KDC_PLACES_MAX: usize = 8;
-const KNOWN: &str = "ttl recv_buf_size interface mtu segment linger batch gso group origin suite rekey detect wait keys order (and backlog and slow with order=total, kdc with keys=center, pin and authority for quorum:)";
+const KNOWN: &str = "ttl recv_buf_size interface mtu segment linger batch gso group origin suite rekey detect wait keys order (and backlog, slow and fec with order=total, kdc with keys=center, pin and authority for quorum:)";
 
 #[cfg(test)]
 mod tests {

@@ -383,7 +383,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         header: Header,
         datagram: &mut [u8],
     ) -> std::result::Result<(), Dropped> {
-        let ends_views = self.keeps_sealed.is_some_and(|flags| flags & frame::FLAG_ORDERED != 0);
+        let ends_views = self.keeps_sealed.is_some_and(|flags| flags & frame::FLAG_RELIABLE != 0);
         let disposition = match self.ring.disposition(&header, datagram) {
             // What members say of the end of a view does not wait for the next one, whoever holds the key.
             Disposition::Wait if ends_views && header.proves_itself() => {

@@ -278,6 +278,8 @@ fn what_multicast_does_not_give_is_refused() {
         ("&order=some", "total or best-effort"),
         ("&backlog=16MiB", "order=total"),
         ("&order=total&backlog=1KiB", "64KiB"),
+        ("&fec=off", "order=total"),
+        ("&order=total&fec=on", "auto or off"),
     ] {
         let error = sealcast::open(&url(wrong)).identity(alice.clone()).wait().unwrap_err();
         assert!(error.message().contains(says), "{wrong}: {error}");

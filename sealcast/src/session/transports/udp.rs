@@ -43,6 +43,9 @@ pub(super) fn open(group: SocketAddr, ordered: bool, url: &Url, clock: Clock) ->
         if options.slow == SlowMember::Expel {
             sequencer.expel_slow(EXPEL_AFTER * url.detect());
         }
+        if options.fec {
+            sequencer.use_parities();
+        }
         let sender = sequencer.sender();
         (Box::new(sequencer), sender)
     } else {
