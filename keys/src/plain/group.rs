@@ -5,8 +5,8 @@
 //! all rights but `evict`, for the name that it was given. What members publish travels in the group's own records, with
 //! the payload in clear and zeros in the place of the tag.
 //!
-//! Nothing here is secure: anybody reads, joins, and speaks as anybody. All but sealing costs what it costs elsewhere, stamps'
-//! signatures too, so that a comparison shows what sealing alone costs.
+//! Nothing here is secure: anybody reads, joins, and speaks as anybody. All but sealing costs what it costs elsewhere, proofs
+//! of stamps too, so that a comparison shows what sealing alone costs.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -199,6 +199,18 @@ impl Protect for Unsealed {
     fn vouched(&self, by: Slot, statement: &[u8], proof: &[u8]) -> bool {
         self.vouches.vouched(by, statement, proof)
     }
+
+    fn attest(&self, statement: &[u8], proof: &mut Vec<u8>) {
+        self.vouches.attest(statement, proof);
+    }
+
+    fn attestation_len(&self) -> usize {
+        self.vouches.attestation_len()
+    }
+
+    fn attested(&self, by: Slot, statement: &[u8], proof: &[u8]) -> bool {
+        self.vouches.attested(by, statement, proof)
+    }
 }
 
 const AUTHORITY_LABEL: &[u8] = b"sealcast/v1/plain/authority";
@@ -277,6 +289,16 @@ mod tests {
                 assert_eq!(Header::reliable_number(flags, counter), Some(1), "a sequence each");
             }
         }
+    }
+
+    /// A comparison with sealed groups shows what sealing costs, and nothing else.
+    #[test]
+    fn members_prove_statements_as_in_a_sealed_group() {
+        let [a, b] = pair();
+        let mut proof = Vec::new();
+        a.attest(b"stamps", &mut proof);
+        assert_eq!((proof.len(), a.attestation_len()), (1 + 2 * 16, 1 + 2 * 16));
+        assert!(b.attested(a.slot(), b"stamps", &proof) && !b.attested(a.slot(), b"others", &proof));
     }
 
     #[test]
