@@ -30,9 +30,11 @@ class Registration:  # 21
     def __init__(self, data):
         check(len(data) <= 1024, "a registration's length")
         self.data, self.principal, r = data, sha256(data), Reader(data)
-        check(r.take(6) == b"SCREG1", "a registration")
+        magic = r.take(6)
+        check(magic in (b"SCREG1", b"SCREG2"), "a registration")
         self.realm, self.serial, self.name = r.take(32), r.int(8), r.bytes16(64).decode()
         self.raw = r.take(32)
+        self.exchange = r.take(32) if magic == b"SCREG2" else None
         self.key = ed25519.Ed25519PublicKey.from_public_bytes(self.raw)
         self.since, self.until = (int.from_bytes(r.take(8), "big", signed=True) for _ in range(2))
         self.rights, last, n = [], None, r.int(2)

@@ -631,6 +631,7 @@ pub(crate) mod tests {
             serial: 0,
             name: name.into(),
             key: OriginKey::from_seed(&signing(name)).public().clone(),
+            exchange: None,
             not_before: NOW.0 - 1,
             not_after: NOW.0 + 86_400,
             rights: acts.into_iter().map(|act| Right::new("ward3", act, "#").unwrap()).collect(),

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use sealcast::io::clock::Clock;
 use sealcast::session::Identity;
 use sealcast::{Code, Message, Origin, Session, Subscription};
+use sealcast_crypto::identity::registration::exchange_key;
 use sealcast_crypto::identity::{Act, Principal, Registration, Right};
 use sealcast_crypto::secret::Secret;
 use sealcast_crypto::signature::OriginKey;
@@ -45,6 +46,10 @@ impl Centre {
     }
 
     fn register(&self, name: &str, rights: &[(Act, &str)]) -> Arc<Principal> {
+        self.register_with(name, rights, false)
+    }
+
+    fn register_with(&self, name: &str, rights: &[(Act, &str)], exchanges: bool) -> Arc<Principal> {
         let now = Clock::start().now().utc.unwrap();
         let mut seed = [0; 32];
         getrandom::fill(&mut seed).unwrap();
@@ -54,6 +59,7 @@ impl Centre {
             serial: 0,
             name: name.into(),
             key: OriginKey::from_seed(&signing).public().clone(),
+            exchange: exchanges.then(|| exchange_key(&signing)),
             not_before: now.0 - 5,
             not_after: now.0 + 3600,
             rights: rights.iter().map(|(act, pattern)| Right::new(GROUP, *act, pattern).unwrap()).collect(),
@@ -124,6 +130,27 @@ fn members_talk_on_both_channels_under_keys_that_the_leader_hands_out() {
     assert_eq!(subs.each_mut().map(got), [[0, 1, 2, 9]; 3]);
     let status = sessions[0].status().expect("it knows its group");
     assert_eq!(status.members.iter().map(|it| &*it.name).collect::<Vec<_>>()[0], "leader");
+}
+
+/// Each pair mixes an exchange in if both have a key for it: with and without are in one group, under any leader.
+#[test]
+fn rule_c2_members_with_x25519_keys_and_without_are_one_group() {
+    let centre = Centre::new();
+    let url = centre.url("");
+    let all = [("leader", LEADER, true), ("second", LEADER, true), ("alice", PLAIN, true), ("bob", PLAIN, false)];
+    let principals = all.map(|(name, rights, exchanges)| centre.register_with(name, rights, exchanges));
+    assert!(principals[0].registration.exchange.is_some() && principals[3].registration.exchange.is_none());
+    let mut sessions: Vec<Session> = principals.iter().map(|it| open(&url, it)).collect();
+    together(&sessions.iter().collect::<Vec<_>>(), 4);
+    let status = sessions[3].status().expect("it knows its group");
+    assert_eq!(status.members.iter().filter(|it| it.exchanges).count(), 3);
+    // The next one in line has pair keys of its own with all.
+    let first = sessions.remove(0);
+    let _ = first.leave().wait();
+    together(&sessions.iter().collect::<Vec<_>>(), 3);
+    let mut sub = sessions[2].subscribe("t").wait().unwrap();
+    sessions[1].publish("t", b"x").wait().unwrap();
+    assert_eq!(next(&mut sub).payload(), b"x");
 }
 
 #[test]

@@ -49,6 +49,8 @@ pub struct MemberStatus {
     pub key: PublicKey,
     /// Seals for its holder, if the certificate says so.
     pub sealing: Option<hpke::PublicKey>,
+    /// Whether it mixes an X25519 exchange into keys from a centre, with others who do.
+    pub exchanges: bool,
     /// What the certificate grants.
     pub rights: Rights,
     /// What it says of its holder.

@@ -94,10 +94,16 @@ fn show(env: &Env<'_>, info: &GroupInfo) -> Result<(), Failure> {
     };
     let rotates = info.rotates_in_ms.map(|t| format!("   rotates in {}", ms(t))).unwrap_or_default();
     env.output.line(env.output.bold(format!("{}   {place}   {epoch}{rotates}", safe(&info.group))))?;
+    let exchanging = info.members.iter().filter(|it| it.x25519).count();
     let scheme = match info.keys.as_str() {
-        "contributory" => "contributory (Dutta-Barua, ristretto255)",
-        "center" => "center (Leighton-Micali, symmetric)",
-        other => other,
+        "contributory" => "contributory (Dutta-Barua, ristretto255)".to_owned(),
+        "center" if exchanging < 2 => "center (Leighton-Micali, symmetric)".to_owned(),
+        "center" if exchanging == info.members.len() => "center (Leighton-Micali, and X25519)".to_owned(),
+        "center" => {
+            let all = info.members.len();
+            format!("center (Leighton-Micali, symmetric; and X25519 among {exchanging} of {all} members)")
+        }
+        other => other.to_owned(),
     };
     let any = if info.origin == "signed" { "" } else { "   write: any reader, where signatures are not demanded" };
     // A recorder of a symmetric group gains nothing by a quantum computer; its signatures can be forged then.

@@ -252,15 +252,16 @@ fn a_lying_a_silent_and_another_centre_are_told_apart() {
     let place = format!("udpm://239.255.76.67:{}?ttl=0&keys=center&group=ward3", free_port());
     let url = |kdc: &str| format!("{place}&kdc={kdc}&wait=2s");
     let good = url(&at);
-    home.good(&["--url", &good, "kdc", "register", "leader", "--group", "ward3", "--lead", "--both", "#"]);
-    home.good(&["--url", &good, "kdc", "register", "robot7", "--group", "ward3", "--both", "#"]);
+    let register = ["--url", &good, "kdc", "register", "--group", "ward3", "--both", "#", "--x25519"];
+    home.good(&[&register[..], &["leader", "--lead"]].concat());
+    home.good(&[&register[..], &["robot7"]].concat());
     home.good(&["--url", &good, "kdc", "register", "robot8", "--group", "ward3", "--dir", "other"]);
     home.good(&["--url", &good, "kdc", "register", "short", "--group", "ward3", "--ttl", "6s"]);
     for name in ["leader", "robot7", "robot8", "short"] {
         home.good(&["join", &format!("{name}.principal")]);
     }
     let mut leader = home.start(&["--id", "leader", "--url", &good, "sub", "#", "-v"]);
-    leader.line_with("epoch 1").expect("it leads");
+    leader.line_with(": 1 member").expect("it leads");
     let late = |who: &str, kdc: &str| {
         let ran = home.run(&["--id", who, "--url", &url(kdc), "pub", "t", "x"]);
         assert!(ran.exit == 4 && ran.stderr.contains("no key of ward3 was agreed in 2"), "{who}: {}", ran.stderr);
@@ -272,8 +273,14 @@ fn a_lying_a_silent_and_another_centre_are_told_apart() {
     assert!(said.contains("does 'sealcast kdc run' listen at kdc=, not stale?"), "{said}");
     let said = late("robot8", &at);
     assert!(said.contains("did the centre of this group make your principal file?"), "{said}");
-    // By the true centre it is let in, and once its time is over it is told so before anything else.
-    home.good(&["--id", "robot7", "--url", &good, "pub", "t", "x"]);
+    // By the true centre it is let in, under keys that the centre cannot compute, as both registered.
+    let mut robot = home.start(&["--id", "robot7", "--url", &good, "sub", "#", "-v"]);
+    robot.line_with("2 members").expect("it is let in");
+    let shown = home.good(&["--id", "robot7", "--url", &good, "group", "show"]);
+    assert!(shown.contains("keys    center (Leighton-Micali, and X25519)"), "{shown}");
+    robot.interrupt();
+    robot.end();
+    // Whose time is over is told so before anything else.
     std::thread::sleep(Duration::from_secs(2));
     let over = home.run(&["--id", "short", "--url", &good, "pub", "t", "x"]);
     assert!(over.exit == 7 && over.stderr.contains("E0702"), "{}", over.stderr);

@@ -3,6 +3,7 @@
 //! ```text
 //! "SCREG1" ‖ realm (32) ‖ serial (8) ‖ name (16-bit length) ‖ Ed25519 key (32) ‖ not before (8) ‖ not after (8)
 //! ‖ count (2) of rights, ascending: group (16-bit length) ‖ act (1) ‖ pattern (16-bit length)
+//! "SCREG2" the same, with an X25519 key (32) behind the Ed25519 key
 //! ```
 //! Nobody signs it. Its SHA-256 is the principal's name in every key of [`crate::leighton_micali`], so that a pair that
 //! comes to one key knows that the centre registered both as each showed itself.
@@ -10,13 +11,15 @@
 use std::fmt;
 use std::sync::Arc;
 
+use aws_lc_rs::agreement::{PrivateKey, X25519};
 use sealcast_wire::{CertHash, Malformed, Reader, Utc, Writer, limits};
 
 use super::certificate::is_name;
 use super::rights::{Act, Right, Rights};
 use crate::hash::sha256;
+use crate::hpke::diffie_hellman;
 use crate::kdf::hkdf;
-use crate::leighton_micali::LongTerm;
+use crate::leighton_micali::{LongTerm, PairSecret};
 use crate::secret::Secret;
 use crate::signature::{Algorithm, OriginKey, PublicKey};
 
@@ -31,6 +34,8 @@ pub struct Registration {
     pub name: Arc<str>,
     /// Verifies what the principal signs.
     pub key: PublicKey,
+    /// X25519 key (RFC 7748, a u-coordinate), if it has one: two principals that both do share more than the centre knows.
+    pub exchange: Option<[u8; 32]>,
     /// Seconds since 1970 from which it holds.
     pub not_before: i64,
     /// Seconds since 1970 until which it holds.
@@ -54,7 +59,9 @@ impl Registration {
     /// The bytes, the same for all who write it.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut w = Writer::new();
-        w.raw(MAGIC).raw(&self.realm).u64(self.serial).bytes16(self.name.as_bytes()).raw(self.key.point());
+        let magic = if self.exchange.is_some() { MAGIC_EXCHANGE } else { MAGIC };
+        w.raw(magic).raw(&self.realm).u64(self.serial).bytes16(self.name.as_bytes()).raw(self.key.point());
+        self.exchange.iter().for_each(|key| _ = w.raw(key));
         w.u64(self.not_before as u64).u64(self.not_after as u64).u16(self.rights.len() as u16);
         for right in self.rights.iter() {
             w.bytes16(right.group.as_bytes()).u8(act_number(right.act)).bytes16(right.pattern.to_string().as_bytes());
@@ -71,12 +78,15 @@ impl Registration {
             return Err(Malformed);
         }
         let mut r = Reader::new(bytes);
-        if r.take(MAGIC.len())? != MAGIC {
-            return Err(Malformed);
-        }
+        let has_exchange = match r.take(MAGIC.len())? {
+            MAGIC => false,
+            MAGIC_EXCHANGE => true,
+            _ => return Err(Malformed),
+        };
         let (realm, serial) = (r.array()?, r.u64()?);
         let name = text(r.bytes16(limits::NAME_BYTES_MAX)?)?;
         let key = PublicKey::new(Algorithm::Ed25519, r.take(32)?).map_err(|_| Malformed)?;
+        let exchange = if has_exchange { Some(r.array()?) } else { None };
         let (not_before, not_after) = (r.u64()? as i64, r.u64()? as i64);
         let count = r.count16(5, limits::REGISTRATION_RIGHTS_MAX)?;
         let mut rights = Rights::none();
@@ -87,7 +97,7 @@ impl Registration {
             rights.grant(Right::new(group, act, pattern).map_err(|_| Malformed)?);
         }
         r.end()?;
-        let made = Registration { realm, serial, name: name.into(), key, not_before, not_after, rights };
+        let made = Registration { realm, serial, name: name.into(), key, exchange, not_before, not_after, rights };
         if is_name(&made.name) && made.to_bytes() == bytes { Ok(made) } else { Err(Malformed) }
     }
 
@@ -131,6 +141,16 @@ impl Principal {
         OriginKey::from_seed(&self.signing)
     }
 
+    /// The key that this principal shares with `other`, of what the centre made for them: where both registrations have an X25519
+    /// key, with an exchange mixed in that the centre cannot do. `None`: the other one's key is of small order.
+    ///
+    /// HKDF with the centre's key as salt, so that it takes both to know the result (RFC 5869, 3.1).
+    pub fn mixed(&self, sigma: &PairSecret, other: &Registration) -> Option<PairSecret> {
+        let (Some(_), Some(theirs)) = (self.registration.exchange, other.exchange) else { return Some(sigma.clone()) };
+        let dh = diffie_hellman(&exchange_private(&self.signing), &theirs)?;
+        Some(hkdf(dh.expose(), sigma.expose(), &[b"sealcast/v1/center/exchange"]))
+    }
+
     /// The bootstrap secret of a group.
     pub fn bootstrap_of(&self, group: &str) -> Option<&Secret<32>> {
         self.bootstrap.iter().find(|(name, _)| name == group).map(|(_, secret)| secret)
@@ -142,6 +162,17 @@ impl fmt::Debug for Principal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Principal").field("registration", &self.registration).finish_non_exhaustive()
     }
+}
+
+/// The X25519 key of a principal's registration, which follows from the seed of its signing key.
+pub fn exchange_key(signing: &Secret<32>) -> [u8; 32] {
+    let public = exchange_private(signing).compute_public_key().expect("a valid private key has a public one");
+    public.as_ref().try_into().expect("X25519 has 32 bytes")
+}
+
+fn exchange_private(signing: &Secret<32>) -> PrivateKey {
+    let secret: Secret<32> = hkdf(signing.expose(), b"", &[b"sealcast/v1/centre/exchange"]);
+    PrivateKey::from_private_key(&X25519, secret.expose()).expect("any 32 bytes are a scalar")
 }
 
 /// The bootstrap secret of a group under a centre, whose secret this is.
@@ -174,6 +205,8 @@ fn act_of(number: u8) -> Result<Act, Malformed> {
 }
 
 const MAGIC: &[u8] = b"SCREG1";
+/// With an X25519 key.
+const MAGIC_EXCHANGE: &[u8] = b"SCREG2";
 
 #[cfg(test)]
 mod tests {
@@ -188,6 +221,7 @@ mod tests {
             serial: 7,
             name: "robot7".into(),
             key: OriginKey::from_seed(&Secret::from_bytes([3; 32])).public().clone(),
+            exchange: None,
             not_before: 1_790_000_000,
             not_after: 1_800_000_000,
             rights: rights.iter().map(|(act, p)| Right::new("ward3", *act, p).unwrap()).collect(),
@@ -196,12 +230,46 @@ mod tests {
 
     #[test]
     fn a_registration_is_read_as_it_was_written_and_not_otherwise() {
-        let (made, bytes) = (registration(), registration().to_bytes());
-        assert_eq!(Registration::from_bytes(&bytes), Ok(made));
-        for cut in 0..bytes.len() {
-            assert_eq!(Registration::from_bytes(&bytes[..cut]), Err(Malformed));
+        for exchange in [None, Some([5; 32])] {
+            let made = Registration { exchange, ..registration() };
+            let bytes = made.to_bytes();
+            assert_eq!(Registration::from_bytes(&bytes), Ok(made));
+            for cut in 0..bytes.len() {
+                assert_eq!(Registration::from_bytes(&bytes[..cut]), Err(Malformed));
+            }
+            assert_eq!(Registration::from_bytes(&[&bytes[..], &[0]].concat()), Err(Malformed));
         }
-        assert_eq!(Registration::from_bytes(&[&bytes[..], &[0]].concat()), Err(Malformed));
+    }
+
+    fn principal(seed: u8, exchanges: bool) -> Principal {
+        let signing = Secret::from_bytes([seed; 32]);
+        let long_term = LongTerm { exchange: signing.clone(), authentication: signing.clone() };
+        let exchange = exchanges.then(|| exchange_key(&signing));
+        Principal {
+            registration: Registration { exchange, ..registration() },
+            long_term,
+            signing,
+            bootstrap: Vec::new(),
+        }
+    }
+
+    /// The centre knows σ and all that it registered; what it lacks is either one's X25519 secret.
+    #[test]
+    fn rule_c2_two_with_x25519_keys_share_what_the_centre_cannot_compute() {
+        let sigma = Secret::from_bytes([9; 32]);
+        let [a, b, other] = [1, 2, 3].map(|seed| principal(seed, true));
+        let of = |one: &Principal, with: &Principal| *one.mixed(&sigma, &with.registration).expect("a key").expose();
+        assert_eq!(of(&a, &b), of(&b, &a));
+        assert!(of(&a, &b) != *sigma.expose() && of(&a, &b) != of(&a, &other));
+        let later = a.mixed(&Secret::from_bytes([8; 32]), &b.registration).expect("a key");
+        assert_ne!(*later.expose(), of(&a, &b), "it takes the centre's key, too");
+        // Golden value: another version comes to the same key.
+        assert_eq!(of(&a, &b)[..8], 0x275d_a05f_bdff_4b6e_u64.to_be_bytes());
+        let without = principal(2, false);
+        assert_eq!((of(&a, &without), of(&without, &a)), ([9; 32], [9; 32]), "both or none");
+        let mut weak = b;
+        weak.registration.exchange = Some([0; 32]);
+        assert!(a.mixed(&sigma, &weak.registration).is_none(), "a key of small order would give all the same");
     }
 
     #[test]

@@ -88,14 +88,16 @@ impl PairKeys {
 
 impl Center {
     /// The key that a leader shares with us through this salt.
-    fn pair_with(&self, leader: &MemberId, salt: &[u8; 16]) -> PairKey {
+    fn pair_with(&self, leader: &MemberId, registration: &Registration, salt: &[u8; 16]) -> Result<PairKey, Dropped> {
         if let Some((who, known, key)) = self.pairs.0.get(&leader.cert)
             && (who, known) == (leader, salt)
         {
-            return key.clone();
+            return Ok(key.clone());
         }
-        let sigma = self.config.principal.long_term.receives(&leader.cert.0, &self.me.cert.0, salt);
-        PairKey::new(&self.group, &sigma, leader, &self.me)
+        let principal = &self.config.principal;
+        let sigma = principal.long_term.receives(&leader.cert.0, &self.me.cert.0, salt);
+        let mixed = principal.mixed(&sigma, registration).ok_or(Dropped::Auth)?;
+        Ok(PairKey::new(&self.group, &mixed, leader, &self.me))
     }
 
     /// The key that we share with somebody, whoever of us leads or led.
@@ -137,7 +139,7 @@ impl Center {
         if !wants || self.follows.is_some() || !self.courts.as_ref().is_none_or(old) {
             return Err(Dropped::Stale);
         }
-        let key = self.pair_with(&leader, &m.salt);
+        let key = self.pair_with(&leader, &m.registration, &m.salt)?;
         key.check_challenge(&m).map_err(|_| Dropped::Auth)?;
         // From here on it is a leader whom the centre registered, and gave a key for us at some time.
         self.learn(now.monotonic, &m.registration);
@@ -302,7 +304,7 @@ impl Center {
         let known = self.people.get(&leader.cert).ok_or(Dropped::NoKey)?;
         known.registration.key.verify(&m.statement(), &m.signature).map_err(|_| Dropped::Auth)?;
         if let Some((_, salt)) = m.slots.iter().find(|(who, _)| *who == self.me) {
-            let key = self.pair_with(&leader, salt);
+            let key = self.pair_with(&leader, &known.registration, salt)?;
             self.pairs.put(leader, *salt, key);
         }
         let Some(gathers) = &mut self.gathers else { return Ok(()) };

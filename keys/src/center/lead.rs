@@ -274,7 +274,14 @@ impl Center {
 
     /// The centre gave us a key to talk to somebody.
     pub(super) fn on_pair(&mut self, now: Now, with: CertHash, salt: [u8; 16], sigma: PairSecret) {
-        self.leads.sigmas.entry(with).or_insert(Sigma { salt, secret: sigma });
+        // Where we have an X25519 key, the other one's registration says whether it has. Without that we ask again.
+        let known = self.people.get(&with).map(|it| it.registration.clone());
+        let mixed = match (self.registration.exchange, known) {
+            (None, _) => Some(sigma),
+            (Some(_), known) => known.and_then(|it| self.config.principal.mixed(&sigma, &it)),
+        };
+        let Some(secret) = mixed else { return };
+        self.leads.sigmas.entry(with).or_insert(Sigma { salt, secret });
         let waits = self.leads.applicants.values().filter(|it| it.who.cert == with && !it.accepted);
         let waits: Vec<_> = waits.map(|it| (it.who, (it.epoch, it.size))).collect();
         waits.into_iter().for_each(|(who, place)| self.challenge(now, who, place));

@@ -719,6 +719,7 @@ impl Center {
                 serial: Serial::new(&registration.serial.to_be_bytes()).ok()?,
                 key: registration.key.clone(),
                 sealing: None,
+                exchanges: registration.exchange.is_some(),
                 rights: registration.rights.clone(),
                 attributes: Vec::new(),
                 not_after: registration.not_after,

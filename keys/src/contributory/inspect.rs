@@ -141,6 +141,7 @@ pub(super) fn status(of: &Contributory, now: Now) -> Status {
             serial: p.cert.serial,
             key: p.cert.key.clone(),
             sealing: p.cert.sealing,
+            exchanges: false,
             rights: p.cert.rights.clone(),
             attributes: p.cert.attributes.clone(),
             not_after: p.cert.not_after.0,

@@ -62,6 +62,7 @@ impl Registry {
                 serial: 0,
                 name: format!("robot{i}").as_str().into(),
                 key: OriginKey::from_seed(&signing).public().clone(),
+                exchange: None,
                 not_before: now.0 - 60,
                 not_after: now.0 + 86_400,
                 rights: rights.iter().cloned().collect(),

@@ -255,6 +255,7 @@ static PRINCIPALS: LazyLock<BTreeMap<(usize, bool), Arc<Principal>>> = LazyLock:
             serial,
             name: format!("wall-e {member}").into(),
             key: OriginKey::from_seed(&signing).public().clone(),
+            exchange: None,
             not_before: UTC_AT_ZERO - 30 * 86_400,
             not_after: UTC_AT_ZERO + 365 * 86_400,
             rights: rights.map(|(act, it)| Right::new(GROUP, act, it).expect("it is well formed")).collect(),

@@ -326,6 +326,7 @@ mod tests {
             serial: 1,
             name: "robot7".into(),
             key: OriginKey::from_seed(&signing).public().clone(),
+            exchange: None,
             not_before: 1_790_000_000,
             not_after: 1_800_000_000,
             rights: [Right::new("ward3", Act::Both, "#").unwrap()].into_iter().collect(),

@@ -315,6 +315,8 @@ pub struct MemberInfo {
     pub age_ms: Option<u64>,
     /// How long ago it was last heard, milliseconds.
     pub last_heard_ms: Option<u64>,
+    /// Whether it mixes an X25519 exchange into keys from a centre, with others who do.
+    pub x25519: bool,
     /// Patterns that it may publish on.
     pub publishes: Vec<String>,
     /// Patterns that it may subscribe to.

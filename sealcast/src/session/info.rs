@@ -237,6 +237,7 @@ fn describe(member: &mut MemberInfo, known: &MemberStatus, group: &str) {
     member.serial = Some(known.serial.to_string());
     member.key = known.sealing.map(|sealing| PublicKeys { signing: known.key.clone(), sealing }.to_string());
     member.attributes = known.attributes.iter().map(|a| format!("{}={}", a.key, a.value)).collect();
+    member.x25519 = known.exchanges;
     member.since_epoch = Some(known.since);
     member.publishes = known.rights.publishes(group).map(|p| p.to_string()).collect();
     member.subscribes = known.rights.subscribes(group).map(|p| p.to_string()).collect();

@@ -8,7 +8,7 @@ use clap::Args;
 use sealcast::code::Code;
 use sealcast::config::{FileError, Home, KeptPrincipal, Overwrite, PrincipalError, name_checked, read_secret};
 use sealcast::url::{Scheme, Url};
-use sealcast_crypto::identity::{Act, Registration};
+use sealcast_crypto::identity::{Act, Registration, registration::exchange_key};
 use sealcast_crypto::secret::Secret;
 use sealcast_crypto::signature::OriginKey;
 use sealcast_kdc::Centre;
@@ -48,6 +48,9 @@ pub(crate) struct Register {
     /// May lead the group, and stand by for its leader
     #[arg(long)]
     lead: bool,
+    /// Mix an X25519 exchange into keys shared with others who have this, so that the centre cannot compute them
+    #[arg(long)]
+    x25519: bool,
     /// How long the registration holds
     #[arg(long, value_name = "TIME", default_value = "90d", value_parser = parse_duration)]
     ttl: Duration,
@@ -106,6 +109,7 @@ impl Register {
             serial: 0,
             name: self.name.as_str().into(),
             key: OriginKey::from_seed(signing).public().clone(),
+            exchange: self.x25519.then(|| exchange_key(signing)),
             // Others' clocks may be behind ours.
             not_before: now().0 - CLOCKS_APART_SECONDS,
             not_after: now().0.saturating_add(seconds),

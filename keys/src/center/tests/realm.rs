@@ -78,6 +78,7 @@ impl Realm {
             serial,
             name: name.into(),
             key: OriginKey::from_seed(&signing).public().clone(),
+            exchange: None,
             not_before: UTC - 1,
             not_after: until,
             rights: rights.iter().map(|(act, pattern)| Right::new(GROUP, *act, pattern).unwrap()).collect(),
