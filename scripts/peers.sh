@@ -1,10 +1,12 @@
 #!/bin/sh
-# Installs and builds the peers that figures compare with, into out/peers: scripts/peers.sh [lcm|kafka|nats]; all without one
+# Installs and builds the peers that figures compare with, into out/peers: scripts/peers.sh [lcm|kafka|nats|jgroups|aeron|norm]; all without one
 #
 #   lcm     the original LCM, called from C (lab/peers/lcm_peer.c): with Debian's liblcm-dev where it
 #           is installed, else with the library inside the Python wheel `lcm`
 #   kafka   Kafka's server and client, by Maven, and what loads it (lab/peers/kafka)
 #   nats    the NATS server, by Go, and what loads it (lab/peers/nats)
+#   jgroups, aeron   each by Maven, and a member that speaks lines (lab/peers/jgroups, lab/peers/aeron)
+#   norm    Debian's libnorm-dev, called from C++ (lab/peers/norm_peer.cc)
 set -eu
 cd "$(dirname "$0")/.."
 out=out/peers
@@ -12,6 +14,8 @@ mkdir -p "$out"
 
 kafka=4.3.1
 nats=v2.15.2
+jgroups=5.5.4.Final
+aeron=1.47.4
 
 build_lcm() { # build_lcm FLAGS…
     cc -O2 -Wall -Wextra -o "$out/lcm_peer.$$" lab/peers/lcm_peer.c "$@" -lpthread && mv "$out/lcm_peer.$$" "$out/lcm_peer"
@@ -50,17 +54,43 @@ needs() { # needs PACKAGES TOOLS…: fails with what to type where a tool is mis
     done
 }
 
-peer_kafka() {
+java_peer() { # java_peer NAME TITLE VERSION MAIN: its jars by Maven, and our program for it
     needs "sudo apt-get install default-jdk-headless maven" java javac mvn
-    if ! grep -qs " $kafka," "$out/kafka/version"; then
-        rm -rf "$out/kafka/jars" "$out/kafka/version"
-        mvn -q -B -Dstyle.color=never -f lab/peers/kafka/pom.xml -Dkafka.version=$kafka -Dmaven.repo.local="$PWD/$out/kafka/maven" \
-            dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory="$PWD/$out/kafka/jars"
+    folder="$out/$1"
+    if ! grep -qs " $3," "$folder/version"; then
+        rm -rf "$folder/jars" "$folder/version"
+        mvn -q -B -Dstyle.color=never -f "lab/peers/$1/pom.xml" "-D$1.version=$3" -Dmaven.repo.local="$PWD/$folder/maven" \
+            dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory="$PWD/$folder/jars"
     fi
-    mkdir -p "$out/kafka/classes"
-    javac -cp "$out/kafka/jars/*" -d "$out/kafka/classes" lab/peers/kafka/Load.java
-    echo "Kafka $kafka, Java $(java -version 2>&1 | sed -n '1s/.*"\(.*\)".*/\1/p')" >"$out/kafka/version"
-    echo "peers: $(cat "$out/kafka/version") -> $out/kafka"
+    mkdir -p "$folder/classes"
+    javac -cp "$folder/jars/*" -d "$folder/classes" "lab/peers/$1/$4.java"
+    echo "$2 $3, Java $(java -version 2>&1 | sed -n '1s/.*"\(.*\)".*/\1/p')" >"$folder/version"
+    echo "peers: $(cat "$folder/version") -> $folder"
+}
+
+peer_kafka() {
+    java_peer kafka Kafka $kafka Load
+}
+
+peer_jgroups() {
+    java_peer jgroups JGroups $jgroups Peer
+}
+
+peer_aeron() {
+    java_peer aeron Aeron $aeron Peer
+}
+
+peer_norm() {
+    needs "sudo apt-get install g++" c++
+    mkdir -p "$out/norm"
+    if ! printf '#include <normApi.h>\nint main(void){return !NormCreateInstance;}\n' | c++ -xc++ - -o "$out/norm/probe" -lnorm 2>/dev/null; then
+        echo "peers: libnorm is missing; type: sudo apt-get install libnorm-dev" >&2
+        return 1
+    fi
+    rm -f "$out/norm/probe"
+    c++ -O2 -Wall -Wextra -o "$out/norm/norm_peer" lab/peers/norm_peer.cc -lnorm -lpthread
+    echo "NORM $(dpkg-query -W -f '${Version}' libnorm1 2>/dev/null || echo "of this system"), C++" >"$out/norm/version"
+    echo "peers: $(cat "$out/norm/version") -> $out/norm"
 }
 
 peer_nats() {
@@ -75,10 +105,10 @@ peer_nats() {
 }
 
 case ${1:-all} in
-lcm | kafka | nats) "peer_$1" ;;
+lcm | kafka | nats | jgroups | aeron | norm) "peer_$1" ;;
 all)
     failed=
-    for peer in lcm kafka nats; do
+    for peer in lcm kafka nats jgroups aeron norm; do
         scripts/peers.sh $peer || failed="$failed $peer"
     done
     [ -z "$failed" ] || {
@@ -87,7 +117,7 @@ all)
     }
     ;;
 *)
-    echo "usage: scripts/peers.sh [lcm|kafka|nats]" >&2
+    echo "usage: scripts/peers.sh [lcm|kafka|nats|jgroups|aeron|norm]" >&2
     exit 2
     ;;
 esac
