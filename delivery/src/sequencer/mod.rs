@@ -862,10 +862,13 @@ impl Sequencer {
                     status.chunks(limits::STREAMS_TOLD_MAX).for_each(|part| {
                         self.say_to(now, gatherers.0, &Control::Status(part.to_vec()));
                     });
+                    let is_waited_for = status.iter().any(|(of, _)| of.stream != Stream::STAMPS);
                     // It may get lost, and a sender whose window is full says nothing more that would bring the next one.
                     let wait = STATUS_AGAIN * (1 << self.restated.saturating_sub(STATUS_QUICK_TRIES).min(6));
                     self.restated += 1;
-                    self.status.plan(now, wait.max(pause));
+                    if is_waited_for {
+                        self.status.plan_at(now + wait.max(pause));
+                    }
                 }
             }
         }
