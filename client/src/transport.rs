@@ -128,6 +128,7 @@ impl Delivery for Transport {
             | Input::Install { .. }
             | Input::Leave
             | Input::ForcePrimary
+            | Input::State(_)
             | Input::Excluded
             | Input::Retire(_)
             | Input::Provide { .. } => {}

@@ -128,6 +128,44 @@ pub struct OrderStatus {
     pub gap: bool,
 }
 
+/// What an application does with a state: what follows from the ordered messages of one topic.
+#[derive(Clone, Debug)]
+pub enum StateInput<'a> {
+    /// It keeps one of this topic; [`StateEvent`]s tell what becomes of it.
+    Follow(&'a str),
+    /// It keeps it no more.
+    Unfollow(&'a str),
+    /// It lost some of the messages: it needs a later state.
+    Again(&'a str),
+    /// The answer to [`StateEvent::Wanted`]; `None` if it has none at this moment.
+    Give {
+        /// What was said there.
+        ticket: u64,
+        /// The state after all messages before that, at most `limits::STATE_BYTES_MAX`.
+        bytes: Option<Vec<u8>>,
+    },
+}
+
+/// What becomes of a state, told in turn with the messages of its topic.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StateEvent {
+    /// It begins with nothing: all messages from here on follow.
+    Begins,
+    /// Somebody needs it as it is here, after all messages before this and none after it.
+    Wanted(u64),
+    /// A state in which all messages before this position are; those from it on came since it was asked for, or follow.
+    Here {
+        /// Of the first message that may not be in it.
+        position: u64,
+        /// The state.
+        bytes: Vec<u8>,
+    },
+    /// Messages are missing: another member's state comes, and counts from its position on.
+    Lost,
+    /// There are `limits::STATES_MAX` already.
+    Refused,
+}
+
 /// What a transport gives, channel by channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Properties {
@@ -310,6 +348,8 @@ pub enum Input<'a> {
     /// The operator says that those who are missing are gone for good: the next view that we report to is primary whatever part
     /// of the last one it is (B1; [`Properties::needs_flush`]).
     ForcePrimary,
+    /// The application does something with its state ([`Properties::needs_flush`]).
+    State(StateInput<'a>),
     /// We are out: no key is ours any more, and nothing more becomes of what was sent.
     Excluded,
     /// Seal nothing more for an epoch. The answer comes as [`Output::Sealed`] where [`Properties::names_packets`].
@@ -463,6 +503,8 @@ pub enum Output {
     Entered(EpochId),
     /// Who orders in the view in use, as it changed.
     Order(OrderStatus),
+    /// What becomes of the application's state of this topic, in turn with its messages.
+    State(Arc<str>, StateEvent),
     /// Another change is wanted, of whatever members there are: the view in use cannot order, and one in which all have reported
     /// may.
     Renew,

@@ -33,6 +33,14 @@ pub const REGISTRATION_RIGHTS_MAX: usize = 64;
 pub const KDC_QUERY_BYTES_MAX: usize = 512;
 /// Revocations in one of its answers, which is no longer than the question.
 pub const KDC_NEWS_MAX: usize = 10;
+/// Topics of which a member keeps a state, by `Session::replicate`.
+pub const STATES_MAX: usize = 64;
+/// Bytes of a state that is handed over.
+pub const STATE_BYTES_MAX: usize = 16 << 20;
+/// States that a member holds for others to fetch.
+pub const STATES_GIVEN_MAX: usize = 4;
+/// Bytes of ordered messages that wait for a state; beyond it, a later one is asked for.
+pub const STATE_PENDING_BYTES_MAX: usize = 16 << 20;
 /// Messages for addresses outside the group that wait to be transmitted: a key scheme says them again.
 pub const OUTSIDE_MAX: usize = 1024;
 /// Leaders whose pair keys a member keeps: it can make them again.

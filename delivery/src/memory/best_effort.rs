@@ -239,6 +239,7 @@ impl Delivery for BestEffort {
             Input::Install { .. }
             | Input::Leave
             | Input::ForcePrimary
+            | Input::State(_)
             | Input::Excluded
             | Input::Retire(_)
             | Input::Unread(_)

@@ -442,6 +442,7 @@ impl Delivery for Ordered {
             | Input::Opened(..)
             | Input::Leave
             | Input::ForcePrimary
+            | Input::State(_)
             | Input::Excluded
             | Input::Subscribe(_)
             | Input::Unsubscribe(_) => {}

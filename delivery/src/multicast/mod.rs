@@ -27,7 +27,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use sealcast_wire::frame::{KIND_OPEN, MAGIC};
-use sealcast_wire::{Dropped, Drops, Fetched, Flush, Guarantee, Monotonic, Now, Protect, Slot, Source, To, limits};
+use sealcast_wire::{
+    Domain, Dropped, Drops, Fetched, Flush, Guarantee, Monotonic, Now, Protect, Slot, Source, To, limits,
+};
 
 pub use backlog::Flow;
 pub use receiver::{Received, Receiver, Sink};
@@ -151,9 +153,9 @@ impl Multicast {
     }
 
     /// Says something about reliable records to one member alone, where it was last heard; what has no room is said again.
-    pub(crate) fn tell_one(&mut self, protect: &Arc<dyn Protect>, to: Slot, bytes: &[u8]) {
+    pub(crate) fn tell_one(&mut self, protect: &Arc<dyn Protect>, domain: Domain, to: Slot, bytes: &[u8]) {
         if self.aside.len() < limits::OUTSIDE_MAX {
-            let sealed = self.lock().control_alone(protect, bytes);
+            let sealed = self.lock().control_alone(protect, domain, bytes);
             self.aside.extend(sealed.map(|datagram| (To::Slot(to), datagram)));
         }
     }
@@ -253,6 +255,7 @@ impl Delivery for Multicast {
             | Input::Unsubscribe(_)
             | Input::Leave
             | Input::ForcePrimary
+            | Input::State(_)
             | Input::Excluded => {}
             // There are no channels.
             Input::Connected(_) | Input::Disconnected(_) | Input::Message { .. } => {}

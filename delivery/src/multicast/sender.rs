@@ -205,7 +205,7 @@ impl Sender {
     /// Says the same to one member alone.
     pub(crate) fn heartbeat_alone(&mut self, protect: &Arc<dyn Protect>) -> Option<Vec<u8>> {
         let number = self.number;
-        self.alone(protect, |record| write_heartbeat(number, record))
+        self.alone(protect, Domain::GROUP, |record| write_heartbeat(number, record))
     }
 
     /// Says whom we heard: by slot, as bits.
@@ -232,17 +232,22 @@ impl Sender {
     }
 
     /// The same as a datagram of its own, for one member.
-    pub(crate) fn control_alone(&mut self, protect: &Arc<dyn Protect>, bytes: &[u8]) -> Option<Vec<u8>> {
-        self.alone(protect, |record| write_control(bytes, record))
+    pub(crate) fn control_alone(
+        &mut self,
+        protect: &Arc<dyn Protect>,
+        domain: Domain,
+        bytes: &[u8],
+    ) -> Option<Vec<u8>> {
+        self.alone(protect, domain, |record| write_control(bytes, record))
     }
 
     /// A sealed datagram of this record, which is on no other's way.
-    fn alone(&self, protect: &Arc<dyn Protect>, write: impl FnOnce(&mut Vec<u8>)) -> Option<Vec<u8>> {
+    fn alone(&self, protect: &Arc<dyn Protect>, domain: Domain, write: impl FnOnce(&mut Vec<u8>)) -> Option<Vec<u8>> {
         let mut datagram = vec![0; HEADER_LEN];
         write(&mut datagram);
         datagram.resize(datagram.len() + TAG_LEN, 0);
         let is_current = !self.retired.contains(&protect.epoch());
-        is_current.then(|| protect.seal(Domain::GROUP, 0, &mut datagram))?.ok()?;
+        is_current.then(|| protect.seal(domain, 0, &mut datagram))?.ok()?;
         Some(datagram)
     }
 

@@ -15,6 +15,7 @@
 //! ```
 //! leave   | 0a |                         signed, of the ordered stream: the speaker goes
 //! slow    | 0b | slot u32 |              signed: this member goes, since it holds all up
+//! state   | 0d … 10 |                    about the application's state: `state`
 //! Signed ones are in records of the stream that stamps are in, and are judged as they come: nobody asks for missing ones.
 //! A stream is 3 bytes ([`Stream`]). All are about the epoch of the record that holds them.
 
@@ -24,6 +25,7 @@ use sealcast_wire::frame::{HEADER_LEN, SEGMENT_MIN, TAG_LEN};
 use sealcast_wire::limits::{NAK_RANGES_MAX, STREAMS_TOLD_MAX};
 use sealcast_wire::{EpochId, Slot};
 
+use super::state::StateMessage;
 use crate::multicast::frame::{CONTROL_FIXED, Stream};
 use crate::multicast::parity::{PARITY, ParityHead};
 
@@ -63,6 +65,8 @@ pub(super) enum Control {
         first: u64,
         proof: Vec<u8>,
     },
+    /// About the application's state; sealed for the compartment of its topic.
+    State(StateMessage),
     /// The same of the order, by the sequencer.
     Past {
         first: u64,
@@ -129,6 +133,7 @@ impl Control {
                 bytes.extend_from_slice(part);
             }
             Control::Leave => bytes.push(LEAVE),
+            Control::State(word) => word.write(&mut bytes),
             Control::Past { first, proof } => {
                 bytes.push(PAST);
                 bytes.extend_from_slice(&first.to_be_bytes());
@@ -194,7 +199,7 @@ impl Control {
                 let slowest = Some(Slot(r.u32()?)).filter(|slot| *slot != Slot::MAX);
                 Control::Stable { majority, all, slowest }
             }
-            _ => return Err(Malformed),
+            kind => Control::State(StateMessage::read(kind, &mut r)?.ok_or(Malformed)?),
         };
         r.end()?;
         Ok(control)

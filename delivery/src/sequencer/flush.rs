@@ -298,7 +298,9 @@ impl Sequencer {
                 // Who was in none before comes anew; for others, what they did not deliver is past.
                 let is_ours = self.report.installed == decision.last || self.report.chain == decision.chain;
                 gap = self.report.installed.is_some() && (!is_ours || self.delivered < decision.cut);
+                let (first, comes) = (decision.last.is_none(), self.report.installed.is_none());
                 self.delivered = decision.cut;
+                self.states_enter(now, first, gap || comes && !first);
                 forced = decision.is_forced;
                 let next = Primary { epoch: view.epoch, ..next };
                 self.report.install(next, decision.cut, decision.chain);

@@ -25,6 +25,7 @@ mod primary;
 mod rebuild;
 mod repair;
 mod slow;
+mod state;
 #[cfg(test)]
 mod tests;
 
@@ -47,6 +48,7 @@ use self::order::Order;
 use self::primary::Report;
 use self::rebuild::Rebuild;
 use self::slow::Slow;
+use self::state::States;
 use crate::multicast::backlog::{Orders, Settled};
 use crate::multicast::frame::{Frame, Frames, STAMPS_MAX, Stamp, Stream};
 use crate::multicast::origin::without_proof;
@@ -104,6 +106,7 @@ pub struct Sequencer {
     lost: bool,
     /// Who holds all up.
     slow: Slow,
+    states: States,
     /// Our last word, if we leave.
     leaving: Leaving,
     /// When we ask for another change, which may order, and how often we did.
@@ -256,6 +259,7 @@ impl Sequencer {
             order_news: None,
             delivered: 0,
             slow: Slow::default(),
+            states: States::default(),
             leaving: Leaving::default(),
             lacked: 0,
             lost: false,
@@ -625,7 +629,7 @@ impl Sequencer {
 
     /// Takes in what a member says about reliable records.
     fn take_control(&mut self, now: Monotonic, source: Source, bytes: &[u8]) -> Result<(), Dropped> {
-        let Source::Inside { epoch, slot, incarnation, .. } = source else { return Err(Dropped::Auth) };
+        let Source::Inside { epoch, slot, incarnation, domain, .. } = source else { return Err(Dropped::Auth) };
         let Some(current) = self.current.as_mut().filter(|it| it.epoch == epoch) else {
             return Err(Dropped::Stale);
         };
@@ -633,7 +637,13 @@ impl Sequencer {
         if slot == me {
             return Ok(());
         }
-        match Control::read(bytes)? {
+        let control = Control::read(bytes)?;
+        // What is said of records is for all.
+        if domain != Domain::GROUP && !matches!(control, Control::State(_)) {
+            return Err(Dropped::Malformed);
+        }
+        match control {
+            Control::State(word) => self.take_word(now, (slot, incarnation, domain), word)?,
             Control::Tail(streams) => {
                 for (stream, number) in streams {
                     if current.reads(stream.domain) {
@@ -812,7 +822,7 @@ impl Sequencer {
     /// Says something to one member, if there is one that it is for, or else to all.
     fn say_to(&mut self, now: Monotonic, to: Option<Slot>, control: &Control) {
         match (to, &self.current) {
-            (Some(to), Some(current)) => self.multicast.tell_one(&current.protect, to, &control.bytes()),
+            (Some(to), Some(current)) => self.multicast.tell_one(&current.protect, Domain::GROUP, to, &control.bytes()),
             _ => self.say(now, control),
         }
     }
@@ -991,6 +1001,7 @@ impl Sequencer {
         (self.stamping, self.ack, self.stable) = <_>::default();
         self.current = Some(current);
         self.watch_slow(now);
+        self.states_install(now);
         self.admit_ordered();
         // What came before the view did is acknowledged now.
         self.status.plan(now, pause);
@@ -1021,6 +1032,7 @@ impl Sequencer {
         (self.status, self.summary) = (Saying::default(), Saying::default());
         (self.stamping, self.ack, self.stable) = <_>::default();
         self.incoming.clear();
+        self.states_end();
         self.admit_ordered();
         let told = self.multicast.lock().give_up();
         self.tell(told);
@@ -1139,6 +1151,7 @@ impl Delivery for Sequencer {
                 self.report.forces = true;
                 self.ready.push_back(Output::Renew);
             }
+            Input::State(input) => self.states_for(now.monotonic, input),
             Input::Excluded => self.exclude(),
             Input::Pause
             | Input::Resume
@@ -1187,6 +1200,7 @@ impl Delivery for Sequencer {
             forgets,
             self.leaving.until,
             self.slow.due().filter(|_| current.is_some()),
+            self.states_due(),
         ];
         [self.multicast.timeout()].into_iter().chain(ours).flatten().min()
     }
@@ -1208,6 +1222,7 @@ impl Delivery for Sequencer {
         self.settle_unread(now.monotonic);
         self.say_due(now.monotonic);
         self.judge_slow(now.monotonic);
+        self.say_states(now.monotonic);
         self.say_flush(now.monotonic);
         self.renew(now.monotonic);
     }

@@ -9,9 +9,9 @@ use sealcast_wire::frame::HEADER_LEN;
 use sealcast_wire::{Address, CertHash, Change, Member, MemberId, To, Utc};
 
 use super::*;
-use crate::Outcome;
 use crate::multicast::frame::{Frames, Head};
 use crate::testing::{Ring, incarnation};
+use crate::{Outcome, StateEvent, StateInput};
 
 /// Topics `c1/…` lie in compartment 1, `c2/…` in 2, and signed ones end in `!`.
 struct Topics {
@@ -80,6 +80,64 @@ struct Net {
     is_even: bool,
     /// By node: what came to it, if of each 1,000 datagrams 50 in a row get lost.
     bursts: Option<Vec<u64>>,
+    states: BTreeMap<usize, Log>,
+}
+
+const STATE_TOPIC: &str = "c1/state";
+
+/// The state of a test's application: all messages of a topic, with their positions.
+#[derive(Default)]
+struct Log {
+    has: bool,
+    entries: Vec<u8>,
+    last: u64,
+    /// Those before this position are in it.
+    from: u64,
+    waiting: Vec<(u64, Vec<u8>)>,
+    /// How often it began with nothing, got a state, and lost some.
+    begun: usize,
+    came: usize,
+    lost: usize,
+}
+
+impl Log {
+    fn message(&mut self, index: u64, body: &[u8]) {
+        if !self.has {
+            return self.waiting.push((index, body.to_vec()));
+        }
+        if index < self.from {
+            return;
+        }
+        assert!(index > self.last, "each message once, in order");
+        self.last = index;
+        self.entries.extend(index.to_be_bytes());
+        self.entries.extend(body);
+    }
+
+    fn event(&mut self, event: StateEvent) -> Option<(u64, Option<Vec<u8>>)> {
+        match event {
+            StateEvent::Begins => self.restore(0, Vec::new()),
+            StateEvent::Wanted(ticket) => {
+                return Some((ticket, self.has.then(|| [&self.last.to_be_bytes()[..], &self.entries].concat())));
+            }
+            StateEvent::Here { position, bytes } => {
+                self.came += 1;
+                self.last = u64::from_be_bytes(bytes[..8].try_into().expect("8 bytes"));
+                assert!(self.last < position);
+                self.restore(position, bytes[8..].to_vec());
+            }
+            StateEvent::Lost => (self.has, self.lost) = (false, self.lost + 1),
+            StateEvent::Refused => panic!("there are few"),
+        }
+        None
+    }
+
+    fn restore(&mut self, position: u64, entries: Vec<u8>) {
+        self.begun += usize::from(position == 0);
+        (self.has, self.entries, self.from) = (true, entries, position);
+        let waiting = std::mem::take(&mut self.waiting);
+        waiting.into_iter().for_each(|(index, body)| self.message(index, &body));
+    }
 }
 
 impl Net {
@@ -112,6 +170,7 @@ impl Net {
             is_large: false,
             is_even: false,
             bursts: None,
+            states: BTreeMap::new(),
         }
     }
 
@@ -236,6 +295,11 @@ impl Net {
                     let Source::Inside { counter, .. } = it.source else { panic!("it is from inside") };
                     if counter & sealcast_wire::frame::COUNTER_ORDERED != 0 {
                         self.order[node].push((it.index, slot, it.body.clone()));
+                        if &*it.topic == STATE_TOPIC
+                            && let Some(state) = self.states.get_mut(&node)
+                        {
+                            state.message(it.index, &it.body);
+                        }
                     }
                     self.got[node].push((slot, it.topic.to_string(), it.body));
                 }
@@ -248,6 +312,13 @@ impl Net {
                 Some(Output::Renew) => self.renewed[node] += 1,
                 Some(Output::Dropped(_) | Output::Sealed(..) | Output::Suspect(_)) => {}
                 Some(Output::Slow { slot, judged }) => self.slow_told.push((node, slot, judged)),
+                Some(Output::State(_, event)) => {
+                    if let Some((ticket, bytes)) = self.states.entry(node).or_default().event(event) {
+                        let now = self.at();
+                        let give = Input::State(StateInput::Give { ticket, bytes });
+                        self.nodes[node].handle(now, give);
+                    }
+                }
                 Some(Output::Left) => self.left.push(node),
                 Some(Output::Order(OrderStatus { gap: true, .. })) => self.gaps.push(node),
                 Some(Output::Entered(_) | Output::Order(_)) => {}
@@ -975,4 +1046,131 @@ fn rule_a3_a_member_that_lacks_what_all_forgot_is_told_so_with_proof_and_goes_on
     net.run(net.now + SECOND);
     assert!(net.order.iter().all(|it| it.last().is_some_and(|(.., body)| body == b"after")));
     assert_eq!(net.order[2].len(), delivered + 1);
+}
+
+impl Net {
+    fn follow(&mut self, node: usize) {
+        self.states.entry(node).or_default();
+        let now = self.at();
+        self.nodes[node].handle(now, Input::State(StateInput::Follow(STATE_TOPIC)));
+        self.drain(node);
+    }
+
+    fn say_some(&mut self, from: &[usize], count: u16) {
+        for n in 0..count {
+            let body = [&n.to_be_bytes()[..], &vec![7; usize::from(n % 5) * 200]].concat();
+            self.publish_patiently_as(Guarantee::Ordered, from[usize::from(n) % from.len()], STATE_TOPIC, &body);
+            self.run(self.now + 2_000);
+        }
+    }
+
+    /// All of these have the same state, and all that was said is in it.
+    fn have_one_state(&self, who: &[usize]) {
+        let first = &self.states[&who[0]];
+        assert!(first.has && !first.entries.is_empty());
+        for node in who {
+            let it = &self.states[node];
+            assert!(it.has && it.waiting.is_empty(), "node {node}");
+            assert_eq!(it.entries.len(), first.entries.len(), "node {node}");
+            assert!(it.entries == first.entries, "node {node}");
+        }
+    }
+}
+
+#[test]
+fn a_member_that_comes_gets_the_state_and_each_message_after_it_once() {
+    for (loss, seed) in [(0, 920), (100, 921), (200, 922)] {
+        let mut net = Net::new(4, loss, seed);
+        (0..3).for_each(|node| net.follow(node));
+        net.order(1, &[0, 1, 2]);
+        net.say_some(&[0, 1, 2], 100);
+        net.run(net.now + SECOND);
+        net.have_one_state(&[0, 1, 2]);
+        assert!((0..3).all(|node| (net.states[&node].begun, net.states[&node].came) == (1, 0)));
+        net.follow(3);
+        net.change(3, &[0, 1, 2, 3]);
+        net.change(4, &[0, 1, 2, 3]);
+        net.say_some(&[0, 1, 2, 3], 100);
+        net.run(net.now + 2 * SECOND);
+        net.have_one_state(&[0, 1, 2, 3]);
+        assert_eq!((net.states[&3].begun, net.states[&3].came), (0, 1), "loss {loss}");
+    }
+}
+
+#[test]
+fn a_giver_that_dies_is_replaced_and_a_gap_is_filled_with_a_state() {
+    let mut net = Net::new(4, 50, 930);
+    (0..4).for_each(|node| net.follow(node));
+    net.order(1, &[0, 1, 2, 3]);
+    net.say_some(&[0, 1, 2, 3], 200);
+    net.run(net.now + SECOND);
+    // Apart from the others it misses some of the order.
+    net.parted = Some(BTreeSet::from([3]));
+    net.change(3, &[0, 1, 2]);
+    net.say_some(&[0, 1, 2], 200);
+    net.install(4, &[3]);
+    net.run(net.now + SECOND);
+    net.parted = None;
+    net.current[3] = 0;
+    net.change(5, &[0, 1, 2, 3]);
+    net.current[3] = 5;
+    net.change(6, &[0, 1, 2, 3]);
+    assert_eq!((net.gaps.contains(&3), net.states[&3].lost, net.states[&3].has), (true, 1, false));
+    // The first one that it asks hears nothing any more, once it gave a part of it.
+    let part = (0..4_000).find(|_| {
+        net.run(net.now + 100);
+        let parts = net.sent.iter().filter(|(_, it)| it.len() > 950).count();
+        parts > 0 && net.nodes[3].states_due().is_some()
+    });
+    assert!(part.is_some());
+    net.deaf.insert(0);
+    net.run(net.now + 100_000);
+    net.change(7, &[1, 2, 3]);
+    net.say_some(&[1, 2, 3], 50);
+    net.run(net.now + 4 * SECOND);
+    net.have_one_state(&[1, 2, 3]);
+    assert_eq!((net.states[&3].begun, net.states[&3].came), (1, 1));
+}
+
+#[test]
+fn where_nobody_has_a_state_the_lowest_slot_begins_and_who_may_not_publish_gives_none() {
+    let mut net = Net::new(3, 0, 940);
+    net.order(1, &[0, 1, 2]);
+    net.say_some(&[0], 20);
+    (0..3).for_each(|node| net.follow(node));
+    net.run(net.now + SECOND);
+    assert_eq!((net.states[&0].begun, net.states[&1].came, net.states[&2].came), (1, 1, 1));
+    net.say_some(&[0, 1, 2], 20);
+    net.run(net.now + SECOND);
+    net.have_one_state(&[0, 1, 2]);
+    // Who does not read the topic is told nothing of it: its key seals all that is said of its state.
+    let inside = |it: &Vec<u8>| Header::parse(it).is_ok_and(|it| it.domain == Domain(1) && it.flags == 0);
+    assert!(net.sent.iter().filter(|(_, it)| inside(it)).count() > 4);
+}
+
+#[test]
+fn rule_g2_any_word_about_a_state_is_read_as_it_was_written_or_malformed() {
+    use super::state::{Head, StateMessage};
+    let topic = "c1/state".to_owned();
+    let here = Head::Here { ticket: 1, position: 2, len: 3, hash: [4; 32] };
+    let head = |head| StateMessage::Head { asker: Slot(7), nonce: 8, head, topic: topic.clone(), proof: [9; 64] };
+    let words = [
+        StateMessage::Ask { giver: Slot(3), nonce: 4, least: 5, topic: topic.clone() },
+        head(Head::Nothing),
+        head(Head::Waits),
+        head(Head::Comes),
+        head(here),
+        StateMessage::Want { giver: Slot(1), ticket: 2, first: 3, count: 4 },
+        StateMessage::Piece { asker: Slot(1), ticket: 2, index: 3, bytes: vec![4; 960] },
+    ];
+    for word in words {
+        let bytes = Control::State(word.clone()).bytes();
+        assert_eq!(Control::read(&bytes), Ok(Control::State(word.clone())));
+        if !matches!(word, StateMessage::Piece { .. }) {
+            assert!((0..bytes.len()).all(|n| Control::read(&bytes[..n]).is_err()));
+        }
+        assert!(Control::read(&[&bytes[..], &[0]].concat()).is_err());
+    }
+    let many = Control::State(head(Head::Nothing)).bytes();
+    assert!(Control::read(&[&many[..14], &[1], &many[15..]].concat()).is_err(), "nothing, with a ticket");
 }

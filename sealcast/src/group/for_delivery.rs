@@ -71,6 +71,8 @@ impl<K: Keys, D: Delivery> Group<K, D> {
                 None => self.tell(now, token, outcome),
             },
             delivery::Output::Suspect(slot) => self.tell_keys(now, keys::Input::Suspected(slot)),
+            // Nobody asks for a state yet.
+            delivery::Output::State(..) => {}
             delivery::Output::Slow { slot, judged } => self.is_slow(now, slot, judged),
             delivery::Output::Flushed(epoch, cut) => self.tell_keys(now, keys::Input::Flushed(epoch, cut)),
             delivery::Output::Left => self.tell_keys(now, keys::Input::Command(keys::Command::Leave)),

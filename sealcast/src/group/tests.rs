@@ -135,6 +135,7 @@ impl Delivery for Wire {
             | Input::Unsubscribe(_)
             | Input::Leave
             | Input::ForcePrimary
+            | Input::State(_)
             | Input::Excluded => {}
             Input::Connected(_) | Input::Disconnected(_) | Input::Message { .. } => {}
         }
