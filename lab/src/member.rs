@@ -6,12 +6,14 @@ use std::sync::{Arc, PoisonError};
 use sealcast::group::{Axis, Epoch, Group, Message, Publication, PublishError, ViewEvent};
 use sealcast::session::core::{Core, Filter, Output};
 use sealcast::url::OriginMode;
-use sealcast_delivery::{self as delivery, Batch, Delivery, Token};
+use sealcast_crypto::hash::sha256;
+use sealcast_delivery::{self as delivery, Batch, Delivery, StateEvent, StateInput, Token};
 use sealcast_keys::{Command, CommandError, Exclusion, Keys, Notice};
 use sealcast_sim::{Effect, Node, Reach, Records};
 use sealcast_wire::{Address, CertHash, EpochId, Guarantee, Monotonic, Now, To, View};
 
 use crate::checkers::Body;
+use crate::scenarios::fixture::TOPIC_ORDERED;
 use crate::tap::{Heard, HeardLog, Tap};
 
 /// What a member's application asks.
@@ -67,6 +69,10 @@ pub enum MemberEvent {
     Doubted(Vec<u8>),
     /// Some of the order never comes.
     Gap,
+    /// Our state after the ordered message at this position, as a hash.
+    State(u64, [u8; 32]),
+    /// We got another member's state, at this position.
+    Restored(u64),
     /// For the operator.
     Notice(Notice),
     /// The epoch that is installed is of this version of the wire (only a fixture of several versions tells this).
@@ -81,6 +87,8 @@ pub struct Member<K, D> {
     paused: bool,
     /// Ordered messages of which we were not told what became of them.
     under_way: BTreeMap<Token, Vec<u8>>,
+    /// What follows from the ordered messages of a topic, where members keep that.
+    kept: Option<Kept>,
     effects: VecDeque<Effect<MemberEvent>>,
     batch: Batch,
 }
@@ -101,9 +109,14 @@ impl<K: Keys, D: Delivery> Member<K, D> {
             prepared: None,
             paused: false,
             under_way: BTreeMap::new(),
+            kept: None,
             effects: VecDeque::new(),
             batch: Batch::default(),
         };
+        if member.core.group().delivery().properties().needs_flush {
+            member.kept = Some(Kept::default());
+            member.core.state(now, StateInput::Follow(TOPIC_ORDERED));
+        }
         member.drain(now);
         member
     }
@@ -144,7 +157,14 @@ impl<K: Keys, D: Delivery> Member<K, D> {
                         self.effects.push_back(Effect::Send { to, datagram: datagram.to_vec() });
                     }
                 }
-                Output::Deliver(_, message) => self.tell(MemberEvent::Delivered(message)),
+                Output::Deliver(_, message) => {
+                    let is_kept = message.is_ordered() && message.topic() == TOPIC_ORDERED;
+                    let state = self.kept.as_mut().filter(|_| is_kept);
+                    let state = state.and_then(|it| it.take(message.sequence(), message.payload()));
+                    self.tell(MemberEvent::Delivered(message));
+                    state.into_iter().for_each(|(position, hash)| self.tell(MemberEvent::State(position, hash)));
+                }
+                Output::State(_, event) => self.state(now, event),
                 Output::View(ViewEvent::Changed { view, .. }) => {
                     let group = self.core.group();
                     let epoch = group.epoch_of(view.epoch).expect("a view that is shown has its key").clone();
@@ -170,6 +190,30 @@ impl<K: Keys, D: Delivery> Member<K, D> {
                 Output::Described(_) | Output::Subscribed(..) | Output::Confirmed | Output::Closed(_) => {}
             }
         }
+    }
+
+    /// Something becomes of our state.
+    fn state(&mut self, now: Now, event: StateEvent) {
+        let Some(kept) = &mut self.kept else { return };
+        let states = match event {
+            StateEvent::Begins => kept.restore(0, [0; 32]),
+            StateEvent::Wanted(ticket) => {
+                let bytes = kept.snapshot();
+                return self.core.state(now, StateInput::Give { ticket, bytes });
+            }
+            StateEvent::Here { position, bytes } => {
+                let (hash, _) = bytes.split_first_chunk().expect("a member made it");
+                let states = kept.restore(position, *hash);
+                self.tell(MemberEvent::Restored(position));
+                states
+            }
+            StateEvent::Lost => {
+                *kept = Kept::default();
+                return;
+            }
+            StateEvent::Refused => panic!("it keeps one"),
+        };
+        states.into_iter().for_each(|(position, hash)| self.tell(MemberEvent::State(position, hash)));
     }
 
     /// Tells when publishing pauses and when it goes on.
@@ -240,6 +284,41 @@ impl<K: Keys, D: Delivery> Node for Member<K, D> {
 
     fn poll(&mut self) -> Option<Effect<MemberEvent>> {
         self.effects.pop_front()
+    }
+}
+
+/// A hash of all ordered messages so far.
+#[derive(Default)]
+struct Kept {
+    hash: Option<[u8; 32]>,
+    /// Those before this position are in it.
+    from: u64,
+    /// Messages that wait for it.
+    pending: Vec<(u64, Vec<u8>)>,
+}
+
+impl Kept {
+    fn take(&mut self, position: u64, body: &[u8]) -> Option<(u64, [u8; 32])> {
+        let Some(hash) = &mut self.hash else {
+            self.pending.push((position, body.to_vec()));
+            return None;
+        };
+        if position < self.from {
+            return None;
+        }
+        *hash = sha256(&[&hash[..], &position.to_be_bytes(), body].concat());
+        Some((position, *hash))
+    }
+
+    fn restore(&mut self, from: u64, hash: [u8; 32]) -> Vec<(u64, [u8; 32])> {
+        (self.hash, self.from) = (Some(hash), from);
+        let pending = std::mem::take(&mut self.pending).into_iter();
+        pending.filter_map(|(position, body)| self.take(position, &body)).collect()
+    }
+
+    /// Of many pieces.
+    fn snapshot(&self) -> Option<Vec<u8>> {
+        self.hash.map(|hash| [&hash[..], &[0; 40_000]].concat())
     }
 }
 

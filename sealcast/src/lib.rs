@@ -64,10 +64,11 @@ pub use remedy::Remedy;
 #[cfg(feature = "brokers")]
 pub use session::BrokersInfo;
 pub use session::{
-    Call, Identity, Info, LogEntry, LogEvent, Opened, Opening, Publish, Published, Publishing, Report, Session,
-    SlowReader, Stats, Subscribe, Subscribing, Subscription, Ticket, TryPublishError, Views, Warning, Who, open,
+    Call, Identity, Info, LogEntry, LogEvent, Opened, Opening, Publish, Published, Publishing, Replica, Report,
+    Session, SlowReader, State, Stats, Step, Subscribe, Subscribing, Subscription, Ticket, TryPublishError, Views,
+    Warning, Who, open,
 };
-pub use url::{Cipher, Options, OriginMode, Scheme, TransportAddress, Url};
+pub use url::{Cipher, Options, OriginMode, Scheme, SlowMember, TransportAddress, Url};
 
 #[doc(inline)]
 pub use sealcast_crypto::identity::Identity as LoadedIdentity;

@@ -21,7 +21,9 @@ impl Checker<Roles, Event> for Blame {
     fn event(&mut self, _at: Monotonic, node: usize, event: &Event, roles: &Roles) -> Verdict {
         match event {
             Event::Changed => _ = self.changed.insert(node),
-            Event::LeftOut(cert, why) if *why != Misbehaviour::Silent && !self.changed.contains(&node) => {
+            Event::LeftOut(cert, why)
+                if !matches!(why, Misbehaviour::Silent | Misbehaviour::Slow) && !self.changed.contains(&node) =>
+            {
                 let whom = roles.node(cert);
                 if whom.is_none_or(|whom| !self.changed.contains(&whom)) {
                     return Err(format!("node {node} leaves out {whom:?}, which behaves: {why:?}"));

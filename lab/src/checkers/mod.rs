@@ -16,6 +16,7 @@ pub mod loss;
 mod numbers;
 mod order;
 mod secrecy;
+mod states;
 
 pub mod body;
 
@@ -41,6 +42,7 @@ pub use loss::Loss;
 pub use numbers::Numbers;
 pub use order::OneOrder;
 pub use secrecy::Secrecy;
+pub use states::States;
 
 /// Something that happened at a node, as checkers see it.
 #[derive(Clone)]
@@ -76,6 +78,8 @@ pub enum Event {
     Doubted(Body),
     /// The node says that it misses some of the order.
     Gap,
+    /// The node's state after the ordered message at this position: a hash of it.
+    State(u64, [u8; 32]),
     /// A datagram was opened by somebody who kept keys that it should not use any more.
     Read(Body, EpochId),
     /// A message came.

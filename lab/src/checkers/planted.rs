@@ -274,6 +274,14 @@ fn one_order_reports_another_message_at_a_place_and_going_back() {
 }
 
 #[test]
+fn a_state_that_lacks_a_message_is_reported() {
+    let at = |node: usize, position: u64, hash: u8| (node, Event::State(position, [hash; 32]));
+    let of = |story: &[(usize, Event)]| told(States::default(), story);
+    assert!(of(&[at(0, 5, 1), at(0, 6, 2), at(1, 6, 3)])[0].contains("another state than node 0"));
+    assert_eq!(of(&[at(0, 5, 1), at(0, 6, 2), at(1, 6, 2), at(2, 7, 3)]), [""; 0]);
+}
+
+#[test]
 fn a_gap_in_the_order_that_is_not_told_is_reported() {
     let at = |node: usize, sequence: u64| {
         let (topic, body, origin) = ("t".into(), body(0, sequence), Origin::Anonymous);

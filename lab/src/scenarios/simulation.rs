@@ -18,7 +18,7 @@ use super::watch::Watch;
 use crate::checkers::loss::Tally;
 use crate::checkers::{
     Agreement, Blame, Body, Duplicates, Event, Exclusions, Fifo, Forward, Gapless, Leaders, Loss, Numbers, OneOrder,
-    Panel, Property, Roles, Secrecy, Violation,
+    Panel, Property, Roles, Secrecy, States, Violation,
 };
 use crate::member::MemberCommand;
 use crate::misbehaviour::Misbehaviour;
@@ -156,6 +156,7 @@ impl<'a, C: Carrier> Simulation<'a, C> {
         checkers.push(Box::new(Fifo::of(fixture.channels().iter().filter_map(is_fifo))));
         if fixture.orders_in_views() {
             checkers.push(Box::new(Gapless::of(fixture.channels().iter().filter_map(ordered))));
+            checkers.push(Box::<States>::default());
         }
         if fixture.delivers_ordered() {
             checkers.push(Box::new(Fifo::of(fixture.channels().iter().filter_map(ordered))));

@@ -147,6 +147,7 @@ impl Observer<Player> for Watch {
             }
             MemberEvent::Abandoned => self.tell(at, || format!("node {node} goes on as before")),
             MemberEvent::Excluded(why) => self.tell(at, || format!("node {node} is out: {why:?}")),
+            MemberEvent::Restored(position) => self.tell(at, || format!("node {node} gets the state at {position}")),
             MemberEvent::Denied(why) => self.tell(at, || format!("node {node} may not: {why}")),
             MemberEvent::Notice(notice) => self.tell(at, || format!("node {node} notices {notice:?}")),
             MemberEvent::Installed(epoch) => {
@@ -205,7 +206,9 @@ impl Observer<Player> for Watch {
                 Event::Read(body, epoch)
             }
             MemberEvent::Notice(Notice::LeftOut { cert, why }) => {
-                if let Some(whom) = self.roles.node(&cert).filter(|_| why != Misbehaviour::Silent) {
+                if let Some(whom) =
+                    self.roles.node(&cert).filter(|_| !matches!(why, Misbehaviour::Silent | Misbehaviour::Slow))
+                {
                     self.changed |= self.named.insert((node, whom));
                 }
                 Event::LeftOut(cert, why)
@@ -225,7 +228,9 @@ impl Observer<Player> for Watch {
                 self.versions.insert(node, version);
                 return;
             }
+            MemberEvent::State(position, hash) => Event::State(position, hash),
             MemberEvent::Keyed { .. }
+            | MemberEvent::Restored(_)
             | MemberEvent::Refused(..)
             | MemberEvent::Denied(_)
             | MemberEvent::Outcome(_)

@@ -71,8 +71,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
                 None => self.tell(now, token, outcome),
             },
             delivery::Output::Suspect(slot) => self.tell_keys(now, keys::Input::Suspected(slot)),
-            // Nobody asks for a state yet.
-            delivery::Output::State(..) => {}
+            delivery::Output::State(topic, event) => self.ready.push_back(Output::State(topic, event)),
             delivery::Output::Slow { slot, judged } => self.is_slow(now, slot, judged),
             delivery::Output::Flushed(epoch, cut) => self.tell_keys(now, keys::Input::Flushed(epoch, cut)),
             delivery::Output::Left => self.tell_keys(now, keys::Input::Command(keys::Command::Leave)),
@@ -209,7 +208,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
                 return Ok(());
             }
         };
-        let message = Message { from, topic, sequence: index, sent_micros, payload: body };
+        let message = Message { from, topic, sequence: index, ordered, sent_micros, payload: body };
         self.ready.push_back(Output::Deliver(message));
         Ok(())
     }

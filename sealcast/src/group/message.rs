@@ -11,6 +11,7 @@ pub struct Message {
     pub(crate) from: From,
     pub(crate) topic: Arc<str>,
     pub(crate) sequence: u64,
+    pub(crate) ordered: bool,
     pub(crate) sent_micros: Option<u64>,
     pub(crate) payload: Vec<u8>,
 }
@@ -85,6 +86,11 @@ impl Message {
     /// Its number: the place in the order where there is one, else its sender's count.
     pub fn sequence(&self) -> u64 {
         self.sequence
+    }
+
+    /// Whether its number is a place in the order of all members.
+    pub fn is_ordered(&self) -> bool {
+        self.ordered
     }
 
     /// The sender's clock when it published, microseconds since 1970, if it told.

@@ -110,6 +110,8 @@ pub enum Output {
     Transmit(To),
     /// An application message.
     Deliver(Message),
+    /// What becomes of the state of this topic, in turn with its messages.
+    State(Arc<str>, delivery::StateEvent),
     /// The membership changed.
     View(ViewEvent),
     /// Make this durable, then call [`Group::stored`]: nothing later leaves before that (G6). Several in a
@@ -303,6 +305,12 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         }
         self.delivery.handle(now, Input::ForcePrimary);
         Ok(())
+    }
+
+    /// Does something with the application's state, where members keep one
+    /// ([`Properties::needs_flush`](delivery::Properties::needs_flush)).
+    pub fn state(&mut self, now: Now, input: delivery::StateInput<'_>) {
+        self.delivery.handle(now, Input::State(input));
     }
 
     /// Asks the key scheme what it knows of the group: the answer comes as [`Output::Described`], if it knows anything.

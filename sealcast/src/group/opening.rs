@@ -117,8 +117,14 @@ impl Opening {
                     Source::Client { key, epoch } => From::Client { key, epoch },
                     Source::Outside(_) | Source::Inside { .. } => From::Anonymous,
                 });
-            let message =
-                |payload| Message { from: from.clone(), topic: topic.clone(), sequence: index, sent_micros, payload };
+            let message = |payload| Message {
+                from: from.clone(),
+                topic: topic.clone(),
+                sequence: index,
+                ordered: true,
+                sent_micros,
+                payload,
+            };
             let messages: Vec<Message> = bodies.into_iter().flatten().map(message).collect();
             self.bytes += messages.iter().map(|it| it.payload.len()).sum::<usize>();
             *state = State::Done(messages);

@@ -16,13 +16,13 @@ use std::time::Duration;
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
 };
-use sealcast_delivery::{Batch, Delivery};
+use sealcast_delivery::{Batch, Delivery, StateEvent, StateInput};
 use sealcast_keys::{Keys, Status};
 use sealcast_wire::{Guarantee, Monotonic, Now};
 
 use super::Shared;
 use super::core::{Core, Output};
-use super::queue::{Pushed, Queue};
+use super::queue::{Item, Pushed, Queue};
 use super::transports::{Fault, Listening, Shell};
 use crate::error::Result;
 use crate::group::{Axis, Group, Message};
@@ -42,7 +42,7 @@ pub(super) struct Driver {
     registry: mio::Registry,
     batch: Batch,
     /// Messages that a subscription has no room for and that its reader wants nevertheless.
-    backlog: VecDeque<(Arc<Queue>, Message)>,
+    backlog: VecDeque<(Arc<Queue>, Item)>,
     /// Bytes of the message that is being published, while one is.
     published: Option<usize>,
     /// What the key scheme last answered.
@@ -264,6 +264,7 @@ impl Driver {
             };
             match output {
                 Output::Deliver(readers, message) => self.deliver(shared, &readers, message),
+                Output::State(topic, event) => self.state(shared, now, &topic, event),
                 Output::Transmit(_) => self.shell.send(&self.batch, self.published),
                 Output::View(event) => {
                     self.handed = true;
@@ -312,17 +313,29 @@ impl Driver {
         shared.delivered.fetch_add(1, Ordering::Relaxed);
         self.handed = true;
         for queue in others {
-            push(&mut self.backlog, shared, queue, message.clone());
+            push(&mut self.backlog, shared, queue, Item::Message(message.clone()));
         }
-        push(&mut self.backlog, shared, last, message);
+        push(&mut self.backlog, shared, last, Item::Message(message));
+    }
+
+    /// Tells who keeps a state what becomes of it.
+    fn state(&mut self, shared: &Shared, now: Now, topic: &str, event: StateEvent) {
+        let keeps = shared.subscriptions.select(|filter| filter.matches(topic)).into_iter().find(|it| it.of_state);
+        self.handed = true;
+        match (keeps, event) {
+            (Some(queue), event) => push(&mut self.backlog, shared, &queue, Item::State(event)),
+            // It was dropped a moment ago.
+            (None, StateEvent::Wanted(ticket)) => self.core.state(now, StateInput::Give { ticket, bytes: None }),
+            (None, _) => {}
+        }
     }
 
     /// Whether nobody has to be waited for: the backlog is empty, or could be emptied now.
     fn room(&mut self) -> bool {
         for _ in 0..self.backlog.len() {
-            let Some((queue, message)) = self.backlog.pop_front() else { break };
-            if let Pushed::Refused(message) = queue.push(message) {
-                self.backlog.push_front((queue, message));
+            let Some((queue, item)) = self.backlog.pop_front() else { break };
+            if let Pushed::Refused(item) = queue.push(item) {
+                self.backlog.push_front((queue, item));
                 return false;
             }
         }
@@ -330,18 +343,18 @@ impl Driver {
     }
 }
 
-fn push(backlog: &mut VecDeque<(Arc<Queue>, Message)>, shared: &Shared, queue: &Arc<Queue>, message: Message) {
+fn push(backlog: &mut VecDeque<(Arc<Queue>, Item)>, shared: &Shared, queue: &Arc<Queue>, item: Item) {
     // What waits already goes first.
     if backlog.iter().any(|(waiting, _)| Arc::ptr_eq(waiting, queue)) {
-        backlog.push_back((queue.clone(), message));
+        backlog.push_back((queue.clone(), item));
         return;
     }
-    match queue.push(message) {
+    match queue.push(item) {
         Pushed::Taken => {}
         Pushed::Missed => {
             shared.missed.fetch_add(1, Ordering::Relaxed);
         }
-        Pushed::Refused(message) => backlog.push_back((queue.clone(), message)),
+        Pushed::Refused(item) => backlog.push_back((queue.clone(), item)),
     }
 }
 

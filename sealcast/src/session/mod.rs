@@ -28,6 +28,7 @@ mod open;
 mod parts;
 mod publish;
 mod queue;
+mod replica;
 mod schemes;
 mod shared;
 mod subscribe;
@@ -52,6 +53,7 @@ pub use open::open_parts;
 pub use open::{Identity, Opened, Opening, open};
 pub use publish::{Publish, Published, Publishing, Ticket, TryPublishError};
 pub use queue::{SlowReader, Subscription};
+pub use replica::{Replica, State, Step};
 pub use subscribe::{Subscribe, Subscribing};
 #[cfg(feature = "brokers")]
 pub(crate) use transports::BrokerLink;
@@ -160,6 +162,7 @@ impl Session {
             regex: false,
             capacity: sealcast_wire::limits::SUBSCRIBER_MESSAGES,
             when_slow: SlowReader::default(),
+            of_state: false,
         }
     }
 

@@ -8,6 +8,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use futures_core::Stream;
+use sealcast_delivery::StateEvent;
 use sealcast_wire::Reason;
 
 use super::Shared;
@@ -41,6 +42,8 @@ pub(super) struct Queue {
     pub(super) filter: Filter,
     pub(super) capacity: usize,
     pub(super) when_slow: SlowReader,
+    /// Whether its reader keeps a state, and is told what becomes of it.
+    pub(super) of_state: bool,
     /// Whether the transport brings its messages by now, or why not.
     pub(super) stands: Mutex<Option<std::result::Result<(), Reason>>>,
     state: Mutex<State>,
@@ -49,7 +52,7 @@ pub(super) struct Queue {
 
 #[derive(Default)]
 struct State {
-    messages: VecDeque<Message>,
+    items: VecDeque<Item>,
     missed: u64,
     /// Set when the driver waits for room.
     full: bool,
@@ -64,25 +67,49 @@ pub(super) enum Pushed {
     /// Another one, or this one, was dropped.
     Missed,
     /// There is no room, and the reader asked us to wait.
-    Refused(Message),
+    Refused(Item),
+}
+
+/// What a queue holds.
+pub(super) enum Item {
+    Message(Message),
+    /// What becomes of a state, in turn with the messages of its topic.
+    State(StateEvent),
+}
+
+impl Item {
+    fn message(self) -> Option<Message> {
+        match self {
+            Item::Message(message) => Some(message),
+            Item::State(_) => None,
+        }
+    }
 }
 
 impl Queue {
-    pub(super) fn new(filter: Filter, capacity: usize, when_slow: SlowReader) -> Queue {
-        let state = State { messages: VecDeque::with_capacity(capacity.min(64)), ..State::default() };
-        Queue { filter, capacity, when_slow, stands: Mutex::default(), state: Mutex::new(state), ready: Condvar::new() }
+    pub(super) fn new(filter: Filter, capacity: usize, when_slow: SlowReader, of_state: bool) -> Queue {
+        let state = State { items: VecDeque::with_capacity(capacity.min(64)), ..State::default() };
+        Queue {
+            filter,
+            capacity,
+            when_slow,
+            of_state,
+            stands: Mutex::default(),
+            state: Mutex::new(state),
+            ready: Condvar::new(),
+        }
     }
 
-    pub(super) fn push(&self, message: Message) -> Pushed {
+    pub(super) fn push(&self, item: Item) -> Pushed {
         let mut state = lock(&self.state);
         if state.closed.is_some() {
             return Pushed::Taken;
         }
         let mut pushed = Pushed::Taken;
-        if state.messages.len() >= self.capacity {
+        if state.items.len() >= self.capacity {
             match self.when_slow {
                 SlowReader::DropOldest => {
-                    state.messages.pop_front();
+                    state.items.pop_front();
                     state.missed += 1;
                     pushed = Pushed::Missed;
                 }
@@ -92,11 +119,11 @@ impl Queue {
                 }
                 SlowReader::Block => {
                     state.full = true;
-                    return Pushed::Refused(message);
+                    return Pushed::Refused(item);
                 }
             }
         }
-        state.messages.push_back(message);
+        state.items.push_back(item);
         let (waker, parked) = (state.waker.take(), state.parked > 0);
         drop(state);
         if parked {
@@ -123,13 +150,13 @@ impl Queue {
 
     pub(super) fn is_empty(&self) -> bool {
         let state = lock(&self.state);
-        state.messages.is_empty() && state.closed.is_none()
+        state.items.is_empty() && state.closed.is_none()
     }
 
-    /// The next message, and whether the driver waits for the room it leaves.
-    fn pop(state: &mut State) -> Option<(Message, bool)> {
-        let message = state.messages.pop_front()?;
-        Some((message, std::mem::take(&mut state.full)))
+    /// The next one, and whether the driver waits for the room it leaves.
+    fn pop(state: &mut State) -> Option<(Item, bool)> {
+        let item = state.items.pop_front()?;
+        Some((item, std::mem::take(&mut state.full)))
     }
 }
 
@@ -146,12 +173,16 @@ impl Subscription {
     /// # Ok::<(), sealcast::Error>(())
     /// ```
     pub fn try_next(&mut self) -> Result<Option<Message>> {
+        Ok(self.try_next_item()?.and_then(Item::message))
+    }
+
+    fn try_next_item(&mut self) -> Result<Option<Item>> {
         let mut state = lock(&self.queue.state);
         match Queue::pop(&mut state) {
-            Some((message, full)) => {
+            Some((item, full)) => {
                 drop(state);
                 self.freed(full);
-                Ok(Some(message))
+                Ok(Some(item))
             }
             None => match state.closed.clone() {
                 Some(why) => Err(why),
@@ -177,6 +208,11 @@ impl Subscription {
         self.wait_for(Instant::now().checked_add(timeout))
     }
 
+    /// The next message, or what becomes of the state; `None` if nothing came in time.
+    pub(super) fn next_item(&mut self, deadline: Option<Instant>) -> Result<Option<Item>> {
+        self.wait_for_item(deadline)
+    }
+
     /// Waits for the next message, however long it takes.
     ///
     /// # Errors
@@ -199,7 +235,7 @@ impl Subscription {
 
     /// How many messages wait to be read.
     pub fn len(&self) -> usize {
-        lock(&self.queue.state).messages.len()
+        lock(&self.queue.state).items.len()
     }
 
     /// Whether no message waits to be read.
@@ -208,8 +244,12 @@ impl Subscription {
     }
 
     fn wait_for(&mut self, deadline: Option<Instant>) -> Result<Option<Message>> {
-        if let Some(message) = self.try_next()? {
-            return Ok(Some(message));
+        Ok(self.wait_for_item(deadline)?.and_then(Item::message))
+    }
+
+    fn wait_for_item(&mut self, deadline: Option<Instant>) -> Result<Option<Item>> {
+        if let Some(item) = self.try_next_item()? {
+            return Ok(Some(item));
         }
         // Whoever waits for a message may as well be the one who receives it: no other thread has to
         // wake up first.
@@ -217,8 +257,8 @@ impl Subscription {
         if let Some(leader) = shared.driver_lock.lead() {
             loop {
                 leader.turn(&shared, deadline, &self.queue);
-                if let Some(message) = self.try_next()? {
-                    return Ok(Some(message));
+                if let Some(item) = self.try_next_item()? {
+                    return Ok(Some(item));
                 }
                 if deadline.is_some_and(|d| Instant::now() >= d) {
                     return Ok(None);
@@ -231,10 +271,10 @@ impl Subscription {
         let _follower = shared.driver_lock.follow();
         let mut state = lock(&self.queue.state);
         loop {
-            if let Some((message, full)) = Queue::pop(&mut state) {
+            if let Some((item, full)) = Queue::pop(&mut state) {
                 drop(state);
                 self.freed(full);
-                return Ok(Some(message));
+                return Ok(Some(item));
             }
             if let Some(why) = &state.closed {
                 return Err(why.clone());
@@ -265,7 +305,8 @@ impl Stream for Subscription {
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Message>>> {
         let this = self.get_mut();
         let mut state = lock(&this.queue.state);
-        if let Some((message, full)) = Queue::pop(&mut state) {
+        // Nobody reads a state's queue as a stream: all that it holds are messages.
+        if let Some((Item::Message(message), full)) = Queue::pop(&mut state) {
             drop(state);
             this.freed(full);
             return Poll::Ready(Some(Ok(message)));

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use sealcast_crypto::identity::{Identity, Pattern, Rights};
-use sealcast_delivery::{Outcome, Properties, SendError, Token};
+use sealcast_delivery::{Outcome, Properties, SendError, StateInput, Token};
 use sealcast_keys::{Command, Exclusion};
 use sealcast_wire::{Drops, Guarantee, Member, Monotonic, Now, Reason, View, limits};
 
@@ -396,6 +396,18 @@ impl Shared {
         self.driver_lock.with(self, |driver| {
             let driver = driver.as_mut().ok_or_else(Error::closed)?;
             driver.core.command(now, command)?;
+            driver.pump(self, now);
+            Ok(())
+        })
+    }
+
+    /// Does something with a state.
+    pub(super) fn state(&self, input: StateInput<'_>) -> Result<()> {
+        self.process.check()?;
+        let now = self.clock.now();
+        self.driver_lock.with(self, |driver| {
+            let driver = driver.as_mut().ok_or_else(Error::closed)?;
+            driver.core.state(now, input);
             driver.pump(self, now);
             Ok(())
         })

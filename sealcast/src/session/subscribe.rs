@@ -24,6 +24,7 @@ pub struct Subscribe<'a> {
     pub(super) regex: bool,
     pub(super) capacity: usize,
     pub(super) when_slow: SlowReader,
+    pub(super) of_state: bool,
 }
 
 impl Subscribe<'_> {
@@ -52,6 +53,12 @@ impl Subscribe<'_> {
     /// ```
     pub fn when_slow(mut self, policy: SlowReader) -> Self {
         self.when_slow = policy;
+        self
+    }
+
+    /// Its reader keeps a state.
+    pub(super) fn of_state(mut self) -> Self {
+        self.of_state = true;
         self
     }
 
@@ -88,7 +95,7 @@ impl Subscribe<'_> {
         let shared = &self.session.inner.shared;
         shared.may_subscribe(&filter, self.pattern)?;
         shared.listen()?;
-        let queue = Arc::new(Queue::new(filter, self.capacity, self.when_slow));
+        let queue = Arc::new(Queue::new(filter, self.capacity, self.when_slow, self.of_state));
         shared.subscriptions.add(queue.filter.clone(), queue.clone());
         shared.loopback_filter.adjust(|topic| shared.wants(topic));
         let why = {

@@ -293,7 +293,7 @@ impl<D: Delivery> Net<D> {
                     self.nodes[i].outcome_of.insert(token, outcome);
                 }
                 Some(Output::Store { .. }) => self.nodes[i].group.stored(),
-                Some(Output::Notice { .. } | Output::Described(_) | Output::Subscribed(..)) => {}
+                Some(Output::Notice { .. } | Output::Described(_) | Output::Subscribed(..) | Output::State(..)) => {}
             }
         }
     }

@@ -9,5 +9,6 @@ mod overlap;
 mod pairs;
 mod plain;
 mod reliable;
+mod replica;
 mod runtimes;
 mod sealed;

@@ -280,6 +280,8 @@ fn what_multicast_does_not_give_is_refused() {
         ("&order=total&backlog=1KiB", "64KiB"),
         ("&fec=off", "order=total"),
         ("&order=total&fec=on", "auto or off"),
+        ("&slow=expel", "order=total"),
+        ("&order=total&slow=drop", "wait or expel"),
     ] {
         let error = sealcast::open(&url(wrong)).identity(alice.clone()).wait().unwrap_err();
         assert!(error.message().contains(says), "{wrong}: {error}");

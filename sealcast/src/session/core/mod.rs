@@ -66,6 +66,8 @@ pub enum Output<R> {
     Transmit(To),
     /// An application message, for these.
     Deliver(Readers<R>, Message),
+    /// What becomes of the state of this topic, in turn with its messages.
+    State(Arc<str>, delivery::StateEvent),
     /// The membership changed.
     View(ViewEvent),
     /// Make this durable, then call [`Core::stored`] (G6).
@@ -194,6 +196,11 @@ impl<K: Keys, D: Delivery, R: Clone> Core<K, D, R> {
         self.group.command(now, command)
     }
 
+    /// As [`Group::state`].
+    pub fn state(&mut self, now: Now, input: delivery::StateInput<'_>) {
+        self.group.state(now, input);
+    }
+
     /// As [`Group::force_primary`].
     ///
     /// # Errors
@@ -313,6 +320,7 @@ impl<K: Keys, D: Delivery, R: Clone> Core<K, D, R> {
                         return Some(Output::Deliver(readers, message));
                     }
                 }
+                group::Output::State(topic, event) => return Some(Output::State(topic, event)),
                 group::Output::View(event) => {
                     if matches!(event, ViewEvent::Changed { .. }) {
                         self.confirmed = 0;
