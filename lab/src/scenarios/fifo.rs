@@ -33,17 +33,24 @@ pub(crate) struct ReliableRobots {
     channels: &'static [(&'static str, Guarantee)],
     /// Whether nobody who stays may lack an ordered message.
     complete: bool,
+    /// Whether a member that holds all up is left out.
+    expels: bool,
 }
 
 impl ReliableRobots {
     /// Those of the LAN, which publish fifo.
     pub(crate) fn new() -> ReliableRobots {
-        ReliableRobots { robots: Robots::new(), channels: BOTH, complete: true }
+        ReliableRobots { robots: Robots::new(), channels: BOTH, complete: true, expels: false }
     }
 
     /// The same; they publish ordered, too, and everything of that comes to all who stay, if it is `complete`.
     pub(crate) fn ordering(complete: bool) -> ReliableRobots {
-        ReliableRobots { robots: Robots::new(), channels: ALL, complete }
+        ReliableRobots { robots: Robots::new(), channels: ALL, complete, expels: false }
+    }
+
+    /// Of these a member that holds all up is left out, and has a gap then.
+    pub(crate) fn expelling() -> ReliableRobots {
+        ReliableRobots { expels: true, ..ReliableRobots::ordering(false) }
     }
 }
 
@@ -54,10 +61,14 @@ impl Fixture for ReliableRobots {
 
     fn member(&self, member: usize, _life: u32, seed: [u8; 32]) -> Birth<Player> {
         let config = Config { memo: self.robots.memo(), reliable: true, ..Config::new(GROUP, identity(member)) };
+        let expels = self.expels;
         Box::new(move |now: Now, records: &Records| {
             let records: Vec<(u64, Vec<u8>)> = keys_records(records).into_iter().collect();
             let keys = Contributory::restore(config.clone(), seed, now, &records);
-            let delivery = Sequencer::new(OfMulticast::default(), limits::RELIABLE_BACKLOG_BYTES);
+            let mut delivery = Sequencer::new(OfMulticast::default(), limits::RELIABLE_BACKLOG_BYTES);
+            if expels {
+                delivery.expel_slow(2 * SECOND);
+            }
             Box::new(Member::new(now, keys, delivery, OriginMode::Auto))
         })
     }
@@ -79,6 +90,7 @@ impl Fixture for ReliableRobots {
             robots: self.robots.without_memo(),
             channels: self.channels,
             complete: self.complete,
+            expels: self.expels,
         }))
     }
 
@@ -111,5 +123,34 @@ pub(super) fn deaf(knobs: &Knobs, dice: &mut Dice) -> Script {
     (0..n).filter(|other| *other != member).for_each(|other| _ = script.then(Step::Cut(other, member)));
     script.wait(dice.between(Duration::from_millis(50), SECOND)).then(Step::Heal).wait(3 * SECOND);
     script.converge(0..n, 10 * SECOND);
+    script
+}
+
+/// A member gets nothing for a while, less than until it suspects the others, who hear it: they leave it out as slow.
+pub(super) fn slow(knobs: &Knobs, dice: &mut Dice) -> Script {
+    let n = knobs.members;
+    let mut script = formed(knobs, dice);
+    all_publish(&mut script, 0..n, 50, 8 * SECOND);
+    let member = dice.index(n);
+    script.wait(SECOND);
+    (0..n).filter(|other| *other != member).for_each(|other| _ = script.then(Step::Cut(other, member)));
+    script.wait(dice.between(2 * SECOND + SECOND / 4, 3 * SECOND - SECOND / 10)).then(Step::Heal).wait(3 * SECOND);
+    script.converge(0..n, 10 * SECOND);
+    script
+}
+
+/// Members die and come back one after the other, so that each needs the state, and who gives it dies.
+pub(super) fn state(knobs: &Knobs, dice: &mut Dice) -> Script {
+    let n = knobs.members;
+    let mut script = formed(knobs, dice);
+    all_publish(&mut script, 0..n, 50, 60 * SECOND);
+    script.wait(SECOND);
+    let mut member = dice.index(n);
+    for _ in 0..6 {
+        script.then(Step::Crash(member)).wait(dice.between(SECOND / 20, 4 * SECOND)).then(Step::Start(member));
+        script.wait(dice.between(Duration::ZERO, SECOND / 2));
+        member = (member + 1 + dice.index(n - 1)) % n;
+    }
+    script.wait(3 * SECOND).converge(0..n, 20 * SECOND);
     script
 }

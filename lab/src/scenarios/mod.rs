@@ -283,6 +283,20 @@ pub static ALL: &[Scenario] = &[
     ordering("order-restart", 5, 50_000, "processes die and come back while all publish ordered", lan::restart),
     ordering("order-frozen", 5, 50_000, "a process, the sequencer perhaps, is stopped and goes on", lan::frozen),
     Scenario {
+        name: "order-slow",
+        story: "a member that gets nothing holds all up, is left out as slow, and comes back; it may have a gap",
+        knobs: knobs(5),
+        fixture: expelling_robots,
+        write: fifo::slow,
+    },
+    Scenario {
+        name: "order-state",
+        story: "members die and come back one after the other, who give others their state among them",
+        knobs: knobs(5),
+        fixture: ordering_robots_with_gaps,
+        write: fifo::state,
+    },
+    Scenario {
         name: "order-life",
         story: "anything happens to a group that publishes ordered; who was long apart may have a gap",
         knobs: knobs(6),
@@ -776,6 +790,10 @@ fn ordering_robots(_knobs: &Knobs) -> Box<dyn Fixture> {
 
 fn ordering_robots_with_gaps(_knobs: &Knobs) -> Box<dyn Fixture> {
     Box::new(ReliableRobots::ordering(false))
+}
+
+fn expelling_robots(_knobs: &Knobs) -> Box<dyn Fixture> {
+    Box::new(ReliableRobots::expelling())
 }
 
 fn reliable_robots(_knobs: &Knobs) -> Box<dyn Fixture> {

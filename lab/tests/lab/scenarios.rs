@@ -112,6 +112,16 @@ fn rule_b1_order_life() {
 }
 
 #[test]
+fn who_holds_all_up_is_left_out_and_comes_back() {
+    played("order-slow", 10);
+}
+
+#[test]
+fn who_comes_gets_the_state_though_givers_die() {
+    played("order-state", 5);
+}
+
+#[test]
 fn a_downgrade_is_refused_and_reported() {
     played("downgrader", 20);
 }
