@@ -31,7 +31,7 @@ pub(super) struct Slow {
 }
 
 /// How far members are in the order, or in one sender's stream.
-pub(super) type Line = (Option<Of>, Vec<(Slot, u64)>);
+pub(super) type Progress = (Option<Of>, Vec<(Slot, u64)>);
 
 impl Slow {
     /// Members go that hold all up for so long.
@@ -51,7 +51,7 @@ impl Slow {
     }
 
     /// A check: who held all up for too long, if anybody did. Never so many that those who stay are no majority.
-    fn check(&mut self, now: Monotonic, members: usize, lines: Vec<Line>) -> Option<Slot> {
+    fn check(&mut self, now: Monotonic, members: usize, lines: Vec<Progress>) -> Option<Slot> {
         let most = self.most?;
         let mut behind = BTreeSet::new();
         let mut marks = BTreeMap::new();
@@ -80,7 +80,7 @@ impl Slow {
 
 impl Current {
     /// How far members are, where we are told: but for ourselves, and for streams that nobody else reads.
-    fn lines(&self) -> Vec<Line> {
+    fn lines(&self) -> Vec<Progress> {
         let order = self.order.as_ref().map(|it| (None, it.progress()));
         let reads = |slot, domain| self.access.reads(slot, domain);
         let streams = self.acknowledged.progress(&self.members, reads).into_iter().map(|(of, line)| (Some(of), line));
