@@ -236,6 +236,7 @@ impl Client {
             | Output::View(_)
             | Output::Notice { .. }
             | Output::Described(_)
+            | Output::State(..)
             | Output::Subscribed(..) => {}
         }
     }

@@ -150,6 +150,7 @@ impl Member {
                 Output::Outcome(..)
                 | Output::Notice(_)
                 | Output::Described(_)
+                | Output::State(..)
                 | Output::Confirmed
                 | Output::Closed(_) => {}
             }
