@@ -62,6 +62,8 @@ impl Observer<Player> for Seen {
             | MemberEvent::Ordered(..)
             | MemberEvent::Doubted(_)
             | MemberEvent::Gap
+            | MemberEvent::State(..)
+            | MemberEvent::Restored(_)
             | MemberEvent::Notice(_) => {}
         }
     }
