@@ -255,8 +255,8 @@ class Group:
         n, roster = r.int(2), r.take(32)
         gone = [(r.int(2), r.int(1)) for _ in range(r.int(2))]
         came = [(r.int(2), self.who(r)) for _ in range(r.int(2))] if r.int(1) else None
-        signature, acked = r.take(64), r.bytes16(8)
-        check(0 < n <= 64 and counter >= 1 and all(1 <= why <= 4 for _, why in gone), "a proposal")
+        signature, acked = r.take(64), r.bytes16(128)
+        check(0 < n <= 1024 and counter >= 1 and all(1 <= why <= 4 for _, why in gone), "a proposal")
         head = leader[0] + leader[1] + base + u32(counter) + u32(attempt) + u16(n) + roster + u16(len(gone))
         change = transcript("sealcast/v1/center/change", head + b"".join(u16(slot) + u8(why) for slot, why in gone))
         proposal = transcript("sealcast/v1/center/propose", change, lock)

@@ -19,23 +19,67 @@ use sealcast_crypto::hash::Transcript;
 use sealcast_crypto::identity::pattern::Pattern;
 use sealcast_crypto::identity::rights::Rights;
 use sealcast_crypto::identity::statement::Compartment as Listed;
-use sealcast_wire::limits::COMPARTMENTS_MAX;
+use sealcast_wire::limits::{CENTER_MEMBERS_MAX, COMPARTMENTS_MAX};
 use sealcast_wire::{Access, Domain, Slot};
 
 use crate::status::CompartmentStatus;
 
 /// The numbers of the bits that are set.
-pub(crate) fn bits(set: Slots) -> impl Iterator<Item = usize> {
+pub(crate) fn bits(set: u64) -> impl Iterator<Item = usize> {
     (0..64).filter(move |i| set >> i & 1 == 1)
 }
 
-/// Whether a slot's bit is set.
-pub(crate) fn holds(set: Slots, slot: usize) -> bool {
-    slot < 64 && set >> slot & 1 == 1
+/// A set of slots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Slots([u64; WORDS]);
+
+impl Slots {
+    pub(crate) const ALL: Slots = Slots([u64::MAX; WORDS]);
+    const NONE: Slots = Slots([0; WORDS]);
+
+    /// Of slots below 64, as bits.
+    pub(crate) fn of_word(word: u64) -> Slots {
+        let mut set = Slots::NONE;
+        set.0[0] = word;
+        set
+    }
+
+    /// Those below 64, as bits.
+    pub(crate) fn word(self) -> u64 {
+        self.0[0]
+    }
+
+    pub(crate) fn holds(&self, slot: usize) -> bool {
+        self.0.get(slot / 64).is_some_and(|word| word >> (slot % 64) & 1 == 1)
+    }
+
+    fn insert(&mut self, slot: usize) {
+        self.0[slot / 64] |= 1 << (slot % 64);
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        *self == Slots::NONE
+    }
+
+    fn without(mut self, others: &Slots) -> Slots {
+        self.0.iter_mut().zip(others.0).for_each(|(word, others)| *word &= !others);
+        self
+    }
+
+    pub(crate) fn iter(self) -> impl Iterator<Item = usize> {
+        (0..).zip(self.0).flat_map(|(at, word)| bits(word).map(move |bit| at * 64 + bit))
+    }
 }
 
-/// Slots as bits.
-pub(crate) type Slots = u64;
+impl FromIterator<usize> for Slots {
+    fn from_iter<T: IntoIterator<Item = usize>>(slots: T) -> Slots {
+        let mut set = Slots::NONE;
+        slots.into_iter().for_each(|slot| set.insert(slot));
+        set
+    }
+}
+
+const WORDS: usize = CENTER_MEMBERS_MAX / 64;
 
 /// Who reads and writes what in one roster.
 #[derive(Clone)]
@@ -60,14 +104,14 @@ impl Table {
     /// The table of a roster, whose rights come by slot.
     pub(crate) fn new(group: Arc<str>, rights: Vec<Arc<Rights>>, policy: Option<&[Listed]>) -> Table {
         let lines = policy.map_or_else(|| derive(&group, &rights), <[Listed]>::to_vec);
-        let everybody: Slots = if rights.len() == 64 { Slots::MAX } else { (1 << rights.len()) - 1 };
+        let everybody: Slots = (0..rights.len()).collect();
         let mut rings = vec![everybody];
         let mut compartments = Vec::new();
         for line in lines.into_iter().take(COMPARTMENTS_MAX) {
             let readers = slots(&rights, |r| line.patterns.iter().all(|p| r.reads_all(&group, p)));
             let writes = |r: &Rights| r.publishes(&group).any(|w| line.patterns.iter().any(|p| w.overlaps(p)));
-            let writers_only = slots(&rights, writes) & !readers;
-            let ring = (readers != 0).then(|| {
+            let writers_only = slots(&rights, writes).without(&readers);
+            let ring = (!readers.is_empty()).then(|| {
                 rings.iter().position(|ring| *ring == readers).unwrap_or_else(|| {
                     rings.push(readers);
                     rings.len() - 1
@@ -99,24 +143,24 @@ impl Table {
     /// Who writes a domain without reading it.
     pub(crate) fn writers_only(&self, domain: Domain) -> Slots {
         match domain.0 {
-            0 => 0,
-            d => self.compartments.get(usize::from(d) - 1).map_or(0, |c| c.writers_only),
+            0 => Slots::NONE,
+            d => self.compartments.get(usize::from(d) - 1).map_or(Slots::NONE, |c| c.writers_only),
         }
     }
 
     /// Domains that have readers and writers who do not read: their readers publish a key (A1).
     pub(crate) fn with_public_key(&self) -> Vec<Domain> {
-        self.domains().filter(|d| self.writers_only(*d) != 0 && self.ring_of(*d).is_some()).collect()
+        self.domains().filter(|d| !self.writers_only(*d).is_empty() && self.ring_of(*d).is_some()).collect()
     }
 
-    /// Binds names, patterns and readers into the transcript.
+    /// Binds names, patterns and readers into the transcript of an agreement, which has 64 members at most.
     pub(crate) fn hash(&self) -> [u8; 32] {
         let mut t = Transcript::new("sealcast/v1/compartments");
         for c in &self.compartments {
             t.absorb(c.line.name.as_bytes());
             t.absorb(&(c.line.patterns.len() as u64).to_be_bytes());
             c.line.patterns.iter().for_each(|p| t.absorb(p.to_string().as_bytes()));
-            t.absorb(&c.readers.to_be_bytes());
+            t.absorb(&c.readers.word().to_be_bytes());
         }
         t.finish()
     }
@@ -125,14 +169,14 @@ impl Table {
     pub(crate) fn status(&self) -> Vec<CompartmentStatus> {
         let signed = |c: &Compartment| {
             let may_all = |i: usize| c.line.patterns.iter().all(|p| self.rights[i].writes_all(&self.group, p));
-            !bits(c.readers).all(may_all)
+            !c.readers.iter().all(may_all)
         };
         let one = |(i, c): (usize, &Compartment)| CompartmentStatus {
             domain: Domain(i as u16 + 1),
             name: c.line.name.clone(),
             patterns: c.line.patterns.iter().map(Pattern::to_string).collect(),
-            readers: bits(c.readers).collect(),
-            writers_only: bits(c.writers_only).collect(),
+            readers: c.readers.iter().collect(),
+            writers_only: c.writers_only.iter().collect(),
             signed: signed(c),
         };
         self.compartments.iter().enumerate().map(one).collect()
@@ -158,18 +202,18 @@ impl Access for Table {
     }
 
     fn may_subscribe(&self, slot: Slot, topic: &str) -> bool {
-        let reads = self.find(topic).is_some_and(|(_, c)| slot.0 < 64 && c.readers >> slot.0 & 1 == 1);
+        let reads = self.find(topic).is_some_and(|(_, c)| c.readers.holds(slot.index()));
         reads && self.rights(slot).is_some_and(|r| r.may_subscribe(&self.group, topic))
     }
 
     fn reads(&self, slot: Slot, domain: Domain) -> bool {
         let ring = self.ring_of(domain).and_then(|ring| self.rings().get(ring).copied());
-        ring.is_some_and(|readers| slot.0 < 64 && readers >> slot.0 & 1 == 1)
+        ring.is_some_and(|readers| readers.holds(slot.index()))
     }
 
     fn must_sign(&self, topic: &str) -> bool {
-        let readers = self.find(topic).map_or(0, |(_, c)| c.readers);
-        let may_not = |(i, r): (usize, &Arc<Rights>)| readers >> i & 1 == 1 && !r.may_publish(&self.group, topic);
+        let readers = self.find(topic).map_or(Slots::NONE, |(_, c)| c.readers);
+        let may_not = |(i, r): (usize, &Arc<Rights>)| readers.holds(i) && !r.may_publish(&self.group, topic);
         self.rights.iter().enumerate().any(may_not)
     }
 }
@@ -184,7 +228,20 @@ fn derive(group: &str, rights: &[Arc<Rights>]) -> Vec<Listed> {
 }
 
 fn slots(rights: &[Arc<Rights>], has: impl Fn(&Rights) -> bool) -> Slots {
-    rights.iter().enumerate().filter(|(_, r)| has(r)).fold(0, |bits, (i, _)| bits | 1 << i)
+    let mut set = Slots::NONE;
+    // Of a large group many have the same rights.
+    let mut last: Option<(&Arc<Rights>, bool)> = None;
+    for (slot, rights) in rights.iter().enumerate() {
+        let holds = match last {
+            Some((before, holds)) if before == rights => holds,
+            _ => has(rights),
+        };
+        last = Some((rights, holds));
+        if holds {
+            set.insert(slot);
+        }
+    }
+    set
 }
 
 #[cfg(test)]
@@ -204,7 +261,7 @@ mod tests {
     #[test]
     fn equal_rights_make_one_ring() {
         let t = table(&[&[(Act::Both, "#")], &[(Act::Both, "#")]]);
-        assert_eq!(t.rings(), [0b11]);
+        assert_eq!(t.rings(), [0b11].map(Slots::of_word));
         assert_eq!((t.domain("pose/1"), t.ring_of(Domain(1))), (Some(Domain(1)), Some(0)));
         assert!(!t.must_sign("pose/1"));
     }
@@ -212,7 +269,7 @@ mod tests {
     #[test]
     fn rule_a8_each_reader_set_is_a_compartment_with_a_ring_of_its_own() {
         let t = table(&[&[(Act::Both, "#")], &[(Act::Both, "pose/+")], &[(Act::Subscribe, "pose/1")]]);
-        assert_eq!(t.rings(), [0b111, 0b011, 0b001]);
+        assert_eq!(t.rings(), [0b111, 0b011, 0b001].map(Slots::of_word));
         assert_eq!(t.domain("pose/1"), Some(Domain(1)), "the most specific pattern comes first");
         assert_eq!(t.ring_of(Domain(1)), Some(0), "read by all");
         assert_eq!((t.domain("pose/2"), t.ring_of(Domain(2))), (Some(Domain(2)), Some(1)));
@@ -227,7 +284,7 @@ mod tests {
         let members = vec![rights(&[(Act::Both, "#")]), rights(&[(Act::Both, "pose/#")])];
         let t = Table::new("g".into(), members, Some(&[line("motion", "pose/#"), line("rest", "#")]));
         assert_eq!((t.domain("pose/9/raw"), t.domain("x")), (Some(Domain(1)), Some(Domain(2))));
-        assert_eq!(t.rings(), [0b11, 0b01]);
+        assert_eq!(t.rings(), [0b11, 0b01].map(Slots::of_word));
     }
 
     #[test]
@@ -240,8 +297,8 @@ mod tests {
     #[test]
     fn rule_a1_a_writer_who_may_not_read_has_a_public_key_to_write_to() {
         let t = table(&[&[(Act::Both, "#")], &[(Act::Publish, "log/+")]]);
-        assert_eq!(t.rings(), [0b11, 0b01]);
-        assert_eq!((t.writers_only(Domain(1)), t.with_public_key()), (0b10, vec![Domain(1)]));
+        assert_eq!(t.rings(), [0b11, 0b01].map(Slots::of_word));
+        assert_eq!((t.writers_only(Domain(1)).word(), t.with_public_key()), (0b10, vec![Domain(1)]));
     }
 
     #[test]

@@ -23,6 +23,7 @@ use sealcast_wire::protect::SIGNATURE_BYTES;
 use sealcast_wire::{Domain, Dropped, EpochId, Exhausted, Header, Incarnation, Protect, Slot, Source, limits};
 
 use super::replay::Window;
+use crate::compartments::Slots;
 
 /// What an epoch is made of.
 pub(crate) struct Parts {
@@ -34,8 +35,8 @@ pub(crate) struct Parts {
     pub(crate) members: Vec<(Incarnation, PublicKey)>,
     /// By domain; `None` where we do not read.
     pub(crate) secrets: Vec<Option<Secret<32>>>,
-    /// By domain: the slots that hold its secret, as bits.
-    pub(crate) readers: Vec<u64>,
+    /// By domain: the slots that hold its secret.
+    pub(crate) readers: Vec<Slots>,
     /// By domain: our own sending key where we write without reading (A1).
     pub(crate) own: Vec<Option<Secret<32>>>,
     pub(crate) signer: Arc<OriginKey>,
@@ -49,7 +50,7 @@ pub(crate) struct EpochKeys {
     /// Of ordered records, over all domains.
     ordered: AtomicU64,
     /// By domain, then slot.
-    receiving: Vec<Vec<OnceLock<Receiving>>>,
+    receiving: Vec<Vec<OnceLock<Box<Receiving>>>>,
     /// What we share with the member at each slot alone, made at first use.
     pair_keys: Vec<OnceLock<Option<Secret<32>>>>,
     /// Whether members show each other MACs, not signatures, what they say to all of them.
@@ -93,7 +94,7 @@ impl EpochKeys {
     /// one counts.
     pub(crate) fn learn(&self, slot: Slot, domain: Domain, key: &Secret<32>) {
         if let Some(place) = self.receiving.get(usize::from(domain.0)).and_then(|d| d.get(slot.index())) {
-            place.get_or_init(|| Receiving::new(self.parts.suite, key));
+            place.get_or_init(|| Box::new(Receiving::new(self.parts.suite, key)));
         }
     }
 
@@ -114,13 +115,14 @@ impl EpochKeys {
         if let (None, Some(own)) = (domain_secret, self.parts.own[usize::from(domain.0)].as_ref())
             && slot == self.parts.me
         {
-            return Some(place.get_or_init(|| Receiving::new(self.parts.suite, own)));
+            return Some(place.get_or_init(|| Box::new(Receiving::new(self.parts.suite, own))));
         }
         let secret = domain_secret?;
-        if self.parts.readers[usize::from(domain.0)] >> slot.0 & 1 == 0 {
+        if !self.parts.readers[usize::from(domain.0)].holds(slot.index()) {
             return None;
         }
-        Some(place.get_or_init(|| Receiving::new(self.parts.suite, &subkey(&self.parts, domain, slot, secret))))
+        let new = || Box::new(Receiving::new(self.parts.suite, &subkey(&self.parts, domain, slot, secret)));
+        Some(place.get_or_init(new))
     }
 
     /// The next packet counters, by [`Header::sequence`].
@@ -230,7 +232,7 @@ impl Protect for EpochKeys {
         reads
             && header.epoch == self.parts.epoch
             && place.is_some_and(|p| p.get().is_none())
-            && self.parts.readers[domain] >> header.slot.0 & 1 == 0
+            && !self.parts.readers[domain].holds(header.slot.index())
     }
 
     fn vouch(&self, statement: &[u8], proof: &mut Vec<u8>) {
@@ -330,7 +332,7 @@ mod tests {
             me: Slot(me),
             members: (0..3).map(|i| (incarnation(i), signer(i).public().clone())).collect(),
             secrets: vec![Some(Secret::from_bytes([1; 32])), reads.then(|| Secret::from_bytes([2; 32]))],
-            readers: vec![0b111, 0b011],
+            readers: [0b111, 0b011].map(Slots::of_word).to_vec(),
             own: vec![None, (!reads).then(|| Secret::from_bytes([5; 32]))],
             signer: Arc::new(signer(me as u8)),
         })

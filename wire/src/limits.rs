@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
-/// Members of one contributory group, and of no other scheme's; beyond it MLS is the right scheme (research: Dutta–Barua (8)).
+/// Members of one contributory group, and of one with a reliable channel; beyond it MLS is the right scheme (research: Dutta–Barua (8)).
 pub const MEMBERS_MAX: usize = 64;
 /// Of a group whose members show each other MACs, not signatures, what they say of the order (A3).
 pub const MAC_VECTOR_MEMBERS_MAX: usize = 64;
+/// Members of a group whose keys come from a centre. With a reliable channel it has [`MEMBERS_MAX`], too.
+pub const CENTER_MEMBERS_MAX: usize = 1024;
 /// Greatest number of a first epoch, which those who agree on it cannot prove: so far a claim brings a new group.
 pub const FIRST_COUNTER_MAX: u32 = 1 << 16;
 /// Topic compartments of one group, the group's own key not counted.
@@ -45,10 +47,12 @@ pub const STATE_PENDING_BYTES_MAX: usize = 16 << 20;
 pub const OUTSIDE_MAX: usize = 1024;
 /// Leaders whose pair keys a member keeps: it can make them again.
 pub const LEADERS_KNOWN_MAX: usize = 16;
+/// Members of whom a change with a whole roster says why they go; of others, it is that they fell silent.
+pub const CENTER_REASONS_MAX: usize = 253;
 /// Those who ask a leader to be let in at once.
 pub const APPLICANTS_MAX: usize = 2 * MEMBERS_MAX;
 /// Pair keys that a leader keeps, for those who come back, too.
-pub const PAIR_KEYS_MAX: usize = 4 * MEMBERS_MAX;
+pub const PAIR_KEYS_MAX: usize = 2 * CENTER_MEMBERS_MAX;
 /// Bytes of one member's entry of an epoch: secrets of all rings, sending keys where it only writes, and a tag.
 pub const EPOCH_ENTRY_BYTES_MAX: usize = 32 * (2 * COMPARTMENTS_MAX + 1) + 16;
 /// Questions of one member to a key distribution centre that are not answered yet.
@@ -203,6 +207,8 @@ pub const ADDED_BYTES_MAX: usize = 1 << 10;
 pub const FORMER_EPOCHS_MAX: usize = 16;
 /// People remembered as wanting, removed or struck.
 pub const REMEMBERED_PEOPLE_MAX: usize = 256;
+/// Registrations remembered in a group whose keys come from a centre.
+pub const CENTER_PEOPLE_MAX: usize = 2 * CENTER_MEMBERS_MAX;
 /// People remembered: a full group, its joiners and its former members, several times over.
 pub const KNOWN_PEOPLE_MAX: usize = 4 * MEMBERS_MAX;
 /// Bytes of datagrams kept: at 1,000 messages of 1 KB a second, one second of them.

@@ -26,7 +26,7 @@ use super::message::{Commit, Content, Gone, Message, lock};
 use super::pair::PairKey;
 use super::{Center, Installed, Phase, Timer};
 use crate::Output;
-use crate::compartments::{Slots, Table, holds};
+use crate::compartments::{Slots, Table};
 use crate::epoch::{EpochKeys, Parts, sending_key};
 
 /// What the epoch of a proposal is to one slot.
@@ -104,7 +104,7 @@ pub(super) fn make(
     let transcript = commit.transcript();
     let epoch = id(content, &transcript);
     let taken = |slot: usize| {
-        let in_ring = |(readers, secret): (&Slots, &Secret<32>)| holds(*readers, slot).then(|| secret.clone());
+        let in_ring = |(readers, secret): (&Slots, &Secret<32>)| readers.holds(slot).then(|| secret.clone());
         let run = content.slots[slot].incarnation;
         let own = only_writes(table, slot).map(|(domain, ring)| {
             let secret = domain_secret(epoch, domain, &rings[ring]);
@@ -151,7 +151,7 @@ pub(super) fn take(
         return Err(Dropped::Conflict);
     }
     for ((ring, readers), said) in (0..).zip(table.rings()).zip(&commit.commitments) {
-        if !holds(*readers, slot) {
+        if !readers.holds(slot) {
             rings.push(None);
             continue;
         }
@@ -185,7 +185,7 @@ pub(super) fn derive(
     let change = content.change();
     let mut rings = Vec::new();
     for ((ring, readers), (from, said)) in (0..).zip(table.rings()).zip(sources.iter().zip(&commit.commitments)) {
-        if !holds(*readers, slot) {
+        if !readers.holds(slot) {
             rings.push(None);
             continue;
         }
@@ -203,16 +203,26 @@ pub(super) fn derive(
 /// From which ring of its base each ring of a one-way change is derived: the one of just those of its readers who were there.
 /// `None` for a ring of newcomers alone; `None` for all if the change cannot be one-way: somebody goes, or a ring parts.
 fn sources((old, base): (&Table, &[MemberId]), (new, slots): (&Table, &[MemberId])) -> Option<Vec<Option<usize>>> {
-    let places: Vec<usize> = base.iter().map(|who| slots.iter().position(|it| it == who)).collect::<Option<_>>()?;
+    let places: Vec<usize> = places(base, slots).collect::<Option<_>>()?;
     let source = |readers: &Slots| {
-        let were = |slot: usize| holds(*readers, places[slot]);
+        let were = |slot: usize| readers.holds(places[slot]);
         if !(0..places.len()).any(were) {
             return Some(None);
         }
-        let same = |ring: &Slots| (0..places.len()).all(|slot| holds(*ring, slot) == were(slot));
+        let same = |ring: &Slots| (0..places.len()).all(|slot| ring.holds(slot) == were(slot));
         old.rings().iter().position(same).map(Some)
     };
     new.rings().iter().map(source).collect()
+}
+
+/// Where each of some members is in another roster. Rosters have their members in one order, so that each is beside the one before.
+pub(super) fn places(of: &[MemberId], slots: &[MemberId]) -> impl Iterator<Item = Option<usize>> {
+    let mut next = 0;
+    of.iter().map(move |who| {
+        let at = if slots.get(next) == Some(who) { next } else { slots.iter().position(|it| it == who)? };
+        next = at + 1;
+        Some(at)
+    })
 }
 
 /// A ring's secret in the next epoch, for who has the one before.
@@ -223,7 +233,7 @@ fn next(old: &Secret<32>, change: &[u8; 32], nonce: &[u8; 32], ring: u16) -> Sec
 impl Center {
     /// The compartments of a proposal's slots, if all their registrations are here.
     pub(super) fn table_of(&self, content: &Content) -> Option<Table> {
-        let rights = |who: &MemberId| Some(Arc::new(self.people.get(&who.cert)?.registration.rights.clone()));
+        let rights = |who: &MemberId| Some(self.people.get(&who.cert)?.rights.clone());
         let rights: Vec<Arc<Rights>> = content.slots.iter().map(rights).collect::<Option<_>>()?;
         Some(Table::new(self.group.clone(), rights, None))
     }
@@ -247,7 +257,7 @@ impl Center {
             members: content.slots.iter().map(|it| (it.incarnation, known(&it.cert).key.clone())).collect(),
             secrets: table.domains().map(secret_of).collect(),
             // A member that only writes was given the key that readers derive for it.
-            readers: table.domains().map(|_| u64::MAX).collect(),
+            readers: table.domains().map(|_| Slots::ALL).collect(),
             own: table.domains().map(own_of).collect(),
             signer: self.signer.clone(),
         }));
@@ -256,12 +266,12 @@ impl Center {
         let of_base = self.installed.as_ref().map_or(content.slots.len() == 1, |it| it.epoch == content.base);
         let view = View::new(self.installed_members(), epoch, members.clone(), me, change);
         let view = view.after(if of_base { cut } else { [0; 32] });
-        let since = |who: &MemberId| {
-            let before = self.installed.as_ref();
-            let known = before.and_then(|it| Some(it.since[it.slots.iter().position(|it| it == who)?]));
-            known.unwrap_or(epoch.counter)
-        };
-        let since = content.slots.iter().map(since).collect();
+        let before = self.installed.as_ref();
+        let slots = before.map_or(&[][..], |it| &it.slots);
+        let since = |at: Option<usize>| at.zip(before).map_or(epoch.counter, |(at, it)| it.since[at]);
+        let since = places(&content.slots, slots).map(since).collect();
+        let stays = slots.iter().zip(places(slots, &content.slots));
+        let went: Vec<CertHash> = stays.filter(|(_, place)| place.is_none()).map(|(it, _)| it.cert).collect();
         if !view.came.is_empty() {
             self.grew = now.monotonic;
             self.others.take_if(|it| content.slots.contains(it));
@@ -277,8 +287,6 @@ impl Center {
         });
         self.outputs.push_back(Output::Epoch { view, protect: Some(protect), access });
         let slots = content.slots.clone();
-        let before = self.installed.iter().flat_map(|it| &it.slots);
-        let went: Vec<_> = before.filter(|it| !content.slots.contains(it)).map(|it| it.cert).collect();
         self.installed = Some(Installed { epoch, slots, members, table, at: now.monotonic, since, rings });
         self.entered(now, content, went);
         // However often somebody joins, the time comes for a secret that nobody can derive.
@@ -335,10 +343,12 @@ impl Center {
                 Some(Gone::Silent | Gone::Replaced) | None => Change::Suspected,
             }
         };
-        if let Some(worst) = installed.slots.iter().filter(|it| !stays(it)).map(why).max() {
+        let went = installed.slots.iter().zip(places(&installed.slots, &content.slots));
+        let went = went.filter(|(it, place)| place.is_none() && !stays(it)).map(|(it, _)| it);
+        if let Some(worst) = went.map(why).max() {
             return worst;
         }
-        let new = content.slots.iter().filter(|it| !installed.slots.contains(it)).count();
+        let new = places(&content.slots, &installed.slots).filter(Option::is_none).count();
         match new {
             0 => Change::Rekeyed,
             n if n > installed.slots.len() || content.base != installed.epoch => Change::Merged,
@@ -392,7 +402,7 @@ pub(super) fn has_sending_keys(table: &Table, slot: usize) -> bool {
 
 /// Domains that a slot writes and does not read, and the rings that make their keys.
 fn only_writes(table: &Table, slot: usize) -> impl Iterator<Item = (Domain, usize)> {
-    let writes = move |domain: &Domain| holds(table.writers_only(*domain), slot);
+    let writes = move |domain: &Domain| table.writers_only(*domain).holds(slot);
     table.domains().filter(writes).filter_map(|domain| Some((domain, table.ring_of(domain)?)))
 }
 

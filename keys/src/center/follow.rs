@@ -575,4 +575,3 @@ const WANTED_AT_ONCE: usize = 32;
 const FOLLOW: Duration = Duration::from_secs(3);
 /// What a member is told of its revocation: the leader knows no more.
 const REVOKED: &str = "revoked at the key distribution centre";
-const _: () = assert!(limits::MEMBERS_MAX <= 64, "slots are bits of a word");

@@ -10,11 +10,11 @@ use sealcast_wire::{
     Address, CertHash, Change, Dropped, EpochId, Flush, MemberId, Monotonic, Now, Roster, Slot, View, limits,
 };
 
-use super::epoch::{Drawn, draw, make};
+use super::epoch::{Drawn, draw, make, places};
 use super::follow::{AHEAD_MAX, COUNTER_MAX};
 use super::message::{
     Accept, Ack, Beacon, Challenge, Commit, Content, Dismiss, Gone, Join, Lack, Message, PART_SLOTS, Part, Propose,
-    REASONS_MAX, Tag, Wish, WishKind,
+    Tag, Wish, WishKind,
 };
 use super::pair::PairKey;
 use super::query::Query;
@@ -414,7 +414,7 @@ impl Center {
         let mut slots: Vec<MemberId> = stays.map(run_of).filter(|it| *it != self.me).collect();
         let came: Vec<MemberId> = applicants.iter().filter(|it| !slots.contains(it)).copied().collect();
         slots.extend(came);
-        slots.truncate(limits::MEMBERS_MAX - 1);
+        slots.truncate(self.members_max() - 1);
         // For whom there is no room the group does not change.
         self.leads.applicants.retain(|_, it| !it.accepted || slots.contains(&it.who));
         if !self.has_work() {
@@ -434,9 +434,9 @@ impl Center {
         let gone = (0..).zip(&installed.slots).filter(|(_, it)| !slots.contains(it) && **it != self.me);
         let why = |it: &MemberId| self.going.get(&it.cert).copied().unwrap_or(Gone::Replaced);
         let mut gone: Vec<(u16, Gone)> = gone.map(|(slot, it)| (slot, why(it))).collect();
-        if gone.len() > REASONS_MAX {
+        if gone.len() > limits::CENTER_REASONS_MAX {
             gone.retain(|(_, why)| *why != Gone::Silent);
-            gone.truncate(REASONS_MAX);
+            gone.truncate(limits::CENTER_REASONS_MAX);
         }
         let base = installed.epoch;
         self.leads.attempt += 1;
@@ -446,6 +446,11 @@ impl Center {
         let merges = self.leads.applicants.values().any(|it| it.accepted && it.epoch != EpochId::default());
         let one_way = !self.leads.rotate && !merges && self.leader() == Some(self.me);
         self.begin(now, Content { leader, base, counter, attempt, lock: [0; 32], gone, slots }, one_way);
+    }
+
+    /// How many members the group may have: as many as its reliable channel takes, if it has one.
+    fn members_max(&self) -> usize {
+        if self.config.reliable { limits::MEMBERS_MAX } else { limits::CENTER_MEMBERS_MAX }
     }
 
     /// Keys that a proposal needs are asked for; who has none for long stays out.
@@ -482,8 +487,9 @@ impl Center {
         let base = self.installed.as_ref().filter(|it| it.epoch == content.base).map(|it| &it.slots[..]);
         // Who has no key with us yet finds the salt beside its name.
         let said = content.say(base.filter(|_| !takes_over), &self.signer);
-        let newcomer = |it: &&MemberId| **it != self.me && !base.is_some_and(|base| base.contains(it));
-        let newcomers: Vec<MemberId> = content.slots.iter().filter(newcomer).copied().collect();
+        let new = content.slots.iter().zip(places(&content.slots, base.unwrap_or_default()));
+        let new = new.filter(|(it, place)| place.is_none() && **it != self.me);
+        let newcomers: Vec<MemberId> = new.map(|(it, _)| *it).collect();
         let is_whole = said.came.is_none();
         self.leads.proposed = Some(Proposed {
             id,

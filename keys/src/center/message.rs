@@ -26,8 +26,13 @@ use std::sync::Arc;
 use sealcast_crypto::hash::Transcript;
 use sealcast_crypto::identity::Registration;
 use sealcast_crypto::signature::OriginKey;
-use sealcast_wire::limits::{COMPARTMENTS_MAX, EPOCH_ENTRY_BYTES_MAX, MEMBERS_MAX, REGISTRATION_BYTES_MAX};
+use sealcast_wire::limits::{
+    CENTER_MEMBERS_MAX, CENTER_REASONS_MAX, COMPARTMENTS_MAX, EPOCH_ENTRY_BYTES_MAX, MEMBERS_MAX,
+    REGISTRATION_BYTES_MAX,
+};
 use sealcast_wire::{CertHash, EpochId, Incarnation, Malformed, MemberId, Reader, Writer};
+
+use super::epoch::places;
 
 /// Sixteen bytes under a pair key.
 pub(super) type Tag = [u8; 16];
@@ -228,7 +233,8 @@ impl Content {
     /// As it is said to members of the base, whose slots these are; whole, if it does not fit or there is no base.
     pub(super) fn say(&self, base: Option<&[MemberId]>, signer: &OriginKey) -> Propose {
         let came: Option<Vec<(u16, MemberId)>> = base.map(|base| {
-            (0..).zip(&self.slots).filter(|(_, it)| !base.contains(it)).map(|(at, it)| (at, *it)).collect()
+            let new = (0..).zip(&self.slots).zip(places(&self.slots, base)).filter(|(_, place)| place.is_none());
+            new.map(|((at, it), _)| (at, *it)).collect()
         });
         let fits = |came: &Vec<(u16, MemberId)>| self.gone.len() * 3 + came.len() * 50 <= DIFFERENCE_BYTES;
         let applies = |came: &Vec<(u16, MemberId)>| {
@@ -521,19 +527,19 @@ impl Message {
 fn propose(r: &mut Reader<'_>) -> Result<Propose, Malformed> {
     let (lock, leader, base, counter, attempt) = (r.array()?, who(r)?, epoch(r)?, r.u32()?, r.u32()?);
     let (size, roster) = (r.u16()?, r.array()?);
-    let count = r.count16(3, MEMBERS_MAX)?;
+    let count = r.count16(3, CENTER_MEMBERS_MAX)?;
     let goes = |_| Ok((r.u16()?, gone(r.u8()?)?));
     let gone: Vec<(u16, Gone)> = (0..count).map(goes).collect::<Result<_, Malformed>>()?;
     let came = match boolean(r)? {
         true => {
-            let count = r.count16(50, MEMBERS_MAX)?;
+            let count = r.count16(50, CENTER_MEMBERS_MAX)?;
             Some((0..count).map(|_| Ok((r.u16()?, who(r)?))).collect::<Result<Vec<_>, Malformed>>()?)
         }
         false => None,
     };
-    let (signature, acked) = (r.array()?, r.bytes16(MEMBERS_MAX.div_ceil(8))?.to_vec());
+    let (signature, acked) = (r.array()?, r.bytes16(CENTER_MEMBERS_MAX.div_ceil(8))?.to_vec());
     let ascends = gone.is_sorted_by(|a, b| a.0 < b.0) && came.iter().all(|it| it.is_sorted_by(|a, b| a.0 < b.0));
-    if !ascends || counter == 0 || !(1..=MEMBERS_MAX).contains(&usize::from(size)) {
+    if !ascends || counter == 0 || !(1..=CENTER_MEMBERS_MAX).contains(&usize::from(size)) {
         return Err(Malformed);
     }
     Ok(Propose { leader, base, counter, attempt, lock, size, roster, gone, came, signature, acked })
@@ -574,8 +580,7 @@ fn registration(r: &mut Reader<'_>) -> Result<Arc<Registration>, Malformed> {
 pub(super) const PART_SLOTS: usize = 16;
 /// Parts of the largest roster: bits of LACK.
 pub(super) const PARTS_MAX: usize = 64;
-const _: () = assert!(MEMBERS_MAX <= PARTS_MAX * PART_SLOTS);
+const _: () = assert!(CENTER_MEMBERS_MAX <= PARTS_MAX * PART_SLOTS);
 /// Bytes of a difference in one PROPOSE.
 pub(super) const DIFFERENCE_BYTES: usize = 760;
-/// Those of whom a proposal that is said whole tells why they go; the others fell silent.
-pub(super) const REASONS_MAX: usize = DIFFERENCE_BYTES / 3;
+const _: () = assert!(3 * CENTER_REASONS_MAX <= DIFFERENCE_BYTES);

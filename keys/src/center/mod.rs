@@ -60,7 +60,7 @@ use rand_chacha::ChaCha20Rng;
 use rand_core::{Rng, SeedableRng};
 use sealcast_crypto::aead::Suite;
 use sealcast_crypto::bootstrap::{BootstrapError, BootstrapKey};
-use sealcast_crypto::identity::{Principal, Registration, Serial};
+use sealcast_crypto::identity::{Principal, Registration, Rights, Serial};
 use sealcast_crypto::secret::Secret;
 use sealcast_crypto::signature::OriginKey;
 use sealcast_wire::{
@@ -211,6 +211,7 @@ enum Phase {
 /// A registration that we heard of.
 struct Known {
     registration: Arc<Registration>,
+    rights: Arc<Rights>,
     seen: Monotonic,
     /// When it was last given to who lacked it.
     given: Option<Monotonic>,
@@ -374,11 +375,12 @@ impl Center {
         let cert = registration.hash();
         let known = self.people.entry(cert).or_insert_with(|| Known {
             registration: registration.clone(),
+            rights: Arc::new(registration.rights.clone()),
             seen: now,
             given: None,
         });
         known.seen = now;
-        while self.people.len() > limits::KNOWN_PEOPLE_MAX {
+        while self.people.len() > limits::CENTER_PEOPLE_MAX {
             let needed = |cert: &CertHash| {
                 *cert == self.me.cert
                     || self.is_in_view(cert)

@@ -144,7 +144,7 @@ pub(super) struct Formation {
     pub(super) table: Arc<Table>,
     rings: Vec<Plan>,
     /// Slots whose R1 we await before we send ours.
-    awaited: Slots,
+    awaited: u64,
 }
 
 /// One ring of the attempt.
@@ -153,7 +153,7 @@ struct Plan {
     /// Slots in ring order.
     places: Vec<usize>,
     /// Slots that get its key.
-    readers: Slots,
+    readers: u64,
 }
 
 struct ReceivedMessage {
@@ -900,20 +900,20 @@ impl Formation {
         let attempt = u32::from(content.attempt);
         let shares = if attempt == 1 { Shares::Plain } else { Shares::Proved };
         let mut rings = Vec::new();
-        for (i, readers) in table.rings().iter().enumerate() {
+        for (i, readers) in table.rings().iter().map(|it| it.word()).enumerate() {
             let kind = if joins { dutta_barua::Kind::Join } else { dutta_barua::Kind::Setup };
             let compartment = i as u16;
             let instance = proposal.instance;
             let context = Context { group, compartment, epoch: content.counter, attempt, kind, roster, instance };
             let places: Vec<usize> = if joins {
                 let joiner = |slot: &usize| proposal.marks_joiner(seat_of_slot[*slot]);
-                let (joiners, members): (Vec<usize>, Vec<usize>) = bits(*readers).partition(joiner);
+                let (joiners, members): (Vec<usize>, Vec<usize>) = bits(readers).partition(joiner);
                 join_ring(&members, &joiners)?
             } else {
-                bits(*readers).collect()
+                bits(readers).collect()
             };
             let ring = Ring::new(&context, places.len(), shares);
-            rings.push(Plan { ring, places, readers: *readers });
+            rings.push(Plan { ring, places, readers });
         }
         // Joiners of a join are those who are not of the base, and everybody of the base is in it.
         let misfit = |(slot, p): (usize, &Arc<Person>)| {
@@ -1071,10 +1071,10 @@ impl Formation {
             Some((d, Arc::new(hpke::KeyPair::derive(&seed))))
         });
         let pairs = pairs.collect();
-        let writes = |d: &&Domain| self.table.writers_only(**d) >> me & 1 == 1 && self.table.ring_of(**d).is_some();
+        let writes = |d: &&Domain| self.table.writers_only(**d).holds(me) && self.table.ring_of(**d).is_some();
         let own: Vec<(Domain, Secret<32>)> =
             domains.iter().filter(writes).map(|d| (*d, Secret::random(env.rng))).collect();
-        let readers = |d: &Domain| self.table.ring_of(*d).map_or(0, |ring| self.rings[ring].readers);
+        let readers = |d: &Domain| Slots::of_word(self.table.ring_of(*d).map_or(0, |ring| self.rings[ring].readers));
         let own_of = |d: &Domain| own.iter().find(|(o, _)| o == d).map(|(_, key)| key.clone());
         let keys = EpochKeys::new(Parts {
             group: env.group.clone(),

@@ -382,7 +382,7 @@ impl Contributory {
         let agreed = agreed.rfind(|a| a.epoch == m.epoch).ok_or(Dropped::Stale)?;
         let domain = Domain(m.domain);
         let slot = agreed.people.iter().position(|p| p.short == m.author).ok_or(Dropped::Policy)?;
-        if agreed.table.writers_only(domain) >> slot & 1 == 0 {
+        if !agreed.table.writers_only(domain).holds(slot) {
             return Err(Dropped::Policy.into());
         }
         let Some((_, pair)) = agreed.pairs.iter().find(|(d, _)| *d == domain) else { return Ok(()) };

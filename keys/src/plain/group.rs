@@ -244,7 +244,7 @@ mod tests {
                 me: Slot(me as u32),
                 members: incarnations.into_iter().zip(signers.iter().map(|it| it.public().clone())).collect(),
                 secrets: [5, 6].map(|it| Some(Secret::from_bytes([it; 32]))).into(),
-                readers: vec![0b11; 2],
+                readers: vec![crate::compartments::Slots::ALL; 2],
                 own: vec![None, None],
                 signer: Arc::new(OriginKey::from_seed(&Secret::from_bytes([me as u8 + 1; 32]))),
             });

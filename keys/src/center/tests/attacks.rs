@@ -394,7 +394,7 @@ fn rule_g8_a_flood_of_strangers_costs_questions_and_memory_that_are_bounded() {
     }
     net.for_millis(1000);
     let keys = net.nodes[all[0]].keys.as_ref().unwrap();
-    assert!(keys.people.len() <= sealcast_wire::limits::KNOWN_PEOPLE_MAX);
+    assert!(keys.people.len() <= sealcast_wire::limits::CENTER_PEOPLE_MAX);
     assert!(keys.leads.applicants.len() <= 128);
     assert!(net.kdc_tapped.len() <= 4096, "{} questions and answers", net.kdc_tapped.len());
     assert_eq!(epochs(&net, &all), before);
@@ -739,8 +739,8 @@ fn rule_g8_a_roster_is_given_to_members_who_prove_that_they_are() {
     assert_eq!(net.say(all[0], &Message::Lack(lack)), Err(Dropped::Rate.into()));
     let parts = net.heard().iter().filter(|it| matches!(it, Message::Roster(_))).count();
     assert_eq!(parts, 1, "as many as there are, whatever it asks for");
-    let stranger = Lack { from: net.nodes[all[2]].me, proposal: [1; 32], ..lack };
-    assert!(net.say(all[0], &Message::Lack(stranger)).is_err());
+    let outsider = Lack { from: net.nodes[all[2]].me, proposal: [1; 32], ..lack };
+    assert!(net.say(all[0], &Message::Lack(outsider)).is_err());
 }
 
 /// B10: a change costs receptions that grow with the members, not with their square.

@@ -65,8 +65,9 @@ fn many_are_let_in_under_loss() {
 }
 
 #[test]
-fn a_group_has_sixty_four_members() {
+fn a_group_with_a_reliable_channel_has_sixty_four_members() {
     let mut net = Net::new(1);
+    net.reliable = true;
     let mut all = vec![net.start("leader", ALL), net.start("stand-by", ALL)];
     all.extend((0..62).map(|i| net.start(&format!("m{i}"), PLAIN)));
     net.meet(&all, 5000);
@@ -76,6 +77,31 @@ fn a_group_has_sixty_four_members() {
     net.for_millis(3000);
     assert!(net.together(&all));
     assert_eq!(net.view(all[0]).epoch, before, "nothing changes for whoever finds no room");
+}
+
+/// Two hundred come at once; then one joins, one leaves, and the leader dies. Nothing is longer than a packet.
+#[test]
+fn two_hundred_members_join_leave_and_lose_their_leader() {
+    let mut net = Net::new(1);
+    let mut all = vec![net.start("leader", ALL), net.start("stand-by", ALL), net.start("third", ALL)];
+    all.extend((0..197).map(|i| net.start(&format!("m{i}"), PLAIN)));
+    net.meet(&all, 20_000);
+    net.for_millis(4000);
+    net.tapped.clear();
+    all.push(net.start("late", PLAIN));
+    let joined = net.meet(&all, 1000);
+    assert_eq!(net.view(all[0]).change, Change::Joined);
+    let leaver = all.remove(100);
+    net.command(leaver, Command::Leave);
+    let left = net.meet(&all, 1000);
+    assert!(joined <= 100 && left <= 100, "{joined} and {left} ms");
+    let leader = *all.iter().find(|at| net.hash(**at) == net.leader(all[0])).unwrap();
+    net.stop(leader);
+    all.retain(|at| *at != leader);
+    all.iter().for_each(|at| net.suspect(*at, leader));
+    net.meet(&all, 3000);
+    let longest = net.tapped.iter().map(Vec::len).max().unwrap();
+    assert!(longest <= 1200, "{longest} bytes");
 }
 
 #[test]
