@@ -216,6 +216,13 @@ struct Given {
     used: Monotonic,
 }
 
+impl States {
+    /// Whether one is under way to us.
+    fn is_fetching(&self) -> bool {
+        self.follows.values().any(|it| matches!(it, Follow::Asks(asking) if asking.transfer.is_some()))
+    }
+}
+
 impl StateRequest {
     fn new(now: Monotonic, least: u64) -> Box<StateRequest> {
         let (nothing, wait) = <_>::default();
@@ -334,8 +341,11 @@ impl Sequencer {
         let (me, mut says, mut told) = (*me, Vec::new(), Vec::new());
         for (topic, follow) in &mut self.states.follows {
             let Follow::Asks(asking) = follow else { continue };
-            let Some(domain) = access.domain(topic).filter(|it| asking.at <= now && access.reads(me, *it)) else {
-                asking.at = asking.at.max(now + ASK_LATER);
+            if asking.at > now {
+                continue;
+            }
+            let Some(domain) = access.domain(topic).filter(|it| access.reads(me, *it)) else {
+                asking.at = now + ASK_LATER;
                 continue;
             };
             let slot_of = |who: &Incarnation| incarnations.iter().find(|(_, it)| *it == who).map(|(slot, _)| *slot);
@@ -405,6 +415,8 @@ impl Sequencer {
                 self.answer(now, (slot, nonce, domain), least, &topic)
             }
             StateMessage::Head { asker, nonce, head, topic, proof } if asker == me => {
+                // Of several states one comes at a time: they may be long.
+                let is_busy = self.states.is_fetching();
                 let Some(Follow::Asks(asking)) = self.states.follows.get_mut(&*topic) else {
                     return Err(Dropped::Stale);
                 };
@@ -429,6 +441,7 @@ impl Sequencer {
                     }
                     // The tries are those of an application that does not make it.
                     Head::Comes => asking.at = now + ASK_AGAIN,
+                    Head::Here { .. } if is_busy => (asking.tries, asking.at) = (0, now + ASK_LATER),
                     Head::Here { position, len, .. }
                         if position < asking.least || len as usize > limits::STATE_BYTES_MAX =>
                     {
