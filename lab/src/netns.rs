@@ -239,6 +239,11 @@ impl Bridge {
         }
     }
 
+    /// Whether what comes from this address was sent to one member alone.
+    pub fn is_aside(address: IpAddr) -> bool {
+        matches!(address, IpAddr::V4(ip) if ip.octets()[..2] == NETWORK && usize::from(ip.octets()[2]) >= ASIDE)
+    }
+
     fn line(&mut self, tag: &str) -> io::Result<String> {
         let mut line = String::new();
         self.lines.read_line(&mut line)?;

@@ -135,6 +135,10 @@ impl Fixture for CenterRobots {
         (self.leads)(member)
     }
 
+    fn apart(&self) -> Option<Box<dyn Fixture>> {
+        Some(Box::new(*self))
+    }
+
     fn channels(&self) -> &'static [(&'static str, Guarantee)] {
         self.channels
     }

@@ -131,6 +131,9 @@ impl Sockets {
     fn hear(&mut self, node: usize, from: SocketAddr, datagram: Vec<u8>, watch: &mut Watch) {
         // As in a session that takes nothing of what it publishes: its own datagrams stop at the socket.
         let Some(sender) = Bridge::member_of(from.ip()).filter(|sender| *sender != node) else { return };
+        if !self.slots[node].hears_group && !Bridge::is_aside(from.ip()) {
+            return;
+        }
         let now = self.now();
         let Copies(one, two) = self.network.carry(&mut self.dice, sender, node, datagram.len());
         if one.is_none() {
@@ -148,8 +151,11 @@ impl Sockets {
     fn arrive(&mut self, node: usize, from: SocketAddr, mut datagram: Vec<u8>, watch: &mut Watch) {
         self.trace.note(self.now(), node, Kind::Arrive, datagram.len());
         let now = self.slots[node].clock.at(self.now());
+        // Who is spoken to alone can answer: a way aside has an address of its own, and leads nowhere back.
+        let sender = Bridge::member_of(from.ip()).filter(|_| Bridge::is_aside(from.ip()));
+        let address = sender.map_or(Address::Socket(from), |node| Address::Node(node as u32));
         let Some(p) = self.process(node) else { return };
-        p.machine.handle(now, Address::Socket(from), &mut datagram);
+        p.machine.handle(now, address, &mut datagram);
         self.drain(node, watch);
     }
 
@@ -209,11 +215,11 @@ impl Carrier for Sockets {
         Monotonic(elapsed(self.start))
     }
 
-    fn add(&mut self, _multicast: bool, watch: &mut Watch) -> usize {
+    fn add(&mut self, multicast: bool, watch: &mut Watch) -> usize {
         if let Err(why) = self.bridge.add() {
             watch.broken(self.now(), &format!("no namespace: {why}"));
         }
-        self.slots.push(NodeSlot::new(Clock::draw(&mut self.clocks)));
+        self.slots.push(NodeSlot::new(Clock::draw(&mut self.clocks), multicast));
         self.slots.len() - 1
     }
 

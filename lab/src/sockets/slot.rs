@@ -20,6 +20,8 @@ use crate::scenarios::fixture::Player;
 pub(super) struct NodeSlot {
     pub(super) clock: Clock,
     pub(super) records: Records,
+    /// Whether what is sent to all reaches it.
+    pub(super) hears_group: bool,
     pub(super) process: Option<Process>,
 }
 
@@ -34,8 +36,8 @@ pub(super) struct Process {
 }
 
 impl NodeSlot {
-    pub(super) fn new(clock: Clock) -> NodeSlot {
-        NodeSlot { clock, records: Records::new(), process: None }
+    pub(super) fn new(clock: Clock, hears_group: bool) -> NodeSlot {
+        NodeSlot { clock, records: Records::new(), hears_group, process: None }
     }
 
     /// Opens the sockets in the node's namespace, and starts the machine with what the disk holds.

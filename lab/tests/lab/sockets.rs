@@ -57,6 +57,10 @@ over_sockets! {
     rule_g8_churner = "churner", 4;
     rule_g2_climber = "climber", 4;
     rule_a5_nothing_lost_beside_a_visitor = "visitor", 4;
+    center_formation = "center-formation", 4;
+    rule_a3_center_leave = "center-leave", 4;
+    rule_a4_center_evict = "center-evict", 4;
+    rule_a5_center_nothing_lost_at_a_rekey = "center-traffic-rotate", 4;
 }
 
 /// Planted: on a network that loses a third, a story in which nothing may be lost does not hold.
