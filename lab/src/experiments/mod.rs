@@ -66,6 +66,7 @@ enum Name {
     LsgcFig3,
     LsgcFig4,
     LsgcFig5,
+    LsgcNak,
     LsgcTransition,
     Hostile,
     ChiosFig5,
@@ -109,6 +110,7 @@ impl Name {
             Name::LsgcFig4 => {
                 "LSGC Fig. 4: time and bytes of a join and a leave against the number of members, 2 to 64"
             }
+            Name::LsgcNak => "LSGC Sec. 4: NAKs against the number of members, 2 to 64, at 1 % and 5 % loss",
             Name::LsgcTransition => {
                 "LSGC Sec. 2.2: best-effort messages at a change of key: drop, buffer, wait, both keys, ours"
             }
@@ -176,6 +178,7 @@ impl Run {
             Name::LsgcFig3 => lsgc::fig3(&lab)?,
             Name::LsgcFig4 => lsgc::changes(&lab)?,
             Name::LsgcFig5 => lsgc::fig5(&lab)?,
+            Name::LsgcNak => lsgc::nak(&lab)?,
             Name::LsgcTransition => lsgc::transition(&lab)?,
             Name::Hostile => hostile::run(&lab)?,
             Name::ChiosFig5 => chios::fig5(&lab)?,

@@ -1,15 +1,18 @@
 //! A group around a leader in the simulator, and what an onlooker sees of it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rand_chacha::ChaCha20Rng;
 use rand_core::{Rng as _, SeedableRng as _};
+use sealcast::group::Epoch;
 use sealcast_keys::Command;
+use sealcast_sim::dice::Chance;
 use sealcast_sim::network::Network;
 use sealcast_sim::{Observer, Reach, Sim};
-use sealcast_wire::frame::{KIND_SEALED, MAGIC};
-use sealcast_wire::{EpochId, Guarantee, Monotonic, View};
+use sealcast_wire::frame::{FLAG_RELIABLE, Header, KIND_SEALED, MAGIC};
+use sealcast_wire::{Domain, EpochId, Guarantee, Monotonic, Slot, View};
 
 use crate::Failure;
 use crate::checkers::Body;
@@ -39,6 +42,39 @@ pub(super) struct Seen {
     /// Under which epochs datagrams were sealed, and when they left.
     pub(super) sealed: Vec<(Monotonic, EpochId)>,
     pub(super) sent: Sent,
+    pub(super) traffic: Traffic,
+    /// Numbers of messages that were refused, since the channel was full.
+    pub(super) refused: Vec<u64>,
+    /// By member: what its datagrams can be opened with.
+    epochs: Vec<Option<Arc<Epoch>>>,
+    /// Reliable records that were sent before.
+    records: BTreeSet<(EpochId, Slot, Domain, u64)>,
+}
+
+/// Sealed datagrams, by what they are for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Traffic {
+    /// Reliable records, once each.
+    pub(super) data: u64,
+    /// Reliable records that were sent again.
+    pub(super) repairs: u64,
+    /// Those in which a member says what it lacks.
+    pub(super) naks: u64,
+    /// All others: acknowledgements, summaries, heartbeats.
+    pub(super) other: u64,
+}
+
+impl Traffic {
+    pub(super) fn all(&self) -> u64 {
+        self.data + self.repairs + self.naks + self.other
+    }
+
+    pub(super) fn add(&mut self, more: Traffic) {
+        self.data += more.data;
+        self.repairs += more.repairs;
+        self.naks += more.naks;
+        self.other += more.other;
+    }
 }
 
 /// What crossed the network.
@@ -51,10 +87,18 @@ pub(super) struct Sent {
 impl Group {
     /// So many can be members; nobody is there yet but the centre.
     pub(super) fn new(members: usize, network: Network, seed: u64) -> Group {
-        let robots = CenterRobots::new(members);
+        Group::of(CenterRobots::new(members), members, network, seed)
+    }
+
+    /// The same, whose members publish fifo, too.
+    pub(super) fn reliable(members: usize, network: Network, seed: u64) -> Group {
+        Group::of(CenterRobots::new(members).reliable(), members, network, seed)
+    }
+
+    fn of(robots: CenterRobots, members: usize, network: Network, seed: u64) -> Group {
         let mut sim = Sim::new(seed, network);
         (0..members).for_each(|_| _ = sim.add(true));
-        let mut seen = Seen { views: vec![None; members], ..Seen::default() };
+        let mut seen = Seen { views: vec![None; members], epochs: vec![None; members], ..Seen::default() };
         for (multicast, birth) in robots.helpers() {
             let node = sim.add(multicast);
             sim.start(node, birth, &mut seen);
@@ -64,6 +108,11 @@ impl Group {
 
     pub(super) fn now(&self) -> Monotonic {
         self.sim.now()
+    }
+
+    /// From now on each copy of a datagram is lost by this chance.
+    pub(super) fn lose(&mut self, loss: Chance) {
+        self.sim.network.loss = loss;
     }
 
     pub(super) fn start(&mut self, member: usize) {
@@ -110,7 +159,28 @@ impl Group {
 impl Seen {
     /// What was seen so far is of no interest; who is in which view is.
     pub(super) fn forget(&mut self) {
-        *self = Seen { views: std::mem::take(&mut self.views), ..Seen::default() };
+        let (views, epochs) = (std::mem::take(&mut self.views), std::mem::take(&mut self.epochs));
+        *self = Seen { views, epochs, ..Seen::default() };
+    }
+
+    /// Counts a sealed datagram of a member's.
+    fn count(&mut self, from: usize, header: &Header, datagram: &[u8]) {
+        let traffic = &mut self.traffic;
+        if header.flags & FLAG_RELIABLE != 0 {
+            match self.records.insert((header.epoch, header.slot, header.domain, header.counter)) {
+                true => traffic.data += 1,
+                false => traffic.repairs += 1,
+            }
+            return;
+        }
+        let epoch = self.epochs.get(from).and_then(Option::as_ref).filter(|it| it.view.epoch == header.epoch);
+        let protect = epoch.and_then(|it| it.protect.as_ref());
+        let mut datagram = datagram.to_vec();
+        // Nobody but we opens a datagram with its sender's own keys, so no replay window is in the way.
+        match protect.and_then(|it| it.open(&mut datagram).ok()) {
+            Some((.., plaintext)) if says_nak(plaintext) => traffic.naks += 1,
+            _ => traffic.other += 1,
+        }
     }
 
     fn together(&self, members: usize) -> bool {
@@ -121,7 +191,7 @@ impl Seen {
 }
 
 impl Observer<Player> for Seen {
-    fn sent(&mut self, at: Monotonic, _from: usize, _to: Reach, datagram: &[u8]) {
+    fn sent(&mut self, at: Monotonic, from: usize, _to: Reach, datagram: &[u8]) {
         self.sent.datagrams += 1;
         self.sent.bytes += datagram.len() as u64;
         if !datagram.starts_with(&[MAGIC, KIND_SEALED]) {
@@ -131,6 +201,9 @@ impl Observer<Player> for Seen {
         let hash = datagram[8..16].try_into().expect("eight bytes");
         let epoch = EpochId { counter: u32::from_be_bytes(counter), hash: u64::from_be_bytes(hash) };
         self.sealed.push((at, epoch));
+        if let Ok(header) = Header::parse(datagram) {
+            self.count(from, &header, datagram);
+        }
     }
 
     fn told(&mut self, at: Monotonic, node: usize, told: MemberEvent) {
@@ -139,6 +212,7 @@ impl Observer<Player> for Seen {
                 self.installed.push((at, node, epoch.view.epoch));
                 if let Some(view) = self.views.get_mut(node) {
                     *view = Some(epoch.view.clone());
+                    self.epochs[node] = Some(epoch);
                 }
             }
             MemberEvent::Excluded(_) => self.views[node] = None,
@@ -147,7 +221,26 @@ impl Observer<Player> for Seen {
                     self.delivered.push((at, node, body));
                 }
             }
+            MemberEvent::Refused(body, _) => self.refused.extend(Body::read(&body).map(|it| it.number)),
             _ => {}
+        }
+    }
+}
+
+/// Whether a record begins with a NAK, after heartbeats and other control frames (WIRE, "Frames").
+fn says_nak(mut frames: &[u8]) -> bool {
+    const HEARTBEAT: u8 = 3;
+    const CONTROL: u8 = 4;
+    const NAK: u8 = 4;
+    loop {
+        match frames {
+            [HEARTBEAT, rest @ ..] if rest.len() >= 8 => frames = &rest[8..],
+            [CONTROL, _, _, NAK, ..] => return true,
+            [CONTROL, high, low, rest @ ..] => {
+                let Some(next) = rest.get(usize::from(u16::from_be_bytes([*high, *low]))..) else { return false };
+                frames = next;
+            }
+            _ => return false,
         }
     }
 }

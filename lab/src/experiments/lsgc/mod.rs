@@ -6,9 +6,11 @@
 
 mod changes;
 mod group;
+mod nak;
 mod throughput;
 mod transition;
 
 pub(super) use changes::run as changes;
+pub(super) use nak::run as nak;
 pub(super) use throughput::{fig3, fig5};
 pub(super) use transition::run as transition;
