@@ -4,6 +4,8 @@ use std::time::Duration;
 
 /// Members of one contributory group, and of one with a reliable channel; beyond it MLS is the right scheme (research: Dutta–Barua (8)).
 pub const MEMBERS_MAX: usize = 64;
+/// Of a group in which each member hears from each other one that it is alive.
+pub const DIRECT_MEMBERS_MAX: usize = 8;
 /// Of a group whose members show each other MACs, not signatures, what they say of the order (A3).
 pub const MAC_VECTOR_MEMBERS_MAX: usize = 64;
 /// Members of a group whose keys come from a centre. With a reliable channel it has [`MEMBERS_MAX`], too.
@@ -130,6 +132,16 @@ pub const ORDINALS_AHEAD_MAX: u64 = 1 << 20;
 pub const REPORT_BYTES_MAX: usize = 715;
 /// Ranges of missing records that one NAK names.
 pub const NAK_RANGES_MAX: usize = 32;
+/// Ranges that are asked for at once: as many as four NAKs name.
+pub const NAKED_RANGES_MAX: usize = 4 * NAK_RANGES_MAX;
+/// Times at which a stream's gaps are asked for; more gaps fall into the last one.
+pub const NAK_WAVES_MAX: usize = 64;
+/// NAKs of others that are remembered.
+pub const NAKS_HEARD_MAX: usize = 32;
+/// Bytes of buffers of ordered records that are kept to be used again.
+pub const SPARE_BYTES_MAX: usize = 1 << 20;
+/// Parities of a block of 64 records.
+pub const PARITIES_MAX: usize = 32;
 /// Blocks of a stream whose records and parities are kept, to rebuild what is lost.
 pub const PARITY_BLOCKS_HELD: usize = 4;
 /// Bytes of those, of all streams.

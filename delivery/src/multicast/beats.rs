@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use sealcast_wire::{Monotonic, Slot, View};
+use sealcast_wire::{Monotonic, Slot, View, limits};
 
 /// See the module.
 #[derive(Debug)]
@@ -50,7 +50,7 @@ impl Beats {
         let members = view.members.len();
         self.at = (beats && members > 1).then_some(now);
         let lowest = view.members.slots().next().map(|(slot, _)| slot);
-        let lowest = lowest.filter(|_| self.collects && members > DIRECT_MEMBERS_MAX);
+        let lowest = lowest.filter(|_| self.collects && members > limits::DIRECT_MEMBERS_MAX);
         self.collector = lowest.map(|slot| Collector { slot, is_us: slot == view.me, named: now });
     }
 
@@ -83,7 +83,5 @@ impl Beats {
     }
 }
 
-/// In a group of so many each hears all others.
-const DIRECT_MEMBERS_MAX: usize = 8;
 /// So long a member waits for the collector to name it.
 const PERIODS_UNNAMED: u32 = 3;

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use sealcast_wire::codec::{Malformed, Reader};
 use sealcast_wire::frame::{HEADER_LEN, TAG_LEN};
-use sealcast_wire::{EpochId, Header, Slot};
+use sealcast_wire::{EpochId, Header, Slot, limits};
 
 use super::frame::{CONTROL_FIXED, Stream};
 use crate::Batch;
@@ -108,7 +108,7 @@ impl Parity {
         let Block { first, mut shards } = block;
         let length = shards.iter().map(Vec::len).max().unwrap_or(0).next_multiple_of(2);
         shards.iter_mut().for_each(|it| it.resize(length, 0));
-        let parities = (self.quarters / 4).clamp(1, PARITIES_MAX);
+        let parities = (self.quarters / 4).clamp(1, limits::PARITIES_MAX);
         let encoded = reed_solomon_simd::encode(PARITY_BLOCK, parities, &shards);
         let encoded = encoded.expect("the numbers of shards are supported, and their lengths equal and even");
         for (index, shard) in (0..).zip(encoded) {
@@ -138,7 +138,7 @@ impl Parity {
             now if self.quiet >= QUIET => now - 1,
             now => now,
         };
-        self.quarters = self.quarters.min(4 * PARITIES_MAX);
+        self.quarters = self.quarters.min(4 * limits::PARITIES_MAX);
         if self.quiet >= QUIET {
             self.quiet = 0;
         }
@@ -166,7 +166,7 @@ impl ParityHead {
         let shard = r.rest();
         let is_block = first > 0 && block_of(first) == first && first <= u64::MAX - PARITY_BLOCK as u64;
         let is_shard = shard.len() >= SHARD_FIXED && shard.len() % 2 == 0;
-        let is_one = index < parities && usize::from(parities) <= PARITIES_MAX && stream != Stream::STAMPS;
+        let is_one = index < parities && usize::from(parities) <= limits::PARITIES_MAX && stream != Stream::STAMPS;
         if !is_block || !is_shard || !is_one {
             return Err(Malformed);
         }
@@ -220,8 +220,6 @@ pub(crate) fn datagram(
 pub(crate) const PARITY: u8 = 13;
 /// Records of a block.
 pub(crate) const PARITY_BLOCK: usize = 64;
-/// Parities of a block: half as many.
-pub(crate) const PARITIES_MAX: usize = 32;
 /// So much longer than the longest record of its block a parity's datagram is.
 pub(crate) const PARITY_BYTES: usize = HEADER_LEN + TAG_LEN + CONTROL_FIXED + HEAD_BYTES + SHARD_FIXED + 1 - HEADER_LEN;
 const HEAD_BYTES: usize = 1 + 3 + 8 + 1 + 1;

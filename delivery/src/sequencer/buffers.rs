@@ -1,6 +1,8 @@
 //! Buffers of records that are kept for a while and then forgotten: some hundred thousand a second, too long for the
 //! allocator's quick lists.
 
+use sealcast_wire::limits;
+
 /// Spare buffers, some of which the next records are kept in.
 #[derive(Debug, Default)]
 pub(super) struct Buffers {
@@ -21,15 +23,12 @@ impl Buffers {
 
     /// Takes a buffer back.
     pub(super) fn give(&mut self, buffer: Vec<u8>) {
-        if self.bytes + buffer.capacity() <= SPARE_BYTES_MAX && buffer.capacity() > 0 {
+        if self.bytes + buffer.capacity() <= limits::SPARE_BYTES_MAX && buffer.capacity() > 0 {
             self.bytes += buffer.capacity();
             self.spare.push(buffer);
         }
     }
 }
-
-/// Spare ones beyond this are freed.
-const SPARE_BYTES_MAX: usize = 1 << 20;
 
 #[cfg(test)]
 mod tests {
@@ -41,8 +40,8 @@ mod tests {
         buffers.give(vec![7; 100]);
         let copy = buffers.copy(b"new");
         assert_eq!((&copy[..], copy.capacity(), buffers.bytes), (&b"new"[..], 100, 0));
-        (0..20).for_each(|_| buffers.give(vec![0; SPARE_BYTES_MAX / 8]));
-        assert_eq!((buffers.spare.len(), buffers.bytes), (8, SPARE_BYTES_MAX));
+        (0..20).for_each(|_| buffers.give(vec![0; limits::SPARE_BYTES_MAX / 8]));
+        assert_eq!((buffers.spare.len(), buffers.bytes), (8, limits::SPARE_BYTES_MAX));
         buffers.give(vec![1]);
         assert_eq!(buffers.spare.len(), 8);
     }

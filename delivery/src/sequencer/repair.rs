@@ -62,7 +62,7 @@ impl Waves {
         if self.waves.back().is_some_and(|it| it.to >= to) {
             return;
         }
-        let is_full = self.waves.len() >= WAVES_MAX - 1;
+        let is_full = self.waves.len() >= limits::NAK_WAVES_MAX - 1;
         match self.waves.back_mut() {
             // It is asked for with the one before.
             Some(last) if is_full || last.tries == 0 => last.to = to,
@@ -84,7 +84,7 @@ impl Waves {
         if let Some(wave) = self.waves.get_mut(at).filter(|it| it.tries == 0 && it.due > due) {
             if wave.to == to {
                 wave.due = due;
-            } else if self.waves.len() < WAVES_MAX {
+            } else if self.waves.len() < limits::NAK_WAVES_MAX {
                 self.waves.insert(at, Wave { to, due, asked: None, tries: 0 });
             }
         }
@@ -125,7 +125,7 @@ impl Waves {
         if self.waves.is_empty() {
             return;
         }
-        if self.heard.len() >= HEARD_MAX {
+        if self.heard.len() >= limits::NAKS_HEARD_MAX {
             self.heard.pop_front();
         }
         self.heard.push_back((now, ranges.to_vec()));
@@ -147,7 +147,7 @@ impl Waves {
         let mut from = next;
         for wave in &mut self.waves {
             let first = std::mem::replace(&mut from, (wave.to + 1).max(next));
-            if wave.due > now || asked.len() >= RANGES_MAX {
+            if wave.due > now || asked.len() >= limits::NAKED_RANGES_MAX {
                 continue;
             }
             let lacked = missing(first, wave.to);
@@ -172,7 +172,7 @@ impl Waves {
                 None => ranges.push((from, to)),
             }
         }
-        ranges.truncate(RANGES_MAX);
+        ranges.truncate(limits::NAKED_RANGES_MAX);
         ranges
     }
 
@@ -224,12 +224,6 @@ fn without(ranges: Vec<(u64, u64)>, others: &[(u64, u64)]) -> Vec<(u64, u64)> {
     left
 }
 
-/// Ranges that are asked for at once: as many as four NAKs name.
-const RANGES_MAX: usize = 4 * limits::NAK_RANGES_MAX;
-/// Waves of a stream; more gaps fall into the last one.
-const WAVES_MAX: usize = 64;
-/// NAKs of others that are remembered.
-const HEARD_MAX: usize = 32;
 /// A wave of which all came.
 const DONE: u32 = u32::MAX;
 /// How long a missing record may be under way before it is asked for.
@@ -322,8 +316,8 @@ mod tests {
             waves.expect(Monotonic(n * 10 * MS), 2 * n + 1, Duration::ZERO, (n, 3));
             waves.heard(Monotonic(n * 10 * MS), &[(1, n)]);
             let missing = |from: u64, to: u64| (from..=to).step_by(2).map(|it| (it, it)).collect();
-            assert!(waves.take_due(Monotonic(n * 10 * MS + MS), 1, missing).len() <= RANGES_MAX);
-            assert!(waves.waves.len() <= WAVES_MAX && waves.heard.len() <= HEARD_MAX);
+            assert!(waves.take_due(Monotonic(n * 10 * MS + MS), 1, missing).len() <= limits::NAKED_RANGES_MAX);
+            assert!(waves.waves.len() <= limits::NAK_WAVES_MAX && waves.heard.len() <= limits::NAKS_HEARD_MAX);
         }
         waves.end_at(7);
         assert_eq!(waves.waves.back().map(|it| it.to), Some(7));

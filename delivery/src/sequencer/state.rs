@@ -1,7 +1,7 @@
 //! The state of an application, for members that come or lack some of the order: a snapshot, and the order from there on.
 //!
 //! ```text
-//! ASK ─▶ giver ─ Wanted, in turn ─▶ its application ─ Give ─▶ HEAD, signed ─▶ WANT ⇄ PIECE … ─▶ Here { position, bytes }
+//! QUERY ─▶ giver ─ Wanted, in turn ─▶ its application ─ Give ─▶ HEAD, signed ─▶ WANT ⇄ PIECE … ─▶ Here { position, bytes }
 //!           └── nothing, or it waits itself: the next member is asked; if all say so, the lowest slot begins with nothing
 //! ```
 //! A state is that of one topic. What follows from the messages of a topic is for its readers, so all of this is sealed under
@@ -25,7 +25,7 @@ use crate::{Output, StateEvent, StateInput};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum StateMessage {
     /// Whether the giver has the state of a topic, with all before this position in it.
-    Ask { giver: Slot, nonce: u64, least: u64, topic: String },
+    Query { giver: Slot, nonce: u64, least: u64, topic: String },
     /// The answer.
     Head { asker: Slot, nonce: u64, head: Head, topic: String, proof: [u8; 64] },
     /// Pieces of it, from this one on.
@@ -93,8 +93,8 @@ impl StateMessage {
             bytes.extend_from_slice(topic.as_bytes());
         };
         match self {
-            StateMessage::Ask { giver, nonce, least, topic } => {
-                bytes.push(ASK);
+            StateMessage::Query { giver, nonce, least, topic } => {
+                bytes.push(QUERY);
                 bytes.extend_from_slice(&giver.to_bytes());
                 bytes.extend_from_slice(&nonce.to_be_bytes());
                 bytes.extend_from_slice(&least.to_be_bytes());
@@ -132,12 +132,12 @@ impl StateMessage {
             let bytes = r.take(len)?;
             std::str::from_utf8(bytes).map(str::to_owned).map_err(|_| Malformed)
         };
-        if !(ASK..=PIECE).contains(&kind) {
+        if !(QUERY..=PIECE).contains(&kind) {
             return Ok(None);
         }
         let who = Slot(r.u32()?);
         Ok(Some(match kind {
-            ASK => StateMessage::Ask { giver: who, nonce: r.u64()?, least: r.u64()?, topic: topic(r)? },
+            QUERY => StateMessage::Query { giver: who, nonce: r.u64()?, least: r.u64()?, topic: topic(r)? },
             HEAD => {
                 let (nonce, head) = (r.u64()?, Head::read(r)?);
                 StateMessage::Head { asker: who, nonce, head, topic: topic(r)?, proof: r.array()? }
@@ -219,7 +219,7 @@ struct Given {
 impl States {
     /// Whether one is under way to us.
     fn is_fetching(&self) -> bool {
-        self.follows.values().any(|it| matches!(it, Follow::Asks(asking) if asking.transfer.is_some()))
+        self.follows.values().any(|it| matches!(it, Follow::Asks(query) if query.transfer.is_some()))
     }
 }
 
@@ -312,11 +312,11 @@ impl Sequencer {
     pub(super) fn states_install(&mut self, now: Monotonic) {
         self.states.answered.clear();
         for follow in self.states.follows.values_mut() {
-            if let Follow::Asks(asking) = follow {
+            if let Follow::Asks(query) = follow {
                 // Whoever said that it has nothing may have come by it.
-                (asking.at, asking.last, asking.tries) = (now, Slot(0), 0);
-                asking.nothing.clear();
-                asking.wait.clear();
+                (query.at, query.last, query.tries) = (now, Slot(0), 0);
+                query.nothing.clear();
+                query.wait.clear();
             }
         }
     }
@@ -330,7 +330,7 @@ impl Sequencer {
     /// When something is to be said of states.
     pub(super) fn states_due(&self) -> Option<Monotonic> {
         self.current.as_ref().and_then(|it| it.order.as_ref())?;
-        let due = |it: &Follow| if let Follow::Asks(asking) = it { Some(asking.at) } else { None };
+        let due = |it: &Follow| if let Follow::Asks(query) = it { Some(query.at) } else { None };
         self.states.follows.values().filter_map(due).min()
     }
 
@@ -340,54 +340,54 @@ impl Sequencer {
         let Some(Current { me, members, access, incarnations, .. }) = current else { return };
         let (me, mut says, mut told) = (*me, Vec::new(), Vec::new());
         for (topic, follow) in &mut self.states.follows {
-            let Follow::Asks(asking) = follow else { continue };
-            if asking.at > now {
+            let Follow::Asks(query) = follow else { continue };
+            if query.at > now {
                 continue;
             }
             let Some(domain) = access.domain(topic).filter(|it| access.reads(me, *it)) else {
-                asking.at = now + ASK_LATER;
+                query.at = now + ASK_LATER;
                 continue;
             };
             let slot_of = |who: &Incarnation| incarnations.iter().find(|(_, it)| *it == who).map(|(slot, _)| *slot);
-            let giver = asking.giver.as_ref().and_then(slot_of);
-            let tries = if asking.transfer.is_some() { WANT_TRIES } else { ASK_TRIES };
-            if giver.is_none() || asking.tries >= tries {
-                asking.go_on(now);
+            let giver = query.giver.as_ref().and_then(slot_of);
+            let tries = if query.transfer.is_some() { WANT_TRIES } else { FETCH_TRIES_MAX };
+            if giver.is_none() || query.tries >= tries {
+                query.go_on(now);
             }
-            if let (Some(giver), Some(transfer)) = (giver, &mut asking.transfer) {
+            if let (Some(giver), Some(transfer)) = (giver, &mut query.transfer) {
                 let run = transfer.here[transfer.first..].iter().take(WINDOW).take_while(|it| !**it).count();
                 transfer.asked = transfer.first + run;
                 let (ticket, first, count) = (transfer.ticket, transfer.first as u32, run as u8);
                 says.push((domain, giver, StateMessage::Want { giver, ticket, first, count }));
-                (asking.tries, asking.at) = (asking.tries + 1, now + WANT_AGAIN);
+                (query.tries, query.at) = (query.tries + 1, now + WANT_AGAIN);
                 continue;
             }
-            if asking.giver.is_none() {
+            if query.giver.is_none() {
                 let others = || members.iter().copied().filter(|it| *it != me && access.reads(*it, domain));
                 let may_give = || others().filter(|it| access.may_publish(*it, topic));
                 let said = |set: &BTreeSet<Incarnation>, slot: &Slot| {
                     incarnations.get(slot).is_some_and(|it| set.contains(it))
                 };
-                let open = || may_give().filter(|it| !said(&asking.nothing, it) && !said(&asking.wait, it));
-                let next = open().find(|it| *it > asking.last).or_else(|| open().next());
+                let open = || may_give().filter(|it| !said(&query.nothing, it) && !said(&query.wait, it));
+                let next = open().find(|it| *it > query.last).or_else(|| open().next());
                 let Some(next) = next else {
-                    let is_first = may_give().filter(|it| said(&asking.wait, it)).all(|it| me < it);
+                    let is_first = may_give().filter(|it| said(&query.wait, it)).all(|it| me < it);
                     if others().next().is_none() || may_give().next().is_some() && is_first {
                         told.push(topic.clone());
                     }
-                    asking.nothing.clear();
-                    asking.wait.clear();
-                    asking.at = now + ASK_LATER;
+                    query.nothing.clear();
+                    query.wait.clear();
+                    query.at = now + ASK_LATER;
                     continue;
                 };
-                (asking.last, asking.tries) = (next, 0);
-                asking.giver = incarnations.get(&next).copied();
-                asking.nonce = now.0 << 8 | u64::from(next.0) & 0xFF;
+                (query.last, query.tries) = (next, 0);
+                query.giver = incarnations.get(&next).copied();
+                query.nonce = now.0 << 8 | u64::from(next.0) & 0xFF;
             }
-            let Some(giver) = asking.giver.as_ref().and_then(slot_of) else { continue };
-            let (nonce, least, topic) = (asking.nonce, asking.least, topic.to_string());
-            says.push((domain, giver, StateMessage::Ask { giver, nonce, least, topic }));
-            (asking.tries, asking.at) = (asking.tries + 1, now + ASK_AGAIN);
+            let Some(giver) = query.giver.as_ref().and_then(slot_of) else { continue };
+            let (nonce, least, topic) = (query.nonce, query.least, topic.to_string());
+            says.push((domain, giver, StateMessage::Query { giver, nonce, least, topic }));
+            (query.tries, query.at) = (query.tries + 1, now + REQUEST_AGAIN_AFTER);
         }
         for topic in told {
             self.states.follows.insert(topic.clone(), Follow::Has);
@@ -411,16 +411,16 @@ impl Sequencer {
         let current = self.current.as_ref().filter(|it| it.order.is_some()).ok_or(Dropped::Stale)?;
         let me = current.me;
         match word {
-            StateMessage::Ask { giver, nonce, least, topic } if giver == me => {
+            StateMessage::Query { giver, nonce, least, topic } if giver == me => {
                 self.answer(now, (slot, nonce, domain), least, &topic)
             }
             StateMessage::Head { asker, nonce, head, topic, proof } if asker == me => {
                 // Of several states one comes at a time: they may be long.
                 let is_busy = self.states.is_fetching();
-                let Some(Follow::Asks(asking)) = self.states.follows.get_mut(&*topic) else {
+                let Some(Follow::Asks(query)) = self.states.follows.get_mut(&*topic) else {
                     return Err(Dropped::Stale);
                 };
-                if asking.giver != Some(who) || asking.nonce != nonce || asking.transfer.is_some() {
+                if query.giver != Some(who) || query.nonce != nonce || query.transfer.is_some() {
                     return Err(Dropped::Stale);
                 }
                 let access = &current.access;
@@ -432,26 +432,26 @@ impl Sequencer {
                 }
                 match head {
                     Head::Nothing => {
-                        asking.nothing.insert(who);
-                        asking.go_on(now);
+                        query.nothing.insert(who);
+                        query.go_on(now);
                     }
                     Head::Waits => {
-                        asking.wait.insert(who);
-                        asking.go_on(now);
+                        query.wait.insert(who);
+                        query.go_on(now);
                     }
                     // The tries are those of an application that does not make it.
-                    Head::Comes => asking.at = now + ASK_AGAIN,
-                    Head::Here { .. } if is_busy => (asking.tries, asking.at) = (0, now + ASK_LATER),
+                    Head::Comes => query.at = now + REQUEST_AGAIN_AFTER,
+                    Head::Here { .. } if is_busy => (query.tries, query.at) = (0, now + ASK_LATER),
                     Head::Here { position, len, .. }
-                        if position < asking.least || len as usize > limits::STATE_BYTES_MAX =>
+                        if position < query.least || len as usize > limits::STATE_BYTES_MAX =>
                     {
-                        asking.go_on(now + ASK_AGAIN);
+                        query.go_on(now + REQUEST_AGAIN_AFTER);
                     }
                     Head::Here { ticket, position, len, hash } => {
                         let here = vec![false; Transfer::pieces(len as usize)];
                         let bytes = vec![0; len as usize];
-                        asking.transfer = Some(Transfer { ticket, position, hash, bytes, here, first: 0, asked: 0 });
-                        (asking.tries, asking.at) = (0, now);
+                        query.transfer = Some(Transfer { ticket, position, hash, bytes, here, first: 0, asked: 0 });
+                        (query.tries, query.at) = (0, now);
                         self.finish_state(now, &topic);
                     }
                 }
@@ -476,14 +476,14 @@ impl Sequencer {
                 };
                 let mut asks = self.states.follows.iter_mut();
                 let found = asks.find_map(|(topic, it)| match it {
-                    Follow::Asks(asking) if is_of(asking) => Some((topic.clone(), asking)),
+                    Follow::Asks(query) if is_of(query) => Some((topic.clone(), query)),
                     _ => None,
                 });
-                let (topic, asking) = found.ok_or(Dropped::Stale)?;
+                let (topic, query) = found.ok_or(Dropped::Stale)?;
                 if current.access.domain(&topic) != Some(domain) {
                     return Err(Dropped::Policy);
                 }
-                let Some(transfer) = &mut asking.transfer else { return Err(Dropped::Stale) };
+                let Some(transfer) = &mut query.transfer else { return Err(Dropped::Stale) };
                 let start = index as usize * PIECE_BYTES;
                 let whole = transfer.bytes.get_mut(start..).filter(|it| bytes.len() == it.len().min(PIECE_BYTES));
                 let (Some(whole), Some(here)) = (whole, transfer.here.get_mut(index as usize)) else {
@@ -493,18 +493,18 @@ impl Sequencer {
                     return Err(Dropped::Replay);
                 }
                 whole[..bytes.len()].copy_from_slice(&bytes);
-                asking.tries = 0;
+                query.tries = 0;
                 while transfer.here.get(transfer.first) == Some(&true) {
                     transfer.first += 1;
                 }
                 if transfer.first >= transfer.asked {
-                    asking.at = now;
+                    query.at = now;
                 }
                 self.finish_state(now, &topic);
                 Ok(())
             }
             // It is for another member.
-            StateMessage::Ask { .. }
+            StateMessage::Query { .. }
             | StateMessage::Head { .. }
             | StateMessage::Want { .. }
             | StateMessage::Piece { .. } => Ok(()),
@@ -513,11 +513,11 @@ impl Sequencer {
 
     /// Hands a state on, once it is whole.
     fn finish_state(&mut self, now: Monotonic, topic: &str) {
-        let Some(Follow::Asks(asking)) = self.states.follows.get_mut(topic) else { return };
-        let Some(transfer) = asking.transfer.take_if(|it| it.first == it.here.len()) else { return };
+        let Some(Follow::Asks(query)) = self.states.follows.get_mut(topic) else { return };
+        let Some(transfer) = query.transfer.take_if(|it| it.first == it.here.len()) else { return };
         if sha256(&transfer.bytes) != transfer.hash {
             self.drops.count(Dropped::Auth);
-            return asking.go_on(now);
+            return query.go_on(now);
         }
         self.states.follows.insert(topic.into(), Follow::Has);
         self.tell_state(topic.into(), StateEvent::Here { position: transfer.position, bytes: transfer.bytes });
@@ -577,7 +577,7 @@ impl Sequencer {
     }
 }
 
-const ASK: u8 = 13;
+const QUERY: u8 = 13;
 const HEAD: u8 = 14;
 const WANT: u8 = 15;
 const PIECE: u8 = 16;
@@ -592,8 +592,8 @@ const WANT_AGAIN: Duration = Duration::from_millis(20);
 /// So often in vain until another member is asked.
 const WANT_TRIES: u32 = 50;
 /// The same of the question.
-const ASK_AGAIN: Duration = Duration::from_millis(50);
-const ASK_TRIES: u32 = 40;
+const REQUEST_AGAIN_AFTER: Duration = Duration::from_millis(50);
+const FETCH_TRIES_MAX: u32 = 40;
 /// If nobody has it: when all are asked again.
 const ASK_LATER: Duration = Duration::from_millis(100);
 /// A member gets no two answers sooner.

@@ -1155,7 +1155,7 @@ fn rule_g2_any_word_about_a_state_is_read_as_it_was_written_or_malformed() {
     let here = Head::Here { ticket: 1, position: 2, len: 3, hash: [4; 32] };
     let head = |head| StateMessage::Head { asker: Slot(7), nonce: 8, head, topic: topic.clone(), proof: [9; 64] };
     let words = [
-        StateMessage::Ask { giver: Slot(3), nonce: 4, least: 5, topic: topic.clone() },
+        StateMessage::Query { giver: Slot(3), nonce: 4, least: 5, topic: topic.clone() },
         head(Head::Nothing),
         head(Head::Waits),
         head(Head::Comes),

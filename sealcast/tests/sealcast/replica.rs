@@ -61,16 +61,16 @@ fn a_session_that_joins_later_gets_the_state_and_every_message_after_it_once() {
     until(&mut replicas, "all begin", |it| it.state().is_some());
     // A snapshot of many pieces.
     let lines: Vec<String> = (0..200).map(|n| format!("{n} {}", "x".repeat(500))).collect();
-    let speaker = sessions[1].clone();
+    let publisher = sessions[1].clone();
     let (first, rest) = (lines[..150].to_vec(), lines[150..].to_vec());
-    let spoken = std::thread::spawn(move || first.iter().for_each(|line| say(&speaker, line)));
+    let spoken = std::thread::spawn(move || first.iter().for_each(|line| say(&publisher, line)));
     until(&mut replicas, "all have what was said", |it| it.state().is_some_and(|it| it.0.len() == 150));
     spoken.join().unwrap();
 
     let dora = open(&url, &members[3]);
     replicas.push(dora.replicate("board", Lines::default()).unwrap());
-    let speaker = sessions[2].clone();
-    let spoken = std::thread::spawn(move || rest.iter().for_each(|line| say(&speaker, line)));
+    let publisher = sessions[2].clone();
+    let spoken = std::thread::spawn(move || rest.iter().for_each(|line| say(&publisher, line)));
     let steps = until(&mut replicas, "all have all", |it| it.state().is_some_and(|it| it.0.len() == 200));
     spoken.join().unwrap();
     assert!(replicas.iter().all(|it| it.state().is_some_and(|it| it.0 == lines)));
