@@ -45,7 +45,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
         if let (Some(_), Some(line)) = (board.state(), lines.next()) {
             // It comes back in its place.
-            let _ticket = session.publish("board", line).ordered().ticket().wait()?;
+            let _ticket = session.publish("board", line).ordered().ticket()?;
         }
     }
     Ok(())
