@@ -197,6 +197,25 @@ impl Bridge {
         done(self.command(i, "nft").arg(rules))
     }
 
+    /// Lets this many Mb/s of all that others send reach member `i`; none lets everything. What waits longer than 50 ms is lost.
+    ///
+    /// # Errors
+    /// If the kernel has no token bucket filter.
+    pub fn limit_to(&self, i: usize, megabits: Option<u32>) -> io::Result<()> {
+        done(shaped(&mut inside(self.outer.id(), "tc"), &format!("v{i}"), megabits))
+    }
+
+    /// The same of all that member `i` sends.
+    ///
+    /// # Errors
+    /// If the kernel has no token bucket filter.
+    ///
+    /// # Panics
+    /// If there is no such member.
+    pub fn limit_from(&self, i: usize, megabits: Option<u32>) -> io::Result<()> {
+        done(shaped(&mut self.command(i, "tc"), "veth0", megabits))
+    }
+
     /// Does something as member `i`, on a thread that goes there. Sockets that it opens stay there.
     ///
     /// # Errors
@@ -285,6 +304,20 @@ fn inside(process: u32, program: impl AsRef<std::ffi::OsStr>) -> Command {
     c.args(["--preserve-credentials", "-U", "-n", "-t", &process.to_string(), "--"]);
     c.arg(program).env(ENCLOSED, "1");
     c
+}
+
+/// The command of `tc` that limits what leaves an interface.
+fn shaped<'a>(tc: &'a mut Command, interface: &str, megabits: Option<u32>) -> &'a mut Command {
+    match megabits {
+        Some(rate) => {
+            let rate = format!("{rate}mbit");
+            tc.args([
+                "qdisc", "replace", "dev", interface, "root", "tbf", "rate", &rate, "burst", "20k", "latency", "50ms",
+            ])
+        }
+        // Interfaces of this kind have no queue of their own.
+        None => tc.args(["qdisc", "replace", "dev", interface, "root", "noqueue"]),
+    }
 }
 
 /// Runs a command to its end; what it says is the error if it fails.

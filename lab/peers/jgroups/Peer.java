@@ -9,8 +9,8 @@
 //                                                          next view; a new channel then takes its place
 //
 // ADDRESS is the local one to bind to, BUNDLE the most bytes of a bundle, CIPHER `plain` or `sym`: SYM_ENCRYPT with
-// AES-256 in CBC mode, as its authors configure it (its GCM mode fails on every send). Each role prints "ready" once its
-// group has all members.
+// AES-256 in CBC mode, as its authors configure it (its GCM mode fails on every send). `send` and `receive` print "joined" once
+// they are in a group, and each role "ready" once its group has all members.
 
 import java.io.*;
 import java.lang.management.ManagementFactory;
@@ -49,6 +49,7 @@ public final class Peer {
     static void send(String config, int members) throws Exception {
         JChannel channel = new JChannel(stream(config));
         channel.setDiscardOwnMessages(true).connect("lab");
+        say("joined");
         await(() -> channel.getView().size() == members);
         say("ready");
         for (String[] words : lines()) {
@@ -76,6 +77,7 @@ public final class Peer {
             }
         });
         channel.connect("lab");
+        say("joined");
         await(() -> channel.getView().size() == members);
         say("ready");
         long before = cpu();

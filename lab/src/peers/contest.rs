@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::Failure;
-use crate::peers::{Field, Path, Player, Side};
+use crate::peers::{Field, Path, Player, Side, side};
 
 /// Two processes: one pings, one echoes.
 #[derive(Debug)]
@@ -79,6 +79,27 @@ impl Flow {
         Ok(Flow { sender: players.pop().expect("the sender was started"), receivers })
     }
 
+    /// The same of members `robot0`, `robot1`, …, whose identities are in this home; the first one sends.
+    ///
+    /// # Errors
+    /// If they cannot be started.
+    pub fn of(home: &std::path::Path, url: &str, guarantee: &str, members: usize) -> Result<Flow, Failure> {
+        let mut players = Vec::new();
+        for i in 0..members {
+            let mut command = side::command(if i == 0 { "send" } else { "receive" }, url, None, i)?;
+            command.arg("--home").arg(home).args(["--identity", &format!("robot{i}")]);
+            command.args(["--members", &members.to_string(), "--guarantee", guarantee]);
+            players.push(Player::start(&mut command)?);
+            // Many who start at once keep each other from coming together.
+            if (i + 1) % AT_ONCE == 0 {
+                std::thread::sleep(APART);
+            }
+        }
+        players.iter().try_for_each(Player::ready)?;
+        let receivers = players.split_off(1);
+        Ok(Flow { sender: players.pop().expect("the sender was started"), receivers })
+    }
+
     /// Sends messages of `size` bytes at `rate` (0: as fast as it goes) for `window`.
     ///
     /// # Errors
@@ -143,6 +164,9 @@ impl Flow {
     }
 }
 
+/// Who start together, and how long the next wait.
+const AT_ONCE: usize = 8;
+const APART: Duration = Duration::from_secs(1);
 /// More than this share must arrive.
 const DELIVERED: f64 = 0.999;
 /// More than this share of the rate must really have been sent.

@@ -1,5 +1,5 @@
-//! Processes that measurements drive by lines: our own roles, and the original LCM from C; and the servers that brokers are
-//! compared with.
+//! Processes that measurements drive by lines: our own roles, the original LCM from C, and other systems that multicast; and
+//! the servers that brokers are compared with.
 //!
 //! Both speak one small protocol (`lab/peers/lcm_peer.c` states it), so that the same code paces,
 //! drives and judges all sides.
@@ -8,6 +8,7 @@ pub(crate) mod centre;
 pub mod contest;
 pub mod identities;
 mod insider;
+pub mod multicast;
 pub mod one_core;
 pub mod pace;
 pub mod player;

@@ -35,9 +35,16 @@ pub struct Role {
     /// How many members the group must have before it is ready
     #[arg(long, default_value_t = 1)]
     members: usize,
-    /// Whether it sends fifo, on the channel that loses nothing
-    #[arg(long)]
-    fifo: bool,
+    /// With what it sends: all but best effort lose nothing
+    #[arg(long, default_value = "best-effort")]
+    guarantee: Sent,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Sent {
+    BestEffort,
+    Fifo,
+    Ordered,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -163,7 +170,11 @@ impl Role {
                 }
                 let message = session.publish("t", &message);
                 // As much is under way as the channel takes.
-                if self.fifo { message.fifo().ticket().map(drop) } else { message.wait().map(drop) }
+                match self.guarantee {
+                    Sent::BestEffort => message.wait().map(drop),
+                    Sent::Fifo => message.fifo().ticket().map(drop),
+                    Sent::Ordered => message.ordered().ticket().map(drop),
+                }
             })?;
             session.flush().wait()?;
             let used = Cpu::now()?.since(before);
@@ -353,6 +364,17 @@ pub(crate) fn say(line: impl std::fmt::Display) {
     let mut stdout = std::io::stdout().lock();
     // Whoever drives us is gone if this fails, and stdin ends too.
     let _ = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
+}
+
+/// The program `sealcast-lab` itself, which plays these roles.
+///
+/// # Errors
+/// If it cannot be found.
+pub(super) fn program() -> Result<PathBuf, Failure> {
+    match std::env::var_os("SEALCAST_LAB") {
+        Some(path) => Ok(path.into()),
+        None => Ok(std::env::current_exe()?),
+    }
 }
 
 /// The monotonic clock, which all processes of a machine share.

@@ -154,9 +154,7 @@ impl Server {
             Server::Kafka => "kafka",
             Server::Nats => "nats",
         };
-        let named = std::env::var_os("SEALCAST_PEERS").map(PathBuf::from);
-        let folders = named.into_iter().chain([PathBuf::from("out/peers")]);
-        folders.map(|it| it.join(own).join(name)).find(|it| it.exists())
+        found(own, name)
     }
 
     fn named(self, name: &str) -> Result<PathBuf, Failure> {
@@ -191,6 +189,13 @@ impl Drop for Running {
         let _ = self.child.wait();
         let _ = fs::remove_dir_all(&self.folder);
     }
+}
+
+/// A file of a peer that `make peers` makes, if it is there.
+pub(super) fn found(peer: &str, name: &str) -> Option<PathBuf> {
+    let named = std::env::var_os("SEALCAST_PEERS").map(PathBuf::from);
+    let folders = named.into_iter().chain([PathBuf::from("out/peers")]);
+    folders.map(|it| it.join(peer).join(name)).find(|it| it.exists())
 }
 
 fn kafka_settings(data: &Path, port: u16, controller: u16) -> String {

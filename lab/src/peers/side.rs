@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::Failure;
-use crate::peers::Player;
 use crate::peers::identities::Identities;
+use crate::peers::{Player, roles};
 
 /// One of the compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -120,7 +120,7 @@ impl Field {
                 _ => {
                     let mut c = command(role, &url, identities.as_deref(), i)?;
                     if side.is_reliable() {
-                        c.arg("--fifo");
+                        c.args(["--guarantee", "fifo"]);
                     }
                     c
                 }
@@ -137,7 +137,7 @@ impl Field {
 /// # Errors
 /// If our own program cannot be found.
 pub fn command(role: &str, url: &str, identities: Option<&Identities>, i: usize) -> Result<Command, Failure> {
-    let mut c = Command::new(program()?);
+    let mut c = Command::new(roles::program()?);
     c.arg("role").arg(role).arg(url);
     if let Some(all) = identities {
         c.arg("--home").arg(all.home()).arg("--identity").arg(all.name(i));
@@ -160,14 +160,6 @@ pub fn liblcm() -> Result<PathBuf, PeerMissing> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0} was not built: type `make peers`")]
 pub struct PeerMissing(pub &'static str);
-
-/// The program `sealcast-lab` itself, which plays our own roles.
-fn program() -> Result<PathBuf, Failure> {
-    match std::env::var_os("SEALCAST_LAB") {
-        Some(path) => Ok(path.into()),
-        None => Ok(std::env::current_exe()?),
-    }
-}
 
 const CHACHA: &str = "suite=chacha20poly1305";
 /// Receive buffer of every side, bytes: the most that Linux grants without tuning here.
