@@ -166,6 +166,12 @@ const ORDERED: &[Unit] = &[
     Unit { rows: ordered::MERGE, about: "merging after a partition", measure: ordered::merge },
     Unit { rows: ordered::CHURN, about: "keys that change all the time", measure: ordered::churn },
     Unit { rows: ordered::IDLE, about: "idle members", measure: ordered::idle },
+    Unit { rows: ordered::CPU, about: "processor time of a sender that loses nothing", measure: ordered::cpu },
+    Unit { rows: ordered::SUSPICIONS, about: "false suspicions at full load", measure: ordered::suspicions },
+    Unit { rows: ordered::SLOW, about: "a slow receiver", measure: ordered::slow },
+    Unit { rows: ordered::BOTTLENECK, about: "a bottleneck", measure: ordered::bottleneck },
+    Unit { rows: ordered::PEERS, about: "throughput beside other systems", measure: ordered::peers },
+    Unit { rows: ordered::CHANGES, about: "members who come, leaders who leave", measure: ordered::changes },
     Unit { rows: ordered::CENTER, about: "a key distribution centre", measure: ordered::center },
 ];
 

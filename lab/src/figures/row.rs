@@ -35,6 +35,8 @@ pub enum Goal {
     AtMost(f64),
     /// At least this.
     AtLeast(f64),
+    /// At least the first, and at most the second.
+    Between(f64, f64),
     /// To be reported; nothing is promised.
     Report,
 }
@@ -98,6 +100,7 @@ impl Goal {
         match self {
             Goal::AtMost(most) => Holds::of(value <= most),
             Goal::AtLeast(least) => Holds::of(value >= least),
+            Goal::Between(least, most) => Holds::of((least..=most).contains(&value)),
             Goal::Report => Holds::Reported,
         }
     }
@@ -144,6 +147,7 @@ impl std::fmt::Display for Goal {
         match self {
             Goal::AtMost(v) => write!(f, "<= {}", number(*v)),
             Goal::AtLeast(v) => write!(f, ">= {}", number(*v)),
+            Goal::Between(least, most) => write!(f, "{} - {}", number(*least), number(*most)),
             Goal::Report => f.write_str("report"),
         }
     }
@@ -205,6 +209,8 @@ mod tests {
         assert_eq!(row(Goal::AtMost(1.05), 1.06), Holds::No);
         assert_eq!(row(Goal::AtLeast(3.0), 2.9), Holds::No);
         assert_eq!(row(Goal::AtLeast(3.0), f64::NAN), Holds::No);
+        let between = [0.2, 0.25, 0.75, 0.8].map(|value| row(Goal::Between(0.25, 0.75), value));
+        assert_eq!(between, [Holds::No, Holds::Yes, Holds::Yes, Holds::No]);
         assert_eq!(row(Goal::Report, 1.0), Holds::Reported);
     }
 

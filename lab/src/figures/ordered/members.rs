@@ -17,7 +17,7 @@ use crate::Failure;
 use crate::figures::{Bench, Goal, Holds, Row, median};
 use crate::peers::centre::Registry;
 use crate::peers::identities::{GROUP, Identities};
-use crate::peers::{Cpu, Pace};
+use crate::peers::{Cpu, Flow, Pace};
 
 pub(in crate::figures) const CHURN: &[&str] = &["ord-churn-no-key"];
 
@@ -29,11 +29,7 @@ pub(in crate::figures) fn churn(bench: &Bench) -> Result<Vec<Row>, Failure> {
     let centre = registry.run(None, "127.0.0.1:0")?;
     let options = format!("keys=center&kdc={}", centre.address);
     let group = Group::open(bench, &options, CHURNED, |i| Identity::Principal(principals[i].clone()), None)?;
-    let leader = group.sessions.iter().position(|it| {
-        let view = it.view();
-        view.is_some_and(|view| view.members.iter().next().is_some_and(|first| *first.name == *it.info().me))
-    });
-    let leader = leader.ok_or("no session is the first member")?;
+    let leader = group.leader().ok_or("no session is the first member")?;
     let publisher = (leader + 1) % CHURNED;
     let mut views = group.sessions[publisher].views();
     let others = group.sessions.iter().enumerate().filter(|(i, _)| *i != publisher).map(|(_, it)| it);
@@ -96,14 +92,17 @@ pub(in crate::figures) fn idle(bench: &Bench) -> Result<Vec<Row>, Failure> {
     let (members, turns) = (64, bench.pick(1, 3));
     let what = format!("processor time of {members} idle members, order=total / order=best-effort");
     let row = Row::new(AREA, "ord-idle-cpu", what, "ratio", Goal::AtMost(2.0));
+    let registry = Registry::in_memory()?;
+    let principals: Vec<Arc<Principal>> = registry.register(members)?.into_iter().map(Arc::new).collect();
+    let centre = registry.run(None, "127.0.0.1:0")?;
     let mut shares = [vec![], vec![]];
     for _ in 0..turns {
         for (order, into) in ["order=best-effort", "order=total"].iter().zip(&mut shares) {
             bench.bar.tick();
-            let identities = Identities::new(members)?;
-            let (home, options) = (Home::at(identities.home()), format!("keys=contributory&{order}"));
-            let named = |i| Identity::Named(identities.name(i));
-            let _group = match Group::open(bench, &options, members, named, Some(&home)) {
+            // Sixty and more who agree on keys on two cores do not come together; what idles is the same with a centre's keys.
+            let options = format!("keys=center&kdc={}&{order}", centre.address);
+            let registered = |i: usize| Identity::Principal(principals[i].clone());
+            let _group = match Group::grown(bench, &options, members, registered) {
                 Ok(group) => group,
                 // The goal stays in sight where no group forms.
                 Err(why) => return Ok(vec![row.absent(Holds::No, why.to_string())]),
@@ -117,18 +116,117 @@ pub(in crate::figures) fn idle(bench: &Bench) -> Result<Vec<Row>, Failure> {
     }
     let [best_effort, total] = shares.map(|it| median(&it));
     let row = row.part("order=total, % of a core", total).part("order=best-effort, % of a core", best_effort);
-    let how = format!("all members in one process, loopback, {} s, medians of {turns} in turn", lasts.as_secs());
+    let how =
+        format!("keys=center, all members in one process, loopback, {} s, medians of {turns} in turn", lasts.as_secs());
     Ok(vec![row.measured(total / best_effort, how)])
 }
 
+pub(in crate::figures) const SUSPICIONS: &[&str] = &["ord-suspicions"];
+
+/// Who is taken for silent while all four publish as much as the channel takes.
+pub(in crate::figures) fn suspicions(bench: &Bench) -> Result<Vec<Row>, Failure> {
+    let lasts = Duration::from_secs(bench.pick(30, 600));
+    let identities = Identities::new(CHURNED)?;
+    let home = Home::at(identities.home());
+    let options = "keys=contributory&order=total";
+    let group = Group::open(bench, options, CHURNED, |i| Identity::Named(identities.name(i)), Some(&home))?;
+    std::thread::sleep(SETTLED);
+    let mut views: Vec<_> = group.sessions.iter().map(Session::views).collect();
+    // Who orders is said first.
+    std::thread::sleep(UNDER_WAY);
+    for views in &mut views {
+        while views.next_timeout(Duration::ZERO).is_some() {}
+    }
+    let mut messages =
+        group.sessions.iter().map(|it| it.subscribe("load").wait()).collect::<sealcast::Result<Vec<_>>>()?;
+    let ended = AtomicBool::new(false);
+    let published = std::thread::scope(|scope| -> Result<u64, Failure> {
+        for messages in &mut messages {
+            scope.spawn(|| {
+                while !ended.load(Ordering::Relaxed) {
+                    // What a reader's queue loses is no matter here.
+                    let _ = messages.next_timeout(Duration::from_millis(50));
+                }
+            });
+        }
+        let publish = |session: &Session| -> Result<u64, Failure> {
+            let (end, mut count) = (Instant::now() + lasts, 0);
+            while Instant::now() < end {
+                drop(session.publish("load", [0; 1_000]).ordered().ticket()?);
+                count += 1;
+            }
+            Ok(count)
+        };
+        let publishing: Vec<_> = group.sessions.iter().map(|it| scope.spawn(move || publish(it))).collect();
+        let counts = publishing.into_iter().map(|it| it.join().map_err(|_| "a publisher panicked")?);
+        let counts: Result<Vec<u64>, Failure> = counts.collect();
+        ended.store(true, Ordering::Relaxed);
+        Ok(counts?.iter().sum())
+    })?;
+    let (mut gone, mut unordered) = (BTreeSet::new(), 0);
+    for views in &mut views {
+        while let Some(event) = views.next_timeout(Duration::ZERO) {
+            match event {
+                ViewEvent::Changed { view, left, .. } if !left.is_empty() => _ = gone.insert(view.epoch),
+                ViewEvent::Order { .. } => unordered += 1,
+                _ => {}
+            }
+        }
+    }
+    let what = format!("false suspicions in {} s of full load, default detect, 4 members", lasts.as_secs());
+    let row = Row::new(AREA, "ord-suspicions", what, "views", Goal::AtMost(0.0));
+    let row = row.part("messages/s", published as f64 / lasts.as_secs_f64());
+    let row = row.part("changes of who orders, at all members together", f64::from(unordered));
+    let how = "views in which somebody left; all members in one process on loopback publish ordered, 1 KB, as fast as the \
+               channel takes it";
+    // A sequencer that is replaced was suspected, too.
+    Ok(vec![row.measured(gone.len() as f64 + f64::from(unordered), how)])
+}
+
+pub(in crate::figures) const CPU: &[&str] = &["ord-cpu-64"];
+
+/// What each further receiver costs the sender's own code.
+pub(in crate::figures) fn cpu(bench: &Bench) -> Result<Vec<Row>, Failure> {
+    let window = Duration::from_secs(bench.pick(3, 10));
+    let mut found = Vec::new();
+    for members in [2, 64] {
+        bench.bar.tick();
+        let registry = Registry::in_memory()?;
+        registry.keep(members)?;
+        let centre = registry.run(None, "127.0.0.1:0")?;
+        let at = bench.field.address();
+        let url = format!(
+            "udpm://{at}?ttl=0&group={GROUP}&recv_buf_size={RECEIVE_BUFFER}&keys=center&kdc={}",
+            centre.address
+        );
+        let mut flow = Flow::of(registry.home(), &url, "fifo", members)?;
+        flow.point(1_000, CPU_RATE, window)?;
+        let point = flow.point(1_000, CPU_RATE, window)?;
+        found.push(point);
+    }
+    let row = Row::new(
+        AREA,
+        "ord-cpu-64",
+        "sender's user time a message, fifo, 1 KB, 64 members / 2",
+        "ratio",
+        Goal::AtMost(1.1),
+    );
+    let [two, many] = &found[..] else { return Err("not both were measured".into()) };
+    let row = row.part("user ns, 2", two.user_nanos).part("user ns, 64", many.user_nanos);
+    let row = row.part("kernel ns, 2", two.system_nanos).part("kernel ns, 64", many.system_nanos);
+    let how = format!("keys=center, {CPU_RATE} messages/s for {} s, one process each, loopback", window.as_secs());
+    Ok(vec![row.measured(many.user_nanos / two.user_nanos, how)])
+}
+
 /// Sessions of one group.
-struct Group {
-    sessions: Vec<Session>,
+pub(super) struct Group {
+    pub(super) url: String,
+    pub(super) sessions: Vec<Session>,
 }
 
 impl Group {
     /// So many, all started at once, once they share a key.
-    fn open(
+    pub(super) fn open(
         bench: &Bench,
         options: &str,
         members: usize,
@@ -147,25 +245,62 @@ impl Group {
             let opened = opening.into_iter().map(|it| it.join().expect("opening a session does not panic"));
             opened.collect::<sealcast::Result<Vec<Session>>>()
         })?;
-        let until = Instant::now() + FORMATION_MAX;
+        let group = Group { url, sessions };
+        group.together(FORMATION_MAX).map_err(|why| format!("{options}: {why}"))?;
+        Ok(group)
+    }
+
+    /// So many, eight of whom start at once: the next when these share a key.
+    fn grown(
+        bench: &Bench,
+        options: &str,
+        members: usize,
+        identity: impl Fn(usize) -> Identity,
+    ) -> Result<Group, Failure> {
+        let mut group = Group::open(bench, options, members.min(AT_ONCE), &identity, None)?;
+        while group.sessions.len() < members {
+            let first = group.sessions.len();
+            for i in first..members.min(first + AT_ONCE) {
+                group.sessions.push(sealcast::open(&group.url).identity(identity(i)).wait()?);
+            }
+            group.together(FORMATION_MAX).map_err(|why| format!("{options}: {why}"))?;
+        }
+        Ok(group)
+    }
+
+    /// Waits until all sessions, and nobody else, are in one view.
+    pub(super) fn together(&self, within: Duration) -> Result<(), Failure> {
+        let (until, members) = (Instant::now() + within, self.sessions.len());
         loop {
-            let views: Vec<_> = sessions.iter().filter_map(Session::view).collect();
+            let views: Vec<_> = self.sessions.iter().filter_map(Session::view).collect();
             let one = |it: &Arc<sealcast::View>| it.members.len() == members && it.epoch == views[0].epoch;
             if views.len() == members && views.iter().all(one) {
-                return Ok(Group { sessions });
+                return Ok(());
             }
             if Instant::now() > until {
                 let sizes: BTreeSet<usize> = views.iter().map(|it| it.members.len()).collect();
-                let (within, some) = (FORMATION_MAX.as_secs(), views.len());
-                let seen = format!("{some} have views, of {sizes:?} members");
-                return Err(format!("no group of {members} formed within {within} s, {options}: {seen}").into());
+                let (within, some) = (within.as_secs(), views.len());
+                return Err(format!(
+                    "no group of {members} formed within {within} s: {some} have views, of {sizes:?} members"
+                )
+                .into());
             }
-            std::thread::sleep(Duration::from_millis(10));
+            std::thread::sleep(POLLED);
         }
+    }
+
+    /// Which session is the first member: with keys from a centre, that one leads.
+    pub(super) fn leader(&self) -> Option<usize> {
+        self.sessions.iter().position(|it| {
+            let view = it.view();
+            view.is_some_and(|view| view.members.iter().next().is_some_and(|first| *first.name == *it.info().me))
+        })
     }
 }
 
 const MESSAGES: f64 = 1_000.0;
+/// What 64 processes on few cores still keep up with.
+const CPU_RATE: f64 = 200.0;
 /// Asked for each second.
 const CHANGES: f64 = 100.0;
 const CHURNED: usize = 4;
@@ -177,3 +312,6 @@ const RECEIVE_BUFFER: usize = 4 << 20;
 /// What follows a group's formation is over by then.
 const SETTLED: Duration = Duration::from_secs(5);
 const FORMATION_MAX: Duration = Duration::from_secs(30);
+/// Who starts together where a large group grows.
+const AT_ONCE: usize = 8;
+const POLLED: Duration = Duration::from_micros(200);

@@ -9,12 +9,16 @@
 //! | `latency` | time to acknowledgement ÷ a round trip |
 //! | `failover` | a crashed sequencer or leader; a partition that heals |
 //! | `members` | a group of sessions in this process: changes of key, idle members |
+//! | `links` | a slow receiver, a bottleneck |
+//! | `peers` | beside JGroups, Aeron and NORM |
 //! | `center` | a key distribution centre's rate and memory |
 
 mod center;
 mod failover;
 mod latency;
+mod links;
 mod members;
+mod peers;
 mod throughput;
 
 use std::process::Command;
@@ -26,7 +30,9 @@ use crate::netns::Bridge;
 pub(super) use center::{CENTER, center};
 pub(super) use failover::{CRASHES, MERGE, crashes, merge};
 pub(super) use latency::{LATENCY, latency};
-pub(super) use members::{CHURN, IDLE, churn, idle};
+pub(super) use links::{BOTTLENECK, SLOW, bottleneck, slow};
+pub(super) use members::{CHURN, CPU, IDLE, SUSPICIONS, churn, cpu, idle, suspicions};
+pub(super) use peers::{CHANGES, PEERS, changes, peers};
 pub(super) use throughput::{LOSS, MEMORY, THROUGHPUT, loss, memory, throughput};
 
 /// `sealcast bench` with its members on a bridge, one in each namespace.
