@@ -182,7 +182,7 @@ impl Waves {
         // Half of all members are in the last step, a quarter in the one before, …
         let early = chance.trailing_ones().min(steps - 1);
         let step = if members <= FEW { self.answers.smoothed / 4 } else { self.answers.smoothed }.min(NAK_STEP_MAX);
-        let within = step.as_nanos() as u64 * (chance >> 32 & 0xFFFF) >> 16;
+        let within = (step.as_nanos() as u64 * (chance >> 32 & 0xFFFF)) >> 16;
         step * (steps - 1 - early) + Duration::from_nanos(within)
     }
 }
