@@ -217,7 +217,7 @@ pub(crate) fn datagram(
 }
 
 /// The kind of its control frame.
-pub(crate) const PARITY: u8 = 13;
+pub(crate) const PARITY: u8 = 17;
 /// Records of a block.
 pub(crate) const PARITY_BLOCK: usize = 64;
 /// So much longer than the longest record of its block a parity's datagram is.

@@ -10,7 +10,7 @@
 //! held    | 06 | u64 |                              so much of the order the speaker holds: stamps and records
 //! stable  | 07 | majority u64 | all u64 | slot u32 | so much of it a majority holds, and all; who holds no more, if most do
 //! flush   | 08 | epoch 12 | report |        signed: what the speaker brings into a prepared view
-//! parity  | 0d | stream | first u64 | parities u8 | index u8 | shard |      of a block of the speaker's records (`parity.rs`)
+//! parity  | 11 | stream | first u64 | parities u8 | index u8 | shard |      of a block of the speaker's records (`parity.rs`)
 //! fill    | 09 | epoch 12 | stamps |        signed: stamps that somebody lacks who stays, as a frame
 //! ```
 //! leave   | 0a |                         signed, of the ordered stream: the speaker goes
