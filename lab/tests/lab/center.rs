@@ -74,7 +74,7 @@ fn rule_g7_center_stories_that_take_long() {
 fn rule_b1_center_leaders_that_come_back_begin_no_second_order() {
     hold("center-order-restart", |knobs| knobs, &[11, 12, 13, 23]);
     hold("center-order-kdc-lost", |knobs| knobs, &[33, 35, 39]);
-    hold("center-order-life", |knobs| knobs, &[4, 8, 15]);
+    hold("center-order-life", |knobs| knobs, &[4, 8, 14]);
 }
 
 /// Plays a story with members that a planted fault changes, until one of these checkers reports.
