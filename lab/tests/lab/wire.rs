@@ -47,8 +47,14 @@ fn rule_g9_a_peer_written_from_wire_md_reads_a_centre_and_its_group() {
     let Some(read) = peer("center.py", root()) else { return };
     let said = String::from_utf8_lossy(&read.stdout).into_owned();
     assert!(read.status.success(), "{said}{}", String::from_utf8_lossy(&read.stderr));
-    for what in ["GRANTED to alice", "REFUSED to carol: denied", "epoch 3, 2 rings", "signed: log/a", "all of it is as"]
-    {
+    for what in [
+        "GRANTED to alice",
+        "REFUSED to carol: denied",
+        "one-way epoch 3, 3 rings",
+        "epoch 5, 2 rings",
+        "signed: log/a",
+        "all of it is as",
+    ] {
         assert!(said.contains(what), "{what}: {said}");
     }
 }
