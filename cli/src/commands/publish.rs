@@ -140,7 +140,7 @@ impl Pub {
                 read += bodies.len();
                 self.send(env, &target, &mut route, bodies)
             });
-            // Whoever feeds the lines goes on from there.
+            // The program that writes the lines goes on from there.
             done.map_err(|it| if self.lines { it.at(lines_shown(first, read)) } else { it })
         });
         match route {

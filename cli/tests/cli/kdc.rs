@@ -244,7 +244,7 @@ fn liar() -> String {
     at
 }
 
-/// Whoever is not let in is told which of them it is: the centre's address, the principal's file, or its time.
+/// A member that is not let in is told which of them it is: the centre's address, the principal's file, or its time.
 #[test]
 fn a_lying_a_silent_and_another_centre_are_told_apart() {
     let home = Home::new("kdc-bad");

@@ -27,9 +27,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use sealcast_wire::frame::{KIND_OPEN, MAGIC};
-use sealcast_wire::{
-    Domain, Dropped, Drops, Fetched, Flush, Guarantee, Monotonic, Now, Protect, Slot, Source, To, limits,
-};
+use sealcast_wire::{Domain, Dropped, Drops, Fetched, Flush, Guarantee, Monotonic, Now, Protect, Source, To, limits};
 
 pub use backlog::Flow;
 pub use receiver::{Received, Receiver, Sink};
@@ -152,11 +150,12 @@ impl Multicast {
         self.transmit_soon();
     }
 
-    /// Says something about reliable records to one member alone, where it was last heard; what has no room is said again.
-    pub(crate) fn tell_one(&mut self, protect: &Arc<dyn Protect>, domain: Domain, to: Slot, bytes: &[u8]) {
+    /// Says something about reliable records in a datagram of its own, to one member where it was last heard or to the group;
+    /// its caller says again what finds the queue full.
+    pub(crate) fn tell(&mut self, protect: &Arc<dyn Protect>, domain: Domain, to: To, bytes: &[u8]) {
         if self.aside.len() < limits::OUTSIDE_MAX {
             let sealed = self.lock().control_alone(protect, domain, bytes);
-            self.aside.extend(sealed.map(|datagram| (To::Slot(to), datagram)));
+            self.aside.extend(sealed.map(|datagram| (to, datagram)));
         }
     }
 

@@ -4,7 +4,7 @@
 //! ```text
 //! records 1 … 64 ─▶ shards of equal length ─▶ + n parities; any 64 of the 64 + n give the rest
 //!
-//! body of a control frame | 0B | stream | first u64 | parities u8 | index u8 | shard |
+//! body of a control frame | 11 | stream | first u64 | parities u8 | index u8 | shard |
 //! shard of a record       | length u16 | domain u16 | flags u8 | ciphertext and tag | 0 … 0 |   an even length
 //! ```
 //! What a record's header says besides follows from its stream and its number. A rebuilt record is opened as any other one, so

@@ -222,7 +222,7 @@ impl Receiver {
     ) -> Result<(), Dropped> {
         match frame {
             Frame::Heartbeat { .. } if from.domain == Domain::GROUP => Ok(()),
-            // Whoever takes it in looks at the domain.
+            // Its domain is looked at where it is taken in.
             Frame::Control { bytes } if !from.signed => {
                 if sink.control(from.source, bytes) {
                     Ok(())

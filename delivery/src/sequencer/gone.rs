@@ -97,5 +97,5 @@ impl Sequencer {
     }
 }
 
-/// What stands beside a proof in these messages, at most.
+/// Bytes beside the proof in these messages, at most.
 const BESIDE_PROOF: usize = 1 + 3 + 8;

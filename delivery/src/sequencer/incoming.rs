@@ -652,7 +652,7 @@ impl Incomplete {
         }
     }
 
-    /// What is to be asked for now.
+    /// The ranges whose NAK is due.
     fn naks(&mut self, now: Monotonic) -> Vec<(u64, u64)> {
         let Incomplete { waves, held, next, .. } = self;
         waves.take_due(now, *next, |from, to| missing(held, from, to))

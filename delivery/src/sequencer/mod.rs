@@ -37,7 +37,7 @@ use sealcast_wire::codec::Malformed;
 use sealcast_wire::frame::{FLAG_ORDERED, FLAG_RELIABLE, FLAG_SAFE, FLAG_SIGNED};
 use sealcast_wire::{
     Access, Agreement, Domain, Dropped, Drops, EpochId, Flush as Flushing, Guarantee, Header, Incarnation, Monotonic,
-    Now, Protect, Slot, Source, View, limits,
+    Now, Protect, Slot, Source, To, View, limits,
 };
 
 use self::acknowledged::Acknowledged;
@@ -822,7 +822,9 @@ impl Sequencer {
     /// Says something to one member, if there is one that it is for, or else to all.
     fn say_to(&mut self, now: Monotonic, to: Option<Slot>, control: &Control) {
         match (to, &self.current) {
-            (Some(to), Some(current)) => self.multicast.tell_one(&current.protect, Domain::GROUP, to, &control.bytes()),
+            (Some(to), Some(current)) => {
+                self.multicast.tell(&current.protect, Domain::GROUP, To::Slot(to), &control.bytes());
+            }
             _ => self.say(now, control),
         }
     }

@@ -131,7 +131,7 @@ impl Waves {
         self.heard.push_back((now, ranges.to_vec()));
     }
 
-    /// What is to be asked for now, in ranges that ascend. `missing` lists the gaps between two numbers, both included, as
+    /// The ranges whose NAK is due, ascending. `missing` lists the gaps between two numbers, both included, as
     /// ranges.
     pub(super) fn take_due(
         &mut self,

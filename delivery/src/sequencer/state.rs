@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use sealcast_crypto::hash::{Transcript, sha256};
 use sealcast_wire::codec::{Malformed, Reader};
-use sealcast_wire::{Domain, Dropped, Incarnation, Monotonic, Slot, limits};
+use sealcast_wire::{Domain, Dropped, Incarnation, Monotonic, Slot, To, limits};
 
 use super::control::{Control, ROOM};
 use super::{Current, MESSAGES_PER_RECORD_BITS, Sequencer};
@@ -230,6 +230,11 @@ impl StateRequest {
         Box::new(StateRequest { least, at: now, giver, last: Slot(0), nonce: 0, tries: 0, nothing, wait, transfer })
     }
 
+    /// Who gets the next question to this member.
+    fn reach(&self, giver: Slot) -> To {
+        if self.tries < ALONE_TRIES { To::Slot(giver) } else { To::Group }
+    }
+
     /// Somebody else is asked.
     fn go_on(&mut self, now: Monotonic) {
         (self.giver, self.transfer, self.tries, self.at) = (None, None, 0, now);
@@ -313,7 +318,7 @@ impl Sequencer {
         self.states.answered.clear();
         for follow in self.states.follows.values_mut() {
             if let Follow::Asks(query) = follow {
-                // Whoever said that it has nothing may have come by it.
+                // A member that said it has nothing may have come by it.
                 (query.at, query.last, query.tries) = (now, Slot(0), 0);
                 query.nothing.clear();
                 query.wait.clear();
@@ -358,7 +363,7 @@ impl Sequencer {
                 let run = transfer.here[transfer.first..].iter().take(WINDOW).take_while(|it| !**it).count();
                 transfer.asked = transfer.first + run;
                 let (ticket, first, count) = (transfer.ticket, transfer.first as u32, run as u8);
-                says.push((domain, giver, StateMessage::Want { giver, ticket, first, count }));
+                says.push((domain, query.reach(giver), StateMessage::Want { giver, ticket, first, count }));
                 (query.tries, query.at) = (query.tries + 1, now + WANT_AGAIN);
                 continue;
             }
@@ -386,7 +391,7 @@ impl Sequencer {
             }
             let Some(giver) = query.giver.as_ref().and_then(slot_of) else { continue };
             let (nonce, least, topic) = (query.nonce, query.least, topic.to_string());
-            says.push((domain, giver, StateMessage::Query { giver, nonce, least, topic }));
+            says.push((domain, query.reach(giver), StateMessage::Query { giver, nonce, least, topic }));
             (query.tries, query.at) = (query.tries + 1, now + REQUEST_AGAIN_AFTER);
         }
         for topic in told {
@@ -396,9 +401,9 @@ impl Sequencer {
         says.into_iter().for_each(|(domain, to, word)| self.say_word(domain, to, word));
     }
 
-    fn say_word(&mut self, domain: Domain, to: Slot, word: StateMessage) {
+    fn say_word(&mut self, domain: Domain, to: To, word: StateMessage) {
         let Some(protect) = self.current.as_ref().map(|it| it.protect.clone()) else { return };
-        self.multicast.tell_one(&protect, domain, to, &Control::State(word).bytes());
+        self.multicast.tell(&protect, domain, to, &Control::State(word).bytes());
     }
 
     /// Takes in what a member says of states, sealed in this domain.
@@ -467,7 +472,7 @@ impl Sequencer {
                 let words: Vec<StateMessage> = pieces
                     .map(|(index, bytes)| StateMessage::Piece { asker: slot, ticket, index, bytes: bytes.to_vec() })
                     .collect();
-                words.into_iter().for_each(|word| self.say_word(domain, slot, word));
+                words.into_iter().for_each(|word| self.say_word(domain, To::Slot(slot), word));
                 Ok(())
             }
             StateMessage::Piece { asker, ticket, index, bytes } if asker == me => {
@@ -572,7 +577,11 @@ impl Sequencer {
         let mut signature = Vec::new();
         protect.vouch(&head.statement(asker, nonce, topic), &mut signature);
         let Ok(proof) = <[u8; 64]>::try_from(&signature[..]) else { return Ok(()) };
-        self.say_word(domain, asker, StateMessage::Head { asker, nonce, head, topic: topic.to_owned(), proof });
+        self.say_word(
+            domain,
+            To::Slot(asker),
+            StateMessage::Head { asker, nonce, head, topic: topic.to_owned(), proof },
+        );
         Ok(())
     }
 }
@@ -594,6 +603,9 @@ const WANT_TRIES: u32 = 50;
 /// The same of the question.
 const REQUEST_AGAIN_AFTER: Duration = Duration::from_millis(50);
 const FETCH_TRIES_MAX: u32 = 40;
+/// After so many questions that only their addressee got, all get the next ones: its machine may let in what answers it, and
+/// nothing else.
+const ALONE_TRIES: u32 = 3;
 /// If nobody has it: when all are asked again.
 const ASK_LATER: Duration = Duration::from_millis(100);
 /// A member gets no two answers sooner.

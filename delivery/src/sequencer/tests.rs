@@ -74,6 +74,9 @@ struct Net {
     slow_told: Vec<(usize, Slot, bool)>,
     /// Who was told that some of the order never comes.
     gaps: Vec<usize>,
+    /// If each machine lets in from another one, besides what goes to all, what answers it: from whom and to whom something
+    /// went.
+    guards: Option<BTreeSet<(usize, usize)>>,
     /// What members say to the coordinator alone reaches nobody else, to save time.
     is_large: bool,
     /// No datagram overtakes others by much.
@@ -167,6 +170,7 @@ impl Net {
             slow: None,
             slow_told: Vec::new(),
             gaps: Vec::new(),
+            guards: None,
             is_large: false,
             is_even: false,
             bursts: None,
@@ -279,6 +283,14 @@ impl Net {
             let mut batch = Batch::default();
             match self.nodes[node].poll(&mut batch) {
                 None => return,
+                Some(Output::Transmit(To::Slot(to))) if self.guards.is_some() => {
+                    let to = to.index();
+                    let guards = self.guards.as_mut().expect("there are guards");
+                    guards.insert((node, to));
+                    if guards.contains(&(to, node)) {
+                        batch.iter().for_each(|datagram| self.carry(node, to, datagram));
+                    }
+                }
                 Some(Output::Transmit(_)) => {
                     for datagram in batch.iter() {
                         self.sent.push((node, datagram.to_vec()));
@@ -1092,6 +1104,26 @@ fn a_member_that_comes_gets_the_state_and_each_message_after_it_once() {
         net.change(4, &[0, 1, 2, 3]);
         net.say_some(&[0, 1, 2, 3], 100);
         assert!(loss > 0 || net.states[&3].has, "it comes while others publish without a pause");
+        net.run(net.now + 2 * SECOND);
+        net.have_one_state(&[0, 1, 2, 3]);
+        assert_eq!((net.states[&3].begun, net.states[&3].came), (0, 1), "loss {loss}");
+    }
+}
+
+/// Machines often let in nothing from others but what goes to the group, and what answers them.
+#[test]
+fn where_machines_let_in_answers_alone_messages_are_acknowledged_and_a_state_comes() {
+    for loss in [0, 100] {
+        let mut net = Net::new(4, loss, 925);
+        net.guards = Some(BTreeSet::new());
+        (0..3).for_each(|node| net.follow(node));
+        net.order(1, &[0, 1, 2]);
+        net.say_some(&[0, 1, 2], 100);
+        net.run(net.now + SECOND);
+        net.follow(3);
+        net.change(3, &[0, 1, 2, 3]);
+        net.change(4, &[0, 1, 2, 3]);
+        net.say_some(&[0, 1, 2, 3], 20);
         net.run(net.now + 2 * SECOND);
         net.have_one_state(&[0, 1, 2, 3]);
         assert_eq!((net.states[&3].begun, net.states[&3].came), (0, 1), "loss {loss}");

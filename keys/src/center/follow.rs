@@ -270,6 +270,7 @@ impl Center {
             return;
         };
         let wait = (ACK_AGAIN * 2_u32.saturating_pow(gathers.tries.min(4))) + jitter(&mut self.rng, ACK_AGAIN / 2);
+        let tries = gathers.tries;
         gathers.tries += 1;
         let (to, proposal, address) = (gathers.propose.leader, gathers.id, gathers.from);
         let lacks = (0..gathers.propose.parts()).filter(|part| !gathers.parts.contains_key(&(*part as u16)));
@@ -278,6 +279,8 @@ impl Center {
         if let Some(key) = self.pairs.get(&to).cloned() {
             let mut lack = Lack { from: self.me, to, proposal, parts, tag: [0; 16] };
             lack.tag = key.lack(&lack);
+            // Its machine may let in what answers it, and nothing else.
+            let address = address.filter(|_| tries < ACKS_TO_LEADER);
             self.send_to(address, &Message::Lack(lack));
         }
     }
@@ -444,7 +447,7 @@ impl Center {
         let base = self.installed.as_ref().filter(|it| it.epoch == content.base);
         let of_base = base.is_some();
         let table = self.table_of(&content).ok_or(Dropped::Stale)?;
-        // Whoever lacks the base derives nothing: it asks for its entry by saying again where it is.
+        // A member that lacks the base derives nothing: it asks for its entry by saying again where it is.
         let taken = match (entry, &m.nonce, base) {
             (Some((_, sealed)), ..) => take(&content, &table, m, slot, (sealed, &follows.key)),
             (None, Some(nonce), Some(base)) if !has_sending_keys(&table, slot) => {

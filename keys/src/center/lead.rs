@@ -442,7 +442,7 @@ impl Center {
         self.leads.attempt += 1;
         let slots = [self.me].into_iter().chain(slots).collect();
         let (leader, attempt) = (self.me, self.leads.attempt);
-        // Whoever comes from another group brings its own secrets: a merge is drawn afresh.
+        // A member of another group brings its own secrets: a merge is drawn afresh.
         let merges = self.leads.applicants.values().any(|it| it.accepted && it.epoch != EpochId::default());
         let one_way = !self.leads.rotate && !merges && self.leader() == Some(self.me);
         self.begin(now, Content { leader, base, counter, attempt, lock: [0; 32], gone, slots }, one_way);

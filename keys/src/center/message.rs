@@ -85,7 +85,7 @@ pub(super) struct Accept {
     pub(super) tag: Tag,
 }
 
-/// A change: who shall be in the next epoch, as its leader and whoever follows it know it.
+/// A change: who shall be in the next epoch, as its leader and the members that follow it know it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Content {
     pub(super) leader: MemberId,

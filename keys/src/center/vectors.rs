@@ -142,7 +142,7 @@ fn everything() -> Value {
 }
 
 impl Story {
-    /// A leader, one who may lead and reads a part, one who only writes, two who will be revoked, and two who come later.
+    /// A leader, another one that may lead and reads a part, one that only writes, two that will be revoked, and two that come later.
     fn new() -> Story {
         let mut realm = Realm::new();
         let all = [(Act::Both, "#"), (Act::Lead, "#"), (Act::Evict, "#")];

@@ -238,7 +238,7 @@ fn rule_a5_joins_do_not_put_off_a_fresh_secret() {
     assert!(commits(&net).iter().filter(|(_, it)| it.nonce.is_some()).count() >= 9);
 }
 
-/// A8: newcomers who read a part of the topics get that part alone, and who only writes its sending key.
+/// A8: newcomers who read a part of the topics get that part alone, and one that only writes gets its sending key.
 #[test]
 fn rule_a8_a_one_way_change_gives_newcomers_their_own_rings_alone() {
     use sealcast_crypto::identity::Act;
@@ -257,7 +257,7 @@ fn rule_a8_a_one_way_change_gives_newcomers_their_own_rings_alone() {
     assert_eq!(usize::from(propose.size), places.len());
     let mut slots: Vec<MemberId> = commit.entries.iter().map(|(slot, _)| places[usize::from(*slot)]).collect();
     slots.sort();
-    // Whoever writes some of a part that it does not read is given its sending key.
+    // A member that writes some of a part which it does not read is given its sending key.
     let mut expect = [poser, logger, second].map(|at| net.nodes[at].me);
     expect.sort();
     assert_eq!(slots, expect);
