@@ -11,7 +11,8 @@ use sealcast_crypto::hash::Transcript;
 use sealcast_wire::{Dropped, Monotonic, Protect, Slot};
 
 use super::control::{Control, Of, ROOM, gone_statement};
-use super::{Current, Sequencer, TAIL_AGAIN};
+use super::saying::TAIL_AGAIN;
+use super::{Current, Sequencer};
 use crate::Output;
 use crate::multicast::frame::Stream;
 

@@ -1,15 +1,18 @@
 //! Records that were lost, rebuilt from the others of their block and from parities.
 //!
-//! A stream's records are kept from its first parity on. What comes out is as hostile
-//! as what went in, and is opened as what comes from the network is. A block is decoded once at most, and only as many shards
-//! are kept as that takes, of the last blocks of a stream.
+//! A stream's records are kept from its first parity on. What comes out is as hostile as what went in, and is opened as what
+//! comes from the network is. A block is decoded once at most, and only as many shards are kept as that takes, of the last
+//! blocks of a stream.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use sealcast_wire::{Dropped, EpochId, Monotonic, limits};
+use sealcast_wire::frame::{FLAG_ORDERED, FLAG_SIGNED};
+use sealcast_wire::{Dropped, EpochId, Header, Monotonic, Slot, limits};
 
+use super::Sequencer;
 use super::control::Of;
+use crate::multicast::frame::Stream;
 use crate::multicast::parity::{PARITY_BLOCK, ParityHead, block_of, datagram, shard};
 
 /// Of all streams of the installed view.
@@ -184,6 +187,71 @@ fn block<'a>(blocks: &'a mut Blocks, first: u64, bytes: &mut usize) -> Option<&'
 impl Block {
     fn bytes(&self) -> usize {
         self.records.values().chain(self.parities.values()).map(Vec::len).sum()
+    }
+}
+
+impl Sequencer {
+    /// A parity of a member's records came.
+    pub(super) fn take_parity(
+        &mut self,
+        now: Monotonic,
+        slot: Slot,
+        head: ParityHead,
+        shard: Vec<u8>,
+    ) -> Result<(), Dropped> {
+        let Some((current, rebuild)) = self.current.as_ref().zip(self.rebuild.as_mut()) else { return Ok(()) };
+        let (epoch, me, of) = (current.epoch, current.me, Of { slot, stream: head.stream });
+        // Of a stream that we cannot read, nothing came.
+        let range = self.incoming.range(epoch, of).ok_or(Dropped::Malformed)?;
+        let end = head.first + PARITY_BLOCK as u64 - 1;
+        let rebuilt = rebuild.parity(now, (epoch, of), head, shard, range)?;
+        let wait = rebuild.wait(of);
+        self.take_rebuilt(now, (epoch, of), rebuilt);
+        self.incoming.end_wait(now, me, (epoch, of), end, wait);
+        Ok(())
+    }
+
+    /// A record came that is new, as it was sealed: others of its block may follow from it.
+    pub(super) fn keep_shard(&mut self, now: Monotonic, sealed: &[u8]) {
+        let (Some(rebuild), Some(current)) = (&mut self.rebuild, &self.current) else { return };
+        let Ok(header) = Header::parse(sealed) else { return };
+        let Some(number) = Header::reliable_number(header.flags, header.counter) else { return };
+        let signed = header.flags & FLAG_SIGNED != 0;
+        let stream = match header.flags & FLAG_ORDERED {
+            0 => Stream { domain: header.domain, signed },
+            _ => Stream::ORDERED,
+        };
+        if current.epoch != header.epoch || header.slot == current.me || stream == Stream::STAMPS {
+            return;
+        }
+        let of = Of { slot: header.slot, stream };
+        let rebuilt = rebuild.record(header.epoch, of, number, sealed);
+        self.take_rebuilt(now, (header.epoch, of), rebuilt);
+    }
+
+    /// Takes in records that were rebuilt, if they prove themselves.
+    pub(super) fn take_rebuilt(&mut self, now: Monotonic, (epoch, of): (EpochId, Of), rebuilt: Vec<(u64, Vec<u8>)>) {
+        for (number, sealed) in rebuilt {
+            let Some(protect) = self.current.as_ref().filter(|it| it.epoch == epoch).map(|it| it.protect.clone())
+            else {
+                return;
+            };
+            if !self.incoming.is_new(epoch, of, number) {
+                continue;
+            }
+            let mut datagram = sealed.clone();
+            let taken = match protect.open(&mut datagram) {
+                Ok((source, flags, frame)) if flags & FLAG_ORDERED != 0 => {
+                    self.take_ordered(now, source, flags, (frame, &sealed), Some(&*protect))
+                }
+                Ok((source, flags, frame)) => self.take(now, source, flags, frame, Some(&*protect)),
+                Err(Dropped::NoKey) => self.take_unread(now, &sealed),
+                Err(why) => Err(why),
+            };
+            if let Err(why) = taken {
+                self.drops.count(why);
+            }
+        }
     }
 }
 

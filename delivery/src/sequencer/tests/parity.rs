@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::multicast::frame::write_control;
-use crate::multicast::parity::{PARITY_BLOCK, shard};
+use crate::multicast::parity::{PARITY_BLOCK, ParityHead, shard};
 
 /// What was sent, counted as an insider can.
 #[derive(Debug, Default)]
