@@ -154,6 +154,9 @@ fn rule_g8_an_unregistered_client_gets_no_strikes_for_what_others_ask() {
     // Somebody takes all queries that unregistered clients may have open, and no more than it may itself.
     let mut greedy = world.open(20);
     (0..2).for_each(|id| ask(&mut greedy, id));
+    // They are taken in once another one finds no room.
+    ask(&mut greedy, 2);
+    assert_eq!(greedy.hear().expect("an answer"), Reply::Answer { id: 2, answer: Answer::No(Why::Busy) });
     let mut innocent = world.open(21);
     for id in 0..=u64::from(limits::QUERY_STRIKES_MAX) {
         ask(&mut innocent, id);
