@@ -184,7 +184,7 @@ pub struct Properties {
     /// It remembers what it sealed last ([`Input::Retire`]); otherwise whoever transmits does.
     pub names_packets: bool,
     /// It may send on what members sealed, as repairs do: [`Input::Frame`] brings each datagram that has these flags as it
-    /// came, too, and [`Input::Unread`] those of them that we cannot open.
+    /// came, too, and [`Input::Unread`] those of them that we cannot open. Which ones may change with what it hears.
     pub keeps_sealed: Option<u8>,
     /// It carries nothing of the application that nobody seals.
     pub needs_keys: bool,

@@ -412,7 +412,7 @@ impl Url {
                 }
             }
             "backlog" => {
-                let n = bytes(value).filter(|n| (limits::RELIABLE_WINDOW_BYTES_MIN..=1 << 30).contains(n));
+                let n = bytes(value).filter(|n| (limits::RELIABLE_BACKLOG_BYTES_MIN..=1 << 30).contains(n));
                 options.backlog = n.ok_or_else(|| wrong("bytes from 64KiB to 1GiB, such as 16MiB"))?;
             }
             "fec" => {

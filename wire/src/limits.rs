@@ -110,8 +110,10 @@ pub const SENDING_BYTES_MAX: usize = 8 << 20;
 pub const RELIABLE_BACKLOG_BYTES: usize = 16 << 20;
 /// The same before the network has shown that it takes more.
 pub const RELIABLE_WINDOW_BYTES: usize = 512 << 10;
-/// The same on a network that loses much.
-pub const RELIABLE_WINDOW_BYTES_MIN: usize = 64 << 10;
+/// The same on a network that carries next to nothing: four datagrams.
+pub const RELIABLE_WINDOW_BYTES_MIN: usize = 6 << 10;
+/// The least that a user may set (`backlog=`).
+pub const RELIABLE_BACKLOG_BYTES_MIN: usize = 64 << 10;
 /// Runs of reliable messages of ours that are remembered as such of which others may lack some.
 pub const DOUBTFUL_MAX: usize = 1024;
 /// Records of one stream that came ahead of a missing one.

@@ -6,13 +6,13 @@
 //!                       └── another epoch ─▶ opened, framed and sealed anew
 //! ```
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::mem;
 use std::sync::Arc;
-use std::time::Duration;
 
 use sealcast_wire::{Access, Domain, EpochId, Guarantee, Header, Monotonic, Protect, Slot, limits};
 
+use super::congestion::Congestion;
 use super::frame::Stream;
 use super::parity::Parity;
 use crate::{Batch, Outcome, SendError};
@@ -31,15 +31,10 @@ pub(crate) struct Backlog {
     bytes: usize,
     /// Of those, the ones of stamps and of what is said at the end of a view.
     stamps_bytes: usize,
-    /// How many may be unacknowledged; the network takes no more.
-    window: usize,
-    /// At this window it was too much once: above it grows slowly.
-    threshold: usize,
-    /// The most that there may be.
-    most: usize,
-    losses: Losses,
+    congestion: Congestion,
     parity: Option<Parity>,
-    repairs: Allowance,
+    /// When something happened last.
+    now: Monotonic,
     /// Since when something waits, or when something was acknowledged last.
     since: Option<Monotonic>,
     /// Whether somebody looks at the clock for it.
@@ -89,11 +84,18 @@ struct Sent {
     after: BTreeMap<Stream, u64>,
     /// When records were sent again last.
     repaired: BTreeMap<u64, Monotonic>,
+    /// When one of those was acknowledged last.
+    waited: Monotonic,
+    /// Records that are to be sent again.
+    wanted: BTreeSet<u64>,
 }
 
 /// A batch of records that were sealed together.
 pub(super) struct Entry {
     nth: u64,
+    /// So many records had been sealed with it, of all streams; and when that was.
+    sealed: u64,
+    at: Monotonic,
     /// The number of its first record.
     pub(super) first: u64,
     pub(super) batch: Arc<Batch>,
@@ -134,24 +136,6 @@ pub(crate) struct Settled {
     pub(crate) outcome: Outcome,
 }
 
-/// What receivers lost since the window was last looked at.
-#[derive(Debug, Default)]
-struct Losses {
-    /// Records sealed since then.
-    sealed: usize,
-    /// By receiver and stream: the last record that it asked for, and how many since then. What it asks for again counts once.
-    asked: BTreeMap<(Slot, Stream), (u64, u64)>,
-}
-
-/// How many records may be sent again: some each millisecond, and half as many as are sent for the first time. So who asks
-/// without end, which every member can, costs the group no more than that.
-#[derive(Debug)]
-struct Allowance {
-    /// In halves.
-    left: usize,
-    at: Monotonic,
-}
-
 impl Entry {
     fn last(&self) -> u64 {
         self.first + self.batch.lengths.len() as u64 - 1
@@ -173,12 +157,9 @@ impl Backlog {
             batches: 0,
             bytes: 0,
             stamps_bytes: 0,
-            window: limits::RELIABLE_WINDOW_BYTES.min(most),
-            threshold: most,
-            most,
-            losses: Losses::default(),
+            congestion: Congestion::new(most),
             parity: None,
-            repairs: Allowance { left: 2 * limits::REPAIRS_MAX, at: Monotonic(0) },
+            now: Monotonic(0),
             since: None,
             watched: false,
             orders: Orders::Not(SendError::NotReady),
@@ -189,7 +170,12 @@ impl Backlog {
 
     /// How full it is.
     pub(super) fn flow(&self) -> Flow {
-        Flow { waiting: self.published(), window: self.window, most: self.most, slowest: self.slowest }
+        Flow {
+            waiting: self.published(),
+            window: self.congestion.window(),
+            most: self.congestion.most(),
+            slowest: self.slowest,
+        }
     }
 
     /// From now on parities are made as they are needed.
@@ -226,7 +212,7 @@ impl Backlog {
         match () {
             () if epoch != self.epoch => Err(SendError::Retired),
             // One that is longer than the window goes alone.
-            () if self.published() > 0 && self.published() + bytes > self.window => Err(SendError::Full),
+            () if self.published() > 0 && self.published() + bytes > self.congestion.window() => Err(SendError::Full),
             () => Ok(()),
         }
     }
@@ -244,6 +230,7 @@ impl Backlog {
 
     /// Stamps are about to be sent.
     pub(super) fn begin_stamps(&mut self, now: Monotonic) {
+        self.now = now;
         if self.since.is_none() {
             (self.since, self.watched) = (Some(now), false);
         }
@@ -276,14 +263,13 @@ impl Backlog {
             self.stamps_bytes += batch.bytes.len();
         }
         self.unstamped |= stream == Stream::ORDERED && matches!(self.orders, Orders::By { ours: true, .. });
-        self.losses.sealed += batch.lengths.len();
+        let sealed = self.congestion.sealed(batch.lengths.len());
         self.parity.iter_mut().for_each(|it| it.push(stream, first, batch));
-        self.repairs.add(batch.lengths.len());
         self.batches += 1;
         // A short batch may lie in memory for a long one.
         let is_tight = batch.bytes.capacity() <= 2 * batch.bytes.len();
         let batch = if is_tight { Arc::clone(batch) } else { Arc::new(Batch::clone(batch)) };
-        let entry = Entry { nth: self.batches, first, batch, protect };
+        let entry = Entry { nth: self.batches, sealed, at: self.now, first, batch, protect };
         let sent = self.streams.entry(stream).or_default();
         sent.last = entry.last();
         sent.entries.push_back(entry);
@@ -360,14 +346,26 @@ impl Backlog {
         if number <= sent.acknowledged {
             return Vec::new();
         }
+        let records = number - sent.acknowledged;
+        // Of the last batch that all have: how long that took, if neither it nor what it waited for was sent again (Karn's rule).
+        let at = sent.entries.partition_point(|it| it.last() <= number);
+        let whole = at.checked_sub(1).and_then(|at| sent.entries.get(at)).filter(|it| it.last() > sent.acknowledged);
+        if sent.repaired.first_key_value().is_some_and(|(first, _)| *first <= number) {
+            sent.waited = now;
+        }
+        let is_once = |it: &&Entry| sent.waited < it.at;
+        let took = whole.filter(is_once).filter(|_| stream != Stream::STAMPS).map(|it| now.since(it.at));
+        let sealed = whole.map_or(0, |it| it.sealed);
         sent.acknowledged = number;
         sent.repaired = sent.repaired.split_off(&(number + 1));
+        sent.wanted = sent.wanted.split_off(&(number + 1));
         while let Some(end) = sent.ends.pop_front_if(|end| *end <= number) {
             sent.ended = end;
         }
         // Who joins needs a message from its beginning.
         let is_all = !stream.is_fifo() || number == sent.last && !more.contains(&stream);
         let needed = if is_all { number + 1 } else { sent.ended };
+        let waiting = self.bytes - self.stamps_bytes;
         let mut freed = 0;
         while let Some(entry) = sent.entries.pop_front_if(|it| it.last() < needed) {
             freed += entry.batch.bytes.len();
@@ -377,47 +375,73 @@ impl Backlog {
         if stream == Stream::STAMPS {
             self.stamps_bytes -= freed;
         }
-        self.grow(freed);
+        self.now = now;
+        let records = usize::try_from(records).unwrap_or(usize::MAX);
+        self.congestion.acknowledged(now, waiting, (freed, records), (took, sealed));
         self.since = (!more.is_empty() || !self.is_empty()).then_some(now);
         self.told()
     }
 
-    /// The records of a stream that `by` asks for, each at most once in `pause`; or the number of the first one that is still
-    /// here, if an earlier one is asked for.
+    /// Notes which records of a stream `by` asks for; [`Backlog::repairs`] has them. If one is asked for that is not here any
+    /// more, the error is the number of the first one that is.
     pub(crate) fn repair(
         &mut self,
         now: Monotonic,
         (by, stream): (Slot, Stream),
         ranges: &[(u64, u64)],
-        pause: Duration,
-    ) -> Result<Batch, u64> {
-        let mut repairs = Batch::default();
-        let Some(sent) = self.streams.get_mut(&stream) else { return Ok(repairs) };
+    ) -> Result<(), u64> {
+        let Some(sent) = self.streams.get_mut(&stream) else { return Ok(()) };
         let first = sent.entries.front().map_or(sent.last + 1, |it| it.first);
         if ranges.iter().any(|(from, _)| *from < first && *from <= sent.last) {
             return Err(first);
         }
-        self.losses.count((by, stream), ranges, sent.last);
-        self.repairs.refill(now);
-        let (mut looked, mut first_time) = (0, 0);
-        for (from, to) in ranges {
-            let at = sent.entries.partition_point(|it| it.last() < *from);
-            let records = sent.entries.range(at..).take_while(|it| it.first <= *to).flat_map(Entry::records);
-            for (number, datagram) in records.filter(|(number, _)| (from..=to).contains(&number)) {
-                looked += 1;
-                if looked > LOOKED_AT {
+        let latest = ranges.last().map_or(0, |(_, to)| (*to).min(sent.last));
+        let latest = sent.entries.get(sent.entries.partition_point(|it| it.last() < latest));
+        let latest = latest.map_or((None, 0), |it| (Some(now.since(it.at)), it.sealed));
+        // Who waits for parities asks later.
+        let waits = self.parity.as_ref().is_some_and(Parity::is_made);
+        let latest = (latest.0.filter(|_| !waits), latest.1);
+        self.congestion.asked(now, (by, stream), (ranges, sent.last), latest);
+        let pause = self.congestion.repair_pause();
+        let numbers = ranges.iter().flat_map(|(from, to)| *from..=(*to).min(sent.last));
+        for number in numbers.take(LOOKED_AT) {
+            // A record is sent again once in the time that takes.
+            if sent.repaired.get(&number).is_none_or(|at| now >= *at + pause) {
+                sent.wanted.insert(number);
+            }
+        }
+        while sent.wanted.len() > LOOKED_AT {
+            sent.wanted.pop_last();
+        }
+        Ok(())
+    }
+
+    /// Records that are asked for, as many as may be sent again now: the first ones of a stream first, since readers wait for
+    /// those.
+    pub(crate) fn repairs(&mut self, now: Monotonic) -> Batch {
+        let mut repairs = Batch::default();
+        self.congestion.refill(now);
+        let mut first_time = 0;
+        for sent in self.streams.values_mut() {
+            while let Some(number) = sent.wanted.first().copied() {
+                if repairs.lengths.len() >= limits::REPAIRS_MAX || !self.congestion.may_repair() {
                     break;
                 }
-                let lately = sent.repaired.get(&number).is_some_and(|at| now < *at + pause);
-                if !lately && repairs.lengths.len() < limits::REPAIRS_MAX && self.repairs.take() {
+                sent.wanted.pop_first();
+                let entry = sent.entries.get(sent.entries.partition_point(|it| it.last() < number));
+                if let Some((_, datagram)) = entry.and_then(|it| it.records().find(|(at, _)| *at == number)) {
                     first_time += usize::from(sent.repaired.insert(number, now).is_none());
                     repairs.push(datagram);
                 }
             }
         }
         self.parity.iter_mut().for_each(|it| it.repaired(first_time));
-        self.shrink();
-        Ok(repairs)
+        repairs
+    }
+
+    /// When more may be sent again, if more is asked for.
+    pub(crate) fn repairs_due(&self) -> Option<Monotonic> {
+        self.streams.values().any(|it| !it.wanted.is_empty()).then(|| self.congestion.repairs_due())
     }
 
     /// The last number of each stream of which something is not acknowledged.
@@ -462,7 +486,8 @@ impl Backlog {
         let streams = mem::take(&mut self.streams);
         (self.epoch, self.current, self.bytes, self.stamps_bytes) = (epoch, None, 0, 0);
         self.parity.iter_mut().for_each(Parity::change);
-        (self.losses, self.since, self.slowest) = (Losses::default(), None, None);
+        self.congestion.change();
+        (self.since, self.slowest) = (None, None);
         let of = |(_, sent): (Stream, Sent)| {
             // Where messages end in the record in which the next one begins, those are passed over.
             let from = if sent.acknowledged == sent.last { sent.last + 1 } else { sent.ended };
@@ -506,75 +531,10 @@ impl Backlog {
     pub(crate) fn take_unstamped(&mut self) -> bool {
         mem::take(&mut self.unstamped)
     }
-
-    /// The network took what it got: a little more may be under way (RFC 5681, 3.1).
-    fn grow(&mut self, acknowledged: usize) {
-        let more = if self.window < self.threshold {
-            acknowledged
-        } else {
-            acknowledged * limits::TRAIN_BYTES_MAX / self.window
-        };
-        self.window = (self.window + more).min(self.most);
-    }
-
-    /// One receiver lost more than a sixth: half as much may be under way. Less is lost on a network that is not full, too,
-    /// and what many receivers lost, each something else, says nothing of the network.
-    fn shrink(&mut self) {
-        if self.losses.sealed < SAMPLE {
-            return;
-        }
-        let worst = self.losses.asked.values().map(|(_, count)| *count).max().unwrap_or(0);
-        if 6 * worst > self.losses.sealed as u64 {
-            self.window = (self.window / 2).max(limits::RELIABLE_WINDOW_BYTES_MIN);
-            self.threshold = self.window;
-        }
-        self.losses.sealed = 0;
-        self.losses.asked.values_mut().for_each(|(_, count)| *count = 0);
-    }
-}
-
-impl Losses {
-    /// A receiver asks for these of the records up to `last`.
-    fn count(&mut self, of: (Slot, Stream), ranges: &[(u64, u64)], last: u64) {
-        let (before, count) = self.asked.entry(of).or_default();
-        let known = *before;
-        for (from, to) in ranges {
-            let (from, to) = ((*from).max(known + 1), (*to).min(last));
-            if from <= to {
-                *count += to - from + 1;
-                *before = to;
-            }
-        }
-    }
-}
-
-impl Allowance {
-    /// Halves.
-    fn add(&mut self, more: usize) {
-        self.left = self.left.saturating_add(more).min(8 * limits::REPAIRS_MAX);
-    }
-
-    fn refill(&mut self, now: Monotonic) {
-        let millis = now.since(self.at).as_millis();
-        if millis > 0 {
-            self.at = now;
-            self.add(usize::try_from(millis).unwrap_or(usize::MAX).saturating_mul(2 * REPAIRS_PER_MILLISECOND));
-        }
-    }
-
-    fn take(&mut self) -> bool {
-        let is_left = self.left >= 2;
-        self.left -= 2 * usize::from(is_left);
-        is_left
-    }
 }
 
 /// Records that are looked at for one NAK.
 const LOOKED_AT: usize = 1024;
-/// Records that may be sent again each millisecond where nothing is sent for the first time.
-const REPAIRS_PER_MILLISECOND: usize = 8;
-/// Records sealed before losses among them say anything of the network.
-const SAMPLE: usize = 512;
 
 #[cfg(test)]
 mod tests {
@@ -627,11 +587,11 @@ mod tests {
         let mut backlog = backlog(&protect, 2_000);
         let mut sent = 0;
         for micros in (0..1_000_000).step_by(100) {
-            let asked =
-                backlog.repair(Monotonic(micros), (Slot(1), STREAM), &[(1, u64::MAX)], Duration::from_millis(2));
-            sent += asked.expect("nothing is forgotten").lengths.len();
+            let asked = backlog.repair(Monotonic(micros), (Slot(1), STREAM), &[(1, u64::MAX)]);
+            asked.expect("nothing is forgotten");
+            sent += backlog.repairs(Monotonic(micros)).lengths.len();
         }
-        assert!((4_000..1_000 * REPAIRS_PER_MILLISECOND + 3_000).contains(&sent), "{sent} in a second");
+        assert!((4_000..8_000 + 3_000).contains(&sent), "{sent} in a second");
     }
 
     #[test]

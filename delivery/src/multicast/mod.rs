@@ -11,6 +11,7 @@
 
 pub(crate) mod backlog;
 mod beats;
+mod congestion;
 pub mod frame;
 mod liveness;
 pub(crate) mod origin;

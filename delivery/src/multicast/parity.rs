@@ -88,6 +88,11 @@ impl Parity {
         }
     }
 
+    /// Whether there are any at present.
+    pub(super) fn is_made(&self) -> bool {
+        self.quarters > 0
+    }
+
     /// So many records were repaired for the first time.
     pub(super) fn repaired(&mut self, count: usize) {
         self.repaired += count;

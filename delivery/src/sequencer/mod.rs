@@ -32,7 +32,6 @@ mod tests;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use sealcast_wire::codec::Malformed;
 use sealcast_wire::frame::{FLAG_ORDERED, FLAG_RELIABLE, FLAG_SAFE, FLAG_SIGNED};
@@ -650,25 +649,30 @@ impl Sequencer {
     fn repair(&mut self, now: Monotonic, (by, stream): (Slot, Stream), ranges: &[(u64, u64)]) {
         let Some(protect) = self.current.as_ref().map(|it| it.protect.clone()) else { return };
         let mut sender = self.multicast.lock();
-        let repairs = sender.backlog().map(|it| it.repair(now, (by, stream), ranges, REPAIR_PAUSE));
-        match repairs {
-            Some(Ok(repairs)) if !repairs.is_empty() => sender.again(repairs),
-            Some(Err(first)) => {
-                drop(sender);
-                return self.say_gone(now, stream, first);
-            }
-            Some(Ok(_)) | None => {
-                // Somebody may have said that there are records which there are not.
-                let last = sender.backlog().map_or(0, |it| it.last(stream));
-                if ranges.iter().all(|(_, to)| *to <= last) || now < self.corrected + TAIL_AGAIN {
-                    return;
-                }
-                self.corrected = now;
-                let _ = sender.control(now, &protect, &Control::Tail(vec![(stream, last)]).bytes());
-            }
+        if let Some(Err(first)) = sender.backlog().map(|it| it.repair(now, (by, stream), ranges)) {
+            drop(sender);
+            return self.say_gone(now, stream, first);
+        }
+        // Somebody may have said that there are records which there are not.
+        let last = sender.backlog().map_or(0, |it| it.last(stream));
+        if ranges.iter().any(|(_, to)| *to > last) && now >= self.corrected + TAIL_AGAIN {
+            self.corrected = now;
+            let _ = sender.control(now, &protect, &Control::Tail(vec![(stream, last)]).bytes());
         }
         drop(sender);
         self.multicast.transmit_soon();
+        self.send_repairs(now);
+    }
+
+    /// Sends again as much of what is asked for as may be.
+    fn send_repairs(&mut self, now: Monotonic) {
+        let mut sender = self.multicast.lock();
+        let repairs = sender.backlog().map(|it| it.repairs(now)).unwrap_or_default();
+        if !repairs.is_empty() {
+            sender.again(repairs);
+            drop(sender);
+            self.multicast.transmit_soon();
+        }
     }
 
     /// Acknowledges what nobody else reads.
@@ -801,8 +805,9 @@ fn ordering<'a>(
 
 impl Delivery for Sequencer {
     fn properties(&self) -> Properties {
-        // What was lost is rebuilt from how all else was sealed.
-        let keeps_sealed = self.rebuild.as_ref().map(|_| FLAG_RELIABLE).or(Sequencer::PROPERTIES.keeps_sealed);
+        // Where parities come, what was lost is rebuilt from how all else was sealed.
+        let rebuilds = self.rebuild.as_ref().is_some_and(Rebuild::is_used);
+        let keeps_sealed = if rebuilds { Some(FLAG_RELIABLE) } else { Sequencer::PROPERTIES.keeps_sealed };
         Properties { keeps_sealed, ..Sequencer::PROPERTIES }
     }
 
@@ -911,6 +916,7 @@ impl Delivery for Sequencer {
         let naks = current.and_then(|it| self.incoming.timeout(it.epoch));
         let held = current.and_then(|it| it.order.as_ref()?.again_at());
         let tail = self.tail_due().filter(|_| current.is_some());
+        let repairs = self.multicast.lock().backlog().and_then(|it| it.repairs_due()).filter(|_| current.is_some());
         let forgets = self.last.as_ref().map(|(_, until)| *until);
         let ours = [
             self.status.due,
@@ -923,6 +929,7 @@ impl Delivery for Sequencer {
             naks,
             held,
             tail,
+            repairs,
             self.flush_due(),
             self.renew_at,
             forgets,
@@ -948,6 +955,7 @@ impl Delivery for Sequencer {
         self.take_stamps(now.monotonic);
         self.deliver(now.monotonic);
         self.settle_unread(now.monotonic);
+        self.send_repairs(now.monotonic);
         self.say_due(now.monotonic);
         self.judge_slow(now.monotonic);
         self.say_states(now.monotonic);
@@ -972,7 +980,5 @@ impl Delivery for Sequencer {
 /// A record of 64 KiB has fewer messages than 2 to the power of this: in the order, a message has the position sequence
 /// number × that + its number in its record.
 const MESSAGES_PER_RECORD_BITS: u32 = 13;
-/// A record is sent again once in so long.
-const REPAIR_PAUSE: Duration = Duration::from_millis(1);
 /// If we lack so many of our own records in a row, nobody here wants them any more.
 const OWN_MISSED: u64 = 4096;

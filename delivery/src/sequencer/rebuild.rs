@@ -51,6 +51,11 @@ impl Rebuild {
         *self = Rebuild { rebuilt: self.rebuilt, ..Rebuild::default() };
     }
 
+    /// Whether somebody sends parities.
+    pub(super) fn is_used(&self) -> bool {
+        !self.streams.is_empty()
+    }
+
     /// Records that were rebuilt so far, opened or not.
     #[cfg(test)]
     pub(super) fn rebuilt(&self) -> u64 {

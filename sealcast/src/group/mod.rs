@@ -91,8 +91,8 @@ pub struct Group<K, D> {
     remembers: bool,
     /// Publishers' threads send reliably without us, and the way names those messages by their numbers.
     numbered: bool,
-    /// It wants datagrams with these flags as they came, too.
-    keeps_sealed: Option<u8>,
+    /// Members end each view together.
+    ends_views: bool,
     /// The last datagram of those, as it came.
     as_sealed: Vec<u8>,
     misbehaved: VecDeque<(CertHash, keys::Misbehaviour)>,
@@ -179,7 +179,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         Ok(Group {
             remembers,
             numbered: properties.acknowledges(Guarantee::Fifo) && !properties.cuts_by_position(Guarantee::Fifo),
-            keeps_sealed: properties.keeps_sealed,
+            ends_views: properties.needs_flush,
             as_sealed: Vec::new(),
             keys,
             delivery,
@@ -391,10 +391,9 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         header: Header,
         datagram: &mut [u8],
     ) -> std::result::Result<(), Dropped> {
-        let ends_views = self.keeps_sealed.is_some_and(|flags| flags & frame::FLAG_RELIABLE != 0);
         let disposition = match self.ring.disposition(&header, datagram) {
             // What members say of the end of a view does not wait for the next one, whoever holds the key.
-            Disposition::Wait if ends_views && header.proves_itself() => {
+            Disposition::Wait if self.ends_views && header.proves_itself() => {
                 self.ring.held(header.epoch).map_or(Disposition::Wait, Disposition::Open)
             }
             disposition => disposition,
@@ -404,7 +403,8 @@ impl<K: Keys, D: Delivery> Group<K, D> {
                 let entry = self.ring.at(at);
                 let protect = entry.epoch.protect.as_deref().ok_or(Dropped::NoKey)?;
                 // Opened in place: who wants to send it again as it came has a copy.
-                let is_kept = self.keeps_sealed.is_some_and(|flags| header.flags & flags == flags);
+                let kept = self.delivery.properties().keeps_sealed;
+                let is_kept = kept.is_some_and(|flags| header.flags & flags == flags);
                 if is_kept {
                     self.as_sealed.clear();
                     self.as_sealed.extend_from_slice(datagram);
