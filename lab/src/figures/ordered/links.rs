@@ -32,8 +32,9 @@ pub(in crate::figures) fn slow(bench: &Bench) -> Result<Vec<Row>, Failure> {
         bench.bar.tick();
         let row = Row::new(AREA, id, format!("{what}, fifo, 1 KB, 1 -> 3"), "ratio", goal);
         let how = format!(
-            "{} s, {REACTION:?} after the link became slow, gso=off, bridge of namespaces, one process each",
-            window.as_secs()
+            "{} s, {:?} after the link became slow, gso=off, bridge of namespaces, one process each",
+            window.as_secs(),
+            reaction(id)
         );
         match slowed(id, window) {
             Ok(Slowed { before, slow, others }) => {
@@ -58,17 +59,22 @@ struct Slowed {
     others: f64,
 }
 
+/// So long after the link became slow what was under way has arrived, or who is slow is known.
+fn reaction(id: &str) -> Duration {
+    if id == WAIT { DRAINS } else { REACTION }
+}
+
 fn slowed(id: &str, window: Duration) -> Result<Slowed, Failure> {
     let bridge = Bridge::new(MEMBERS)?;
     // To wait is the default.
     let options = if id == WAIT { EACH.to_owned() } else { format!("{EACH}&slow=expel") };
     let mut stream = Stream::start(&bridge, System::Fifo, &options)?;
-    stream.send(1_000, SETTLES + 2 * window + REACTION)?;
+    stream.send(1_000, SETTLES + 2 * window + reaction(id))?;
     thread::sleep(SETTLES);
     let slowest = |rates: &[f64]| rates.iter().copied().fold(f64::INFINITY, f64::min);
     let before = slowest(&stream.rates(window)?);
     bridge.limit_to(MEMBERS - 1, Some(SLOW_MEGABITS))?;
-    thread::sleep(REACTION);
+    thread::sleep(reaction(id));
     let rates = stream.rates(window)?;
     let (slow, others) = rates.split_last().ok_or("there are no receivers")?;
     Ok(Slowed { before, slow: *slow, others: slowest(others) })
@@ -153,7 +159,9 @@ fn megabits(messages: f64) -> f64 {
 const EACH: &str = "gso=off&segment=1472";
 const SLOW_MEGABITS: u32 = 2;
 const BOTTLENECK_MEGABITS: u32 = 100;
-/// What was sent before has arrived, and who is slow is known.
+/// Who is slow is known.
 const REACTION: Duration = Duration::from_secs(6);
+/// As much as may be under way is through the slow link: 4 MB.
+const DRAINS: Duration = Duration::from_secs(20);
 const SETTLES: Duration = Duration::from_secs(3);
 const TCP_PORT: u16 = 7_679;
