@@ -24,4 +24,11 @@ impl Packet {
         let digest = sha256(datagram)[..16].try_into().expect("16 of 32 bytes");
         Some((header.epoch, Packet { domain: header.domain, counter: header.counter, digest }))
     }
+
+    /// The same, if its sender vouches for it once its epoch has ended (A5). What members say of themselves in
+    /// [`Domain::GROUP`] is of no use afterwards, or said again under the next key.
+    pub fn vouched(datagram: &[u8]) -> Option<(EpochId, Packet)> {
+        Header::parse(datagram).ok().filter(|header| header.domain != Domain::GROUP)?;
+        Packet::of(datagram)
+    }
 }

@@ -102,6 +102,8 @@ pub const ORDERED_BYTES_MAX: usize = 64 << 20;
 pub const VOUCHED_PACKETS: usize = 512;
 /// Members that say of an epoch that they seal for it.
 pub const HERE_MEMBERS_MAX: u32 = 64;
+/// The same in a group of more members.
+pub const HERE_OF_MANY: u32 = 4;
 /// Bytes of sent packets that a sender keeps so that it can vouch for them (A5).
 pub const VOUCHED_BYTES_MAX: usize = 2 << 20;
 /// Bytes that wait in a sender to be transmitted; a message more than that makes `Full`.

@@ -45,12 +45,14 @@ impl Beats {
         Beats { period, collects, at: None, collector: None }
     }
 
-    /// A view begins; `false` where nobody beats.
+    /// A view begins; `false` where nobody beats. Members of a large group beat as they did before: at the collector all at
+    /// once would come at each change of key.
     pub(super) fn install(&mut self, now: Monotonic, view: &View, beats: bool) {
         let members = view.members.len();
-        self.at = (beats && members > 1).then_some(now);
         let lowest = view.members.slots().next().map(|(slot, _)| slot);
         let lowest = lowest.filter(|_| self.collects && members > limits::DIRECT_MEMBERS_MAX);
+        let before = self.at.filter(|_| lowest.is_some());
+        self.at = (beats && members > 1).then(|| before.unwrap_or(now));
         self.collector = lowest.map(|slot| Collector { slot, is_us: slot == view.me, named: now });
     }
 

@@ -62,12 +62,12 @@ impl Sent {
         self.forget();
     }
 
-    /// The packets of an epoch, oldest first.
+    /// The packets of an epoch to vouch for, oldest first.
     pub(super) fn packets(&self, epoch: EpochId) -> Vec<Packet> {
         let under_way = self.under_way.iter().filter(|(of, _)| *of == Some(epoch)).map(|(_, batch)| batch);
         let kept = self.kept.iter().filter(|(of, _)| *of == epoch).map(|(_, batch)| batch);
         let datagrams = kept.chain(under_way).flat_map(|batch| batch.iter());
-        datagrams.filter_map(Packet::of).map(|(_, packet)| packet).collect()
+        datagrams.filter_map(Packet::vouched).map(|(_, packet)| packet).collect()
     }
 
     fn settle_oldest(&mut self) {

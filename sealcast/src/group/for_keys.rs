@@ -189,6 +189,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         let overlap = if self.orders_all() { ordered::OPEN_END } else { limits::EPOCH_OVERLAP };
         let beside = self.ordered.as_ref().is_some_and(|it| it.keys == KeysIn::Beside);
         let kept = beside.then(|| now.monotonic + if excludes { limits::EPOCH_OVERLAP } else { ordered::OPEN_END });
+        self.keep_addresses(&epoch.view);
         self.ring.install(now.monotonic, epoch.clone(), excludes, overlap, self.passed_until(now), kept);
         let Epoch { view, protect, access } = &*epoch;
         self.delivery.handle(now, Input::Install { view, protect: protect.as_ref(), access });

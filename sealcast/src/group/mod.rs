@@ -33,8 +33,8 @@ use sealcast_crypto::identity::Pattern;
 use sealcast_delivery::{self as delivery, Batch, Delivery, Input, Outgoing, What};
 use sealcast_keys::{self as keys, Command, CommandError, Exclusion, Keys, Notice};
 use sealcast_wire::{
-    Address, CertHash, Dropped, Drops, EpochId, Guarantee, Header, Monotonic, Now, Reason, Slot, Source, To, View,
-    frame, limits,
+    Address, CertHash, Dropped, Drops, EpochId, Guarantee, Header, MemberId, Monotonic, Now, Reason, Slot, Source, To,
+    View, frame, limits,
 };
 
 pub use gate::{Epoch, Gate, Pass, Publication, PublishError, Route};
@@ -84,6 +84,8 @@ pub struct Group<K, D> {
     after: BTreeMap<keys::Token, Vec<keys::Output>>,
     /// Our own vouch, to be said again.
     vouching: Option<Vouching>,
+    /// Where members were heard under keys before the current one.
+    addresses: BTreeMap<MemberId, Address>,
     drops: Drops,
     /// Whether the change that is being prepared evicts somebody.
     evicting: bool,
@@ -201,6 +203,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
             tokens: BTreeMap::new(),
             after: BTreeMap::new(),
             vouching: None,
+            addresses: BTreeMap::new(),
             drops: Drops::default(),
             evicting: false,
             misbehaved: VecDeque::new(),
@@ -564,10 +567,23 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         }
     }
 
-    /// Where a member was last heard under the current key. Whoever copies its datagrams from elsewhere before they come can
+    /// Where a member was last heard under the current key, or under one before. Whoever copies its datagrams from elsewhere before they come can
     /// have what is for it alone sent there: that costs the message and shows nothing but ciphertext.
     fn address_of(&self, slot: Slot) -> Option<Address> {
-        self.ring.current_entry()?.heard.get(&slot)?.from
+        let entry = self.ring.current_entry()?;
+        let now = entry.heard.get(&slot).and_then(|it| it.from);
+        now.or_else(|| self.addresses.get(&entry.epoch.view.member(slot)?.id).copied())
+    }
+
+    /// Remembers where members were heard under a key that goes: what is for one of them alone would go to all else, until
+    /// that one is heard under the next key.
+    fn keep_addresses(&mut self, next: &View) {
+        let Some(entry) = self.ring.current_entry() else { return };
+        let heard = entry.heard.iter().filter_map(|(slot, it)| Some((entry.epoch.view.member(*slot)?.id, it.from?)));
+        self.addresses.extend(heard);
+        if self.addresses.len() > 2 * next.members.len() {
+            self.addresses.retain(|id, _| next.members.contains(id));
+        }
     }
 
     /// The installed epoch.

@@ -42,7 +42,7 @@ impl Recent {
         let bytes = self.bytes.make_contiguous();
         let mut at = 0;
         for (when, len) in self.sent.drain(..) {
-            let of = Packet::of(&bytes[at..at + len]);
+            let of = Packet::vouched(&bytes[at..at + len]);
             at += len;
             packets.extend(of.filter(|(e, _)| *e == epoch && now.since(when) <= UNDER_WAY).map(|(_, p)| p));
         }

@@ -23,11 +23,11 @@ pub(super) const TAG_KEYS: u8 = 0;
 /// HERE: this one byte on the control lane says that we seal for the epoch.
 pub(super) const TAG_HERE: u8 = 2;
 
-/// Whether we say HERE of a view's epoch: all of a small group do, of a large one those at every so manieth slot, from where
-/// the epoch's hash says.
+/// Whether we say HERE of a view's epoch: all of a small group do, of a large one a few, at every so manieth slot from where
+/// the epoch's hash says. All members open each.
 pub(super) fn says_here(view: &View) -> bool {
     let span = view.members.last().map_or(0, |(slot, _)| slot.0 + 1);
-    let step = span.div_ceil(limits::HERE_MEMBERS_MAX);
+    let step = span.div_ceil(limits::HERE_OF_MANY);
     view.members.len() <= limits::HERE_MEMBERS_MAX as usize
         || u64::from(view.me.0 % step) == view.epoch.hash % u64::from(step)
 }

@@ -198,6 +198,12 @@ impl UdpSender {
         }
     }
 
+    /// Answers of many members come to this socket at once: it gets as large a buffer as the group's has.
+    pub fn hear_many(&self, options: &Options) {
+        // A smaller one loses some of them; they are said again.
+        let _ = size_buffer(&self.socket, options.recv_buf_size);
+    }
+
     /// The descriptor, to wait for answers.
     pub fn as_raw_fd(&self) -> RawFd {
         self.socket.as_raw_fd()
@@ -355,14 +361,14 @@ fn interface_v4(options: &Options) -> Ipv4Addr {
 }
 
 /// Asks for a receive buffer; the kernel grants what `net.core.rmem_max` allows, without a word.
-fn size_buffer(socket: &Socket, wanted: Option<usize>) -> io::Result<Option<Warning>> {
+fn size_buffer(socket: &impl AsFd, wanted: Option<usize>) -> io::Result<Option<Warning>> {
     let bytes = wanted.unwrap_or(RECEIVE_BUFFER);
     // Who may administer the network is not held to rmem_max.
     if sockopt::set_socket_recv_buffer_size_force(socket, wanted.unwrap_or(RECEIVE_BUFFER_FORCED)).is_err() {
-        socket.set_recv_buffer_size(bytes)?;
+        socket2::SockRef::from(socket).set_recv_buffer_size(bytes)?;
     }
     // Linux doubles the figure for its own bookkeeping, when it is set and when it is read.
-    let granted = socket.recv_buffer_size()? / 2;
+    let granted = socket2::SockRef::from(socket).recv_buffer_size()? / 2;
     let enough = granted >= bytes || (wanted.is_none() && granted >= RECEIVE_BUFFER_ENOUGH);
     Ok((!enough).then(|| Warning {
         what: format!("the receive buffer has {granted} bytes, not {bytes}: bursts will be lost"),

@@ -75,6 +75,7 @@ impl Shell for Udp {
         let registered = registry.register(&mut mio::unix::SourceFd(&fd), SOCKET, mio::Interest::READABLE);
         registered.map_err(|e| Error::system("waiting for the socket", &e))?;
         if self.hears_aside {
+            self.tx_queue.udp.hear_many(&self.options);
             let own: RawFd = self.tx_queue.udp.as_raw_fd();
             let registered = registry.register(&mut mio::unix::SourceFd(&own), ASIDE, mio::Interest::READABLE);
             registered.map_err(|e| Error::system("waiting for the socket", &e))?;
