@@ -32,6 +32,7 @@ pub(crate) fn typed(remedy: &Remedy) -> String {
             "sealcast doctor checks the network; are the others on the same URL, with the same authority?"
         }
         Remedy::ShowGroup => "sealcast group show",
+        Remedy::MakeRoom => "another member leaves (sealcast group leave); keys=center&order=best-effort takes 1,024",
         Remedy::ListMembers => "sealcast group members",
         Remedy::NameCertificate => "name the certificate instead: sealcast group members shows them",
         Remedy::StartAgain => "start again; a member may be flooding the group: sealcast group evict NAME",

@@ -139,6 +139,10 @@ pub(crate) fn wait_for_key(
         if interrupt::asked() {
             return Err(Failure::said(130));
         }
+        // Nothing proves what a beacon says: one that is let in all the same does not hear of it.
+        if let Some(why) = session.kept_out().filter(|_| start.elapsed() > TELL_AFTER) {
+            return Err(why.into());
+        }
         let group = session.info().group;
         if left.is_zero() && session.view().is_none() {
             let failure =

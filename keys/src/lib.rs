@@ -404,6 +404,15 @@ pub enum Notice {
         /// Whether it has a reliable one, and we have not.
         reliable: bool,
     },
+    /// Somebody is not let in, or a group is not joined: it has as many members as it may have.
+    GroupFull {
+        /// Who is not let in; where it is us, whose word it is that the group is full.
+        cert: CertHash,
+        /// Whether it is us.
+        is_us: bool,
+        /// How many members it may have.
+        most: usize,
+    },
     /// Another group is heard on this address, or another part of ours that we shall merge with.
     OtherPart {
         /// Its epoch.
@@ -418,7 +427,8 @@ impl Notice {
             Notice::LeftOut { cert, .. }
             | Notice::Eviction { cert, .. }
             | Notice::Expires { cert, .. }
-            | Notice::OtherChannels { cert, .. } => Some(cert),
+            | Notice::OtherChannels { cert, .. }
+            | Notice::GroupFull { cert, .. } => Some(cert),
             Notice::OtherVersion { cert, .. } => cert.as_ref(),
             Notice::Attempt { .. } | Notice::StaleCrl | Notice::Evidence(_) | Notice::OtherPart { .. } => None,
         }

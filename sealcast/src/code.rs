@@ -85,6 +85,7 @@ codes! {
     NotReady = 403, Unreachable, "no key is agreed yet";
     Address = 404, Unreachable, "an address cannot be used";
     Nobody = 405, Unreachable, "nobody else is in the group";
+    GroupFull = 406, Unreachable, "the group has as many members as it may have";
     Denied = 411, Denied, "the certificate does not grant this";
     DeniedPublish = 412, Denied, "may not publish on this topic";
     DeniedSubscribe = 413, Denied, "may not subscribe to this pattern";

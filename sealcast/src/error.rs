@@ -118,6 +118,12 @@ impl Error {
             .with_hint("open a session of its own in the child")
     }
 
+    /// A group that does not let us in: it has so many members, and may have no more.
+    pub(crate) fn group_full(most: usize) -> Error {
+        let what = format!("the group does not let us in: it has {most} members, and may have no more");
+        Error::new(Code::GroupFull, what).with_remedy(Remedy::MakeRoom)
+    }
+
     /// What a session answers once its process is out of the group.
     pub fn excluded(why: &Exclusion) -> Error {
         match why {

@@ -37,6 +37,8 @@ pub enum Remedy {
     CheckNetwork,
     /// A look at the group.
     ShowGroup,
+    /// A member that leaves; a group that may have more members.
+    MakeRoom,
     /// A look at its members.
     ListMembers,
     /// The certificate named instead of the name.

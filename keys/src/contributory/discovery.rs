@@ -867,6 +867,9 @@ impl Contributory {
         if m.size >= 2 {
             self.hear_elsewhere(now, &person);
         }
+        if usize::from(m.size) >= MEMBERS_MAX && !self.is_grouped() && self.is_told_first(now, person.id.cert) {
+            self.notice(Notice::GroupFull { cert: person.id.cert, is_us: true, most: MEMBERS_MAX });
+        }
         self.pass_over(now, m);
         let ours = self.epoch();
         if m.epoch == ours {

@@ -272,7 +272,7 @@ impl Driver {
                 }
                 Output::Notice(notice) => {
                     self.shell.noticed(&notice);
-                    shared.changed.ring();
+                    shared.noticed(&notice);
                 }
                 Output::Subscribed(pattern, result) => shared.subscribed(&pattern, result),
                 Output::Described(status) => self.described = Some(status),

@@ -280,6 +280,12 @@ pub(super) fn told(notice: &Notice, about: Option<&str>) -> String {
                 if *reliable { ("order=total", "order=best-effort") } else { ("order=best-effort", "order=total") };
             format!("{}'s URL says {theirs}, ours {ours}: both must say the same to be in one group", who(cert))
         }
+        Notice::GroupFull { cert, is_us: false, most } => {
+            format!("{} is not let in: the group has its {most} members", who(cert))
+        }
+        Notice::GroupFull { most, is_us: true, .. } => {
+            format!("we are not let in: the group has its {most} members")
+        }
         Notice::OtherPart { epoch } => format!("another part of the group is heard, in epoch {}", epoch.counter),
     }
 }

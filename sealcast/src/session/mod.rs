@@ -232,9 +232,21 @@ impl Session {
             match (&seen.view, &seen.excluded) {
                 (_, Some(why)) => Some(Err(Error::excluded(why))),
                 (Some(view), None) => Some(Ok(view.clone())),
-                (None, None) => None,
+                // The session goes on asking: somebody may leave.
+                (None, None) => seen.full.map(|most| Err(Error::group_full(most))),
             }
         })
+    }
+
+    /// Why the group does not let us in, as far as it says: it has as many members as it may have.
+    ///
+    /// ```
+    /// # let session = sealcast::open("mem:doc-kept-out?keys=plain").wait()?;
+    /// assert!(session.kept_out().is_none());
+    /// # Ok::<(), sealcast::Error>(())
+    /// ```
+    pub fn kept_out(&self) -> Option<Error> {
+        lock(&self.inner.shared.seen).full.map(Error::group_full)
     }
 
     /// Agrees on a new key for the same members.

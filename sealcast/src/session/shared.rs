@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use sealcast_crypto::identity::{Identity, Pattern, Rights};
 use sealcast_delivery::{Outcome, Properties, SendError, StateInput, Token};
-use sealcast_keys::{Command, Exclusion};
+use sealcast_keys::{Command, Exclusion, Notice};
 use sealcast_wire::{Drops, Guarantee, Member, Monotonic, Now, Reason, View, limits};
 
 use super::changed::Changed;
@@ -164,6 +164,8 @@ pub(super) struct Seen {
     /// Who orders, and whether that is settled; `None` where nobody told.
     pub(super) order: Option<(Option<Member>, bool)>,
     pub(super) excluded: Option<Exclusion>,
+    /// How many members the group has that does not let us in, as it says, because it may have no more.
+    pub(super) full: Option<usize>,
     /// Why nothing more will come of it.
     pub(super) ended: Option<Error>,
     /// We have left: how many of our messages have no place.
@@ -321,6 +323,14 @@ impl Shared {
             waits.and_then(|it| it.shell.late(timeout))
         });
         late.unwrap_or_else(|| not_ready(timeout))
+    }
+
+    /// The key scheme has something to tell.
+    pub(super) fn noticed(&self, notice: &Notice) {
+        if let Notice::GroupFull { is_us: true, most, .. } = notice {
+            lock(&self.seen).full = Some(*most);
+        }
+        self.changed.ring();
     }
 
     /// Nothing more will come of it: readers are told, and whoever waits.
@@ -486,6 +496,7 @@ impl Shared {
             match &event {
                 ViewEvent::Changed { view, .. } => {
                     seen.view = Some(view.clone());
+                    seen.full = None;
                     seen.installed_at = now.monotonic;
                 }
                 ViewEvent::Order { sequencer, is_settled, .. } => seen.order = Some((sequencer.clone(), *is_settled)),
