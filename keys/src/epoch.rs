@@ -49,9 +49,9 @@ pub(crate) struct EpochKeys {
     sending: Vec<Option<Sending>>,
     /// Of ordered records, over all domains.
     ordered: AtomicU64,
-    /// By domain, then slot.
-    receiving: Vec<Vec<OnceLock<Box<Receiving>>>>,
-    /// What we share with the member at each slot alone, made at first use.
+    /// By domain.
+    receiving: Vec<Receivers>,
+    /// What we share with the member at each slot alone, made at first use; none where nobody shows MACs.
     pair_keys: Vec<OnceLock<Option<Secret<32>>>>,
     /// Whether members show each other MACs, not signatures, what they say to all of them.
     has_mac_vectors: bool,
@@ -64,6 +64,25 @@ struct Sending {
     reliable: [AtomicU64; 2],
 }
 
+/// Senders' keys of one domain by slot, some slots at a time: of a large group few send between two changes of its key.
+struct Receivers(Vec<OnceLock<Few>>);
+
+type Few = Box<[OnceLock<Box<Receiving>>; FEW]>;
+
+impl Receivers {
+    fn new(members: usize) -> Receivers {
+        Receivers((0..members.div_ceil(FEW)).map(|_| OnceLock::new()).collect())
+    }
+
+    /// The place of a slot's key; those above the last member's stay empty.
+    fn get(&self, slot: Slot) -> Option<&OnceLock<Box<Receiving>>> {
+        let few = self.0.get(slot.index() / FEW)?.get_or_init(|| Box::new([const { OnceLock::new() }; FEW]));
+        few.get(slot.index() % FEW)
+    }
+}
+
+const FEW: usize = 16;
+
 struct Receiving {
     key: Key,
     window: Mutex<Window>,
@@ -71,8 +90,7 @@ struct Receiving {
 
 impl EpochKeys {
     pub(crate) fn new(parts: Parts) -> EpochKeys {
-        let slots = || parts.members.iter().map(|_| OnceLock::new()).collect();
-        let receiving = parts.secrets.iter().map(|_| slots()).collect();
+        let receiving = parts.secrets.iter().map(|_| Receivers::new(parts.members.len())).collect();
         let sending = (0..parts.secrets.len()).map(|d| {
             let sub = parts.secrets[d].as_ref().map(|s| subkey(&parts, Domain(d as u16), parts.me, s));
             let key = sub.as_ref().or(parts.own[d].as_ref())?;
@@ -83,30 +101,30 @@ impl EpochKeys {
             })
         });
         let sending = sending.collect();
-        let pair_keys = parts.members.iter().map(|_| OnceLock::new()).collect();
         let agrees = |(_, key): &(Incarnation, PublicKey)| key.algorithm() == Algorithm::Ed25519;
         let count = parts.members.len();
         let has_mac_vectors = (2..=limits::MAC_VECTOR_MEMBERS_MAX).contains(&count) && parts.members.iter().all(agrees);
+        let pair_keys = (0..if has_mac_vectors { count } else { 0 }).map(|_| OnceLock::new()).collect();
         EpochKeys { sending, pair_keys, has_mac_vectors, ordered: AtomicU64::new(1), receiving, parts }
     }
 
     /// Takes in the sending key that a member without read right gave to the readers (A1); the first
     /// one counts.
     pub(crate) fn learn(&self, slot: Slot, domain: Domain, key: &Secret<32>) {
-        if let Some(place) = self.receiving.get(usize::from(domain.0)).and_then(|d| d.get(slot.index())) {
+        if let Some(place) = self.receiving.get(usize::from(domain.0)).and_then(|d| d.get(slot)) {
             place.get_or_init(|| Box::new(Receiving::new(self.parts.suite, key)));
         }
     }
 
     /// Whether that key is here.
     pub(crate) fn knows(&self, slot: Slot, domain: Domain) -> bool {
-        let place = self.receiving.get(usize::from(domain.0)).and_then(|d| d.get(slot.index()));
+        let place = self.receiving.get(usize::from(domain.0)).and_then(|d| d.get(slot));
         place.is_some_and(|p| p.get().is_some())
     }
 
     /// The key with which a slot seals in a domain that we read; who writes without reading announced it.
     fn receiving(&self, domain: Domain, slot: Slot) -> Option<&Receiving> {
-        let place = self.receiving.get(usize::from(domain.0))?.get(slot.index())?;
+        let place = self.receiving.get(usize::from(domain.0))?.get(slot)?;
         if let Some(known) = place.get() {
             return Some(known);
         }
@@ -228,7 +246,7 @@ impl Protect for EpochKeys {
     fn awaits_sender(&self, header: &Header) -> bool {
         let domain = usize::from(header.domain.0);
         let reads = self.parts.secrets.get(domain).is_some_and(Option::is_some);
-        let place = self.receiving.get(domain).and_then(|d| d.get(header.slot.index()));
+        let place = self.receiving.get(domain).and_then(|d| d.get(header.slot));
         reads
             && header.epoch == self.parts.epoch
             && place.is_some_and(|p| p.get().is_none())

@@ -312,7 +312,10 @@ impl Center {
         let revoked = content.slots.iter().map(|it| it.cert).filter(|cert| self.revoked.contains(cert));
         revoked.collect::<Vec<_>>().into_iter().for_each(|cert| self.goes(now, cert, Gone::Revoked));
         if self.leader() == Some(self.me) {
-            self.beacon(now);
+            // Those who are in learnt it by the change; others hear it as often as the group changes, and no more.
+            if !self.timers.is_set(Timer::Beacon) {
+                self.beacon(now);
+            }
         } else {
             self.timers.stop(Timer::Beacon);
         }
@@ -327,9 +330,22 @@ impl Center {
         self.installed.as_ref().map(|it| &it.members)
     }
 
+    /// Who is in a change: made from the view in use, so that what stays is shared with it.
     pub(super) fn roster_of(&self, content: &Content) -> Roster {
-        let name = |cert| self.people.get(cert).map(|it| it.registration.name.clone()).unwrap_or_default();
-        content.slots.iter().map(|it| Member { id: *it, name: name(&it.cert) }).collect()
+        let name = |cert: &CertHash| self.people.get(cert).map(|it| it.registration.name.clone()).unwrap_or_default();
+        let member = |it: &MemberId| Member { id: *it, name: name(&it.cert) };
+        let base = self.installed.as_ref().map_or(&[][..], |it| &it.slots);
+        let moved = content.slots.iter().enumerate().filter(|(slot, it)| base.get(*slot) != Some(it));
+        let moved: Vec<(usize, &MemberId)> = moved.collect();
+        match self.installed_members() {
+            Some(before) if moved.len() * 2 < content.slots.len() => {
+                let mut roster = before.clone();
+                (content.slots.len()..base.len()).for_each(|slot| _ = roster.remove(Slot(slot as u32)));
+                moved.into_iter().for_each(|(slot, it)| roster.insert(Slot(slot as u32), member(it)));
+                roster
+            }
+            _ => content.slots.iter().map(member).collect(),
+        }
     }
 
     pub(super) fn change_to(&self, content: &Content) -> Change {
@@ -357,8 +373,8 @@ impl Center {
     }
 
     /// Tells what is coming, and has the view in use flushed for it.
-    pub(super) fn prepare(&mut self, now: Now, content: &Content) {
-        let epoch = id(content, &content.id());
+    pub(super) fn prepare(&mut self, now: Now, proposal: &[u8; 32], content: &Content) {
+        let epoch = id(content, proposal);
         (self.cut, self.flushing) = (None, epoch);
         self.timers.set(Timer::Flush, now.monotonic + FLUSH);
         self.prepared = true;

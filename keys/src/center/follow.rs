@@ -6,7 +6,8 @@ use std::time::Duration;
 use sealcast_crypto::identity::Registration;
 use sealcast_wire::{Address, CertHash, Dropped, EpochId, MemberId, Monotonic, Now, limits};
 
-use super::epoch::{derive, has_sending_keys, take};
+use super::epoch::{derive, has_sending_keys, places, take};
+use super::lead::spread;
 use super::message::{
     Accept, Ack, Beacon, Challenge, Commit, Content, Dismiss, Gone, Join, Lack, Message, PART_SLOTS, PARTS_MAX, Part,
     Propose, lock,
@@ -22,6 +23,8 @@ pub(super) struct Courts {
     pub(super) leader: MemberId,
     challenge: Challenge,
     key: PairKey,
+    /// Where it came from; `None` if what we answered there did not help.
+    from: Option<Address>,
     accepted: bool,
     at: Monotonic,
 }
@@ -36,6 +39,10 @@ pub(super) struct Follows {
     state: FollowState,
     since: Monotonic,
     tries: u32,
+    /// When we acknowledged last.
+    said: Option<Monotonic>,
+    /// When we last asked for registrations, or were about to be given them.
+    wanted: Option<Monotonic>,
 }
 
 /// A proposal whose roster comes in parts.
@@ -123,7 +130,7 @@ impl Center {
     }
 
     /// A leader would let us in.
-    pub(super) fn on_challenge(&mut self, now: Now, m: Challenge) -> Result<(), Dropped> {
+    pub(super) fn on_challenge(&mut self, now: Now, from: Option<Address>, m: Challenge) -> Result<(), Dropped> {
         let leader = MemberId { cert: m.registration.hash(), incarnation: m.run };
         if m.to != self.me || self.phase != Phase::Running {
             return Err(Dropped::Stale);
@@ -146,8 +153,10 @@ impl Center {
         self.pairs.put(leader, m.salt, key.clone());
         // The same one again, or a recorded one, holds us no longer than it did.
         let same = |it: &&Courts| it.leader == leader && it.challenge.token == m.token;
-        let at = self.courts.as_ref().filter(same).map_or(now.monotonic, |it| it.at);
-        self.courts = Some(Courts { leader, challenge: m, key, accepted: false, at });
+        let before = self.courts.as_ref().filter(same);
+        let at = before.map_or(now.monotonic, |it| it.at);
+        let again = before.is_some_and(|it| it.accepted);
+        self.courts = Some(Courts { leader, challenge: m, key, from: from.filter(|_| !again), accepted: false, at });
         self.take_challenge(now);
         Ok(())
     }
@@ -166,10 +175,12 @@ impl Center {
         let (to, token) = (courts.leader, courts.challenge.token);
         let mut accept = Accept { from: self.me, to, token, epoch: self.epoch(), tag: [0; 16] };
         accept.tag = courts.key.accept(&accept);
+        let mut address = None;
         if let Some(courts) = &mut self.courts {
             courts.accepted = true;
+            address = courts.from;
         }
-        self.send(&Message::Accept(accept));
+        self.send_to(address, &Message::Accept(accept));
     }
 
     /// A leader says who shall be in the next epoch.
@@ -186,6 +197,8 @@ impl Center {
             let slot = follows.content.slot_of(&self.me).unwrap_or_default();
             match follows.state {
                 FollowState::Acknowledged if m.has_heard(slot) => {}
+                // What we said just now may be on its way.
+                FollowState::Acknowledged if follows.said.is_some_and(|at| now.monotonic.since(at) < ACK_SPACING) => {}
                 FollowState::Acknowledged => self.acknowledge(now),
                 FollowState::Gathering | FollowState::Ending => self.go_on(now),
             }
@@ -231,22 +244,25 @@ impl Center {
             return Err(Dropped::Foreign);
         }
         match content.zip(self.pairs.get(&leader).cloned()) {
-            Some((content, key)) => self.follow(now, from, content, key),
+            Some((content, key)) => self.follow(now, from, (id, content), key),
             None => self.gather(now, from, m),
         }
         Ok(())
     }
 
     /// Follows a proposal whose roster is here.
-    fn follow(&mut self, now: Now, from: Option<Address>, content: Content, key: PairKey) {
+    fn follow(&mut self, now: Now, from: Option<Address>, (id, content): ([u8; 32], Content), key: PairKey) {
         self.newest = Some((content.leader, content.attempt));
         self.gathers = None;
         self.last_sign = Some(now.monotonic);
         self.leads.give_up();
         self.timers.stop(Timer::Resend);
         self.timers.stop(Timer::Propose);
-        let (id, state, since) = (content.id(), FollowState::Gathering, now.monotonic);
-        self.follows = Some(Follows { id, content, key, from, state, since, tries: 0 });
+        let (state, since) = (FollowState::Gathering, now.monotonic);
+        // Who all are a newcomer is told without a word; a member asks at once who a newcomer is.
+        let is_base = self.installed.as_ref().is_some_and(|it| it.epoch == content.base);
+        let wanted = (!is_base).then_some(since);
+        self.follows = Some(Follows { id, content, key, from, state, since, tries: 0, said: None, wanted });
         self.timers.set(Timer::Ack, now.monotonic + ACK_AGAIN);
         self.go_on(now);
     }
@@ -320,7 +336,7 @@ impl Center {
         let content = gathers.propose.with(slots).ok_or(Dropped::Conflict)?;
         content.slot_of(&self.me).ok_or(Dropped::Foreign)?;
         let key = self.pairs.get(&leader).cloned().ok_or(Dropped::NoKey)?;
-        self.follow(now, gathers.from, content, key);
+        self.follow(now, gathers.from, (gathers.id, content), key);
         Ok(())
     }
 
@@ -346,18 +362,25 @@ impl Center {
     /// Goes on with the proposal that we follow, as far as that is possible now.
     pub(super) fn go_on(&mut self, now: Now) {
         let Some(follows) = self.follows.as_ref().filter(|it| it.state == FollowState::Gathering) else { return };
-        let content = follows.content.clone();
-        let missing: Vec<CertHash> =
-            content.slots.iter().map(|it| it.cert).filter(|cert| !self.people.contains_key(cert)).collect();
+        // Those of our view are known.
+        let base = self.installed.as_ref().map_or(&[][..], |it| &it.slots);
+        let new = follows.content.slots.iter().zip(places(&follows.content.slots, base));
+        let new = new.filter(|(_, place)| place.is_none()).map(|(it, _)| it.cert);
+        let missing: Vec<CertHash> = new.filter(|cert| !self.people.contains_key(cert)).collect();
         if !missing.is_empty() {
+            let spaced = |at: Monotonic| now.monotonic.since(at) < WANT_SPACING;
+            let Some(follows) = self.follows.as_mut().filter(|it| !it.wanted.is_some_and(spaced)) else { return };
+            follows.wanted = Some(now.monotonic);
+            let leader = follows.from.filter(|_| follows.tries < ACKS_TO_LEADER);
             // As many as one packet names; the answer to them brings the next ones.
-            return self.send(&Message::Want(missing.into_iter().take(WANTED_AT_ONCE).collect()));
+            return self.send_to(leader, &Message::Want(missing.into_iter().take(WANTED_AT_ONCE).collect()));
         }
         if let Some(follows) = &mut self.follows {
             follows.state = FollowState::Ending;
         }
+        let Some((id, content)) = self.follows.as_ref().map(|it| (it.id, it.content.clone())) else { return };
         match self.installed.is_some() {
-            true => self.prepare(now, &content),
+            true => self.prepare(now, &id, &content),
             false => {
                 self.cut = Some([0; 32]);
                 self.acknowledge(now);
@@ -365,12 +388,24 @@ impl Center {
         }
     }
 
+    /// Whether there is a change of which we may lack registrations.
+    pub(super) fn wants_any(&self) -> bool {
+        let gathers = self.follows.as_ref().is_some_and(|it| it.state == FollowState::Gathering);
+        gathers || self.gathers.is_some() || !self.early.is_empty() || self.is_let_in()
+    }
+
     /// Whether we lack this registration.
     pub(super) fn is_wanted(&self, cert: &CertHash) -> bool {
         let named = |it: &Follows| it.content.slots.iter().any(|it| it.cert == *cert);
         let named = self.follows.as_ref().is_some_and(named) || self.gathers.as_ref().is_some_and(|it| it.names(cert));
         let named = named || self.early.iter().flat_map(|it| &it.slots).any(|(who, _)| who.cert == *cert);
-        named && !self.people.contains_key(cert)
+        (named || self.is_let_in()) && !self.people.contains_key(cert)
+    }
+
+    /// Whether we are about to be let in: then it may be told who all are before which change that is of. How many are remembered
+    /// has a limit ([`limits::CENTER_PEOPLE_MAX`]).
+    fn is_let_in(&self) -> bool {
+        self.installed.is_none() && self.courts.as_ref().is_some_and(|it| it.accepted)
     }
 
     /// What is delivered in the view in use is settled, or is not known in time: then zeros stand for it.
@@ -392,8 +427,10 @@ impl Center {
         let (proposal, to) = (follows.id, follows.content.leader);
         let mut ack = Ack { from: self.me, to, proposal, base, cut, tag: [0; 16] };
         ack.tag = follows.key.ack(&ack);
-        let wait = (ACK_AGAIN * 2_u32.saturating_pow(follows.tries.min(4))) + jitter(&mut self.rng, ACK_AGAIN / 2);
+        let again = spread(ACK_AGAIN, follows.content.slots.len());
+        let wait = (again * 2_u32.saturating_pow(follows.tries.min(4))) + jitter(&mut self.rng, again / 2);
         self.timers.set(Timer::Ack, now.monotonic + wait);
+        follows.said = Some(now.monotonic);
         let to = follows.from.filter(|_| follows.tries < ACKS_TO_LEADER);
         self.send_to(to, &Message::Ack(ack));
     }
@@ -443,7 +480,7 @@ impl Center {
             return Err(Dropped::Auth.into());
         }
         let entry = m.entries.iter().find(|(at, _)| usize::from(*at) == slot);
-        let (content, leader) = (follows.content.clone(), follows.content.leader.cert);
+        let (content, leader, from) = (follows.content.clone(), follows.content.leader.cert, follows.from);
         let base = self.installed.as_ref().filter(|it| it.epoch == content.base);
         let of_base = base.is_some();
         let table = self.table_of(&content).ok_or(Dropped::Stale)?;
@@ -465,6 +502,7 @@ impl Center {
             self.give_up(now);
             return Err(Dropped::Conflict.into());
         }
+        self.addresses = from.map(|at| (content.leader, at)).into_iter().collect();
         self.enter(now, &content, table, taken, m.nonce.is_some());
         Ok(())
     }
@@ -489,6 +527,9 @@ impl Center {
         }
         if m.size == 0 {
             return Ok(());
+        }
+        if self.installed.is_none() && leads && usize::from(m.size) >= self.members_max() {
+            self.tell_full(now.monotonic, leader.cert, true);
         }
         let calls = match &self.installed {
             None => true,
@@ -570,8 +611,12 @@ const TOWARDS: Duration = Duration::from_secs(3);
 const SPREAD: Duration = Duration::from_millis(20);
 /// The first wait before an acknowledgement is said again.
 const ACK_AGAIN: Duration = Duration::from_millis(40);
+/// Acknowledgements that a leader asks for have as much between them.
+const ACK_SPACING: Duration = Duration::from_millis(20);
 /// So often an acknowledgement goes to where the proposal came from; later ones go to all.
 const ACKS_TO_LEADER: u32 = 2;
+/// Between two requests for registrations.
+const WANT_SPACING: Duration = Duration::from_millis(20);
 /// Registrations that one message asks for.
 const WANTED_AT_ONCE: usize = 32;
 /// A proposal that came to nothing for so long is no longer followed.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use rand_chacha::ChaCha20Rng;
+use sealcast_crypto::identity::Registration;
 use sealcast_crypto::leighton_micali::{Forged, PairSecret, tag};
 use sealcast_crypto::secret::Secret;
 use sealcast_wire::{
@@ -71,6 +72,8 @@ pub(super) struct Applicant {
     size: u16,
     challenged: Option<Monotonic>,
     at: Monotonic,
+    /// Where it last asked from: anybody can ask in its name.
+    asked_from: Option<Address>,
     /// Where it accepted from.
     address: Option<Address>,
 }
@@ -87,11 +90,23 @@ struct Proposed {
     /// By slot; none for ours.
     keys: Vec<Option<PairKey>>,
     acks: Vec<Option<Ack>>,
+    /// How many of them have not come.
+    waits_for: usize,
     /// Where each acknowledgement came from.
     addresses: Vec<Option<Address>>,
     since: Monotonic,
+    /// When somebody acknowledged last who had not before.
+    heard: Monotonic,
     timeout: Duration,
     wait: Duration,
+}
+
+impl Proposed {
+    /// Whether those who have not answered are taken for silent. As long as others still answer, it is the leader or the
+    /// network that is slow; but not for ever.
+    fn is_over(&self, now: Monotonic) -> bool {
+        now.since(self.heard) >= self.timeout || now.since(self.since) >= self.timeout * TIMEOUTS_MAX
+    }
 }
 
 struct Committed {
@@ -193,7 +208,7 @@ impl Leads {
 
 impl Center {
     /// Somebody asks to be let in.
-    pub(super) fn on_join(&mut self, now: Now, m: &Join) -> Result<(), Dropped> {
+    pub(super) fn on_join(&mut self, now: Now, from: Option<Address>, m: &Join) -> Result<(), Dropped> {
         let who = MemberId { cert: m.registration.hash(), incarnation: m.run };
         if who.cert == self.me.cert {
             return Err(Dropped::Stale);
@@ -206,7 +221,7 @@ impl Center {
         }
         if !self.is_leading() || self.installed.is_none() {
             self.notice_other(now, &m.registration, m.epoch);
-            self.sign(now, &who);
+            self.sign(now, &who, &m.registration);
             return Ok(());
         }
         let is_in = self.installed.as_ref().is_some_and(|it| it.slots.contains(&who) && it.epoch == m.epoch);
@@ -228,23 +243,37 @@ impl Center {
             let (epoch, size, at) = (m.epoch, m.size, now.monotonic);
             self.leads.applied += 1;
             let number = self.leads.applied;
-            let new = Applicant { who, number, accepted: false, epoch, size, challenged: None, at, address: None };
+            let new = Applicant {
+                who,
+                number,
+                accepted: false,
+                epoch,
+                size,
+                challenged: None,
+                at,
+                asked_from: None,
+                address: None,
+            };
             self.leads.applicants.insert(who, new);
+        }
+        if let Some(applicant) = self.leads.applicants.get_mut(&who) {
+            applicant.asked_from = from;
         }
         match self.leads.sigmas.contains_key(&who.cert) {
             true => self.challenge(now, who, (m.epoch, m.size)),
             false => {
                 self.ask(now, Query::Pair(who.cert));
-                self.sign(now, &who);
+                self.sign(now, &who, &m.registration);
             }
         }
         Ok(())
     }
 
-    /// Says to a newcomer that a group is here, so that it forms no other one while ours cannot let it in: at once, if we stand
-    /// by, and else in a while, if nobody else does.
-    fn sign(&mut self, now: Now, to: &MemberId) {
-        if self.view_size() < 2 || self.installed.as_ref().is_some_and(|it| it.slots.contains(to)) {
+    /// Says to a newcomer that may lead that a group is here, so that it forms no other one while ours cannot let it in: at
+    /// once, if we stand by, and else in a while, if nobody else does.
+    fn sign(&mut self, now: Now, to: &MemberId, registration: &Registration) {
+        let forms = registration.rights.may_lead(&self.group);
+        if !forms || self.view_size() < 2 || self.installed.as_ref().is_some_and(|it| it.slots.contains(to)) {
             return;
         }
         if self.line().take(1 + STAND_BYS).any(|it| *it == self.me) {
@@ -293,16 +322,19 @@ impl Center {
         let Some(key) = self.leads.key_with(&self.group, &self.me, &to) else { return };
         let Some(sigma) = self.leads.sigmas.get(&to.cert) else { return };
         let (registration, run, salt) = (self.registration.clone(), self.me.incarnation, sigma.salt);
+        let mut address = None;
         if let Some(it) = self.leads.applicants.get_mut(&to) {
             (it.epoch, it.size, it.at) = (epoch, size, now.monotonic);
             if it.challenged.is_some_and(|at| now.monotonic.since(at) < CHALLENGE_SPACING) {
                 return;
             }
+            // Who asks again may not have heard it there.
+            address = it.asked_from.filter(|_| it.challenged.is_none());
             it.challenged = Some(now.monotonic);
         }
         let mut challenge = Challenge { to, registration, run, salt, token, tag: [0; 16] };
         challenge.tag = key.challenge(&challenge);
-        self.send(&Message::Challenge(challenge));
+        self.send_to(address, &Message::Challenge(challenge));
     }
 
     /// An applicant showed that it holds the key, and is there.
@@ -415,8 +447,18 @@ impl Center {
         let came: Vec<MemberId> = applicants.iter().filter(|it| !slots.contains(it)).copied().collect();
         slots.extend(came);
         slots.truncate(self.members_max() - 1);
-        // For whom there is no room the group does not change.
+        // For whom there is no room the group does not change; a beacon of its size says so.
+        let out = applicants.into_iter().filter(|it| !slots.contains(it));
+        let out: Vec<CertHash> = out.map(|it| it.cert).collect();
         self.leads.applicants.retain(|_, it| !it.accepted || slots.contains(&it.who));
+        for cert in &out {
+            self.tell_full(now.monotonic, *cert, false);
+        }
+        if !out.is_empty() && self.leads.signed.is_none_or(|at| now.monotonic.since(at) >= SIGN_SPACING) {
+            self.leads.signed = Some(now.monotonic);
+            self.beacon(now);
+        }
+        let Some(installed) = self.installed.as_ref() else { return };
         if !self.has_work() {
             return;
         }
@@ -449,7 +491,7 @@ impl Center {
     }
 
     /// How many members the group may have: as many as its reliable channel takes, if it has one.
-    fn members_max(&self) -> usize {
+    pub(super) fn members_max(&self) -> usize {
         if self.config.reliable { limits::MEMBERS_MAX } else { limits::CENTER_MEMBERS_MAX }
     }
 
@@ -482,7 +524,7 @@ impl Center {
         let takes_over = self.leader().is_some_and(|it| it != self.me);
         let timeout = silent(self.config.detect) + if takes_over { self.config.detect } else { Duration::ZERO };
         let acks = vec![None; members];
-        let (since, wait) = (now.monotonic, RESEND);
+        let (since, wait) = (now.monotonic, spread(RESEND, members));
         self.follows = None;
         let base = self.installed.as_ref().filter(|it| it.epoch == content.base).map(|it| &it.slots[..]);
         // Who has no key with us yet finds the salt beside its name.
@@ -500,17 +542,19 @@ impl Center {
             drawn,
             keys,
             acks,
+            waits_for: members - 1,
             addresses: vec![None; members],
             since,
+            heard: since,
             timeout,
             wait,
         });
-        self.timers.set(Timer::Resend, now.monotonic + RESEND);
+        self.timers.set(Timer::Resend, now.monotonic + wait);
         if members > 1 {
             self.send(&Message::Propose(said));
             self.introduce(&newcomers, is_whole);
         }
-        self.prepare(now, &content);
+        self.prepare(now, &id, &content);
     }
 
     /// Says the roster whole to newcomers, and who all are; to the others, who newcomers are.
@@ -529,7 +573,7 @@ impl Center {
                 for to in &addresses {
                     (0..parts).for_each(|part| self.say_part(Some(*to), part));
                 }
-                self.give(None, &new);
+                // The others heard them ask, or want to know who they are.
                 addresses.into_iter().for_each(|to| self.give(Some(to), &old));
             }
             None => {
@@ -578,8 +622,8 @@ impl Center {
     /// Says a proposal again, or goes on without those who do not answer.
     pub(super) fn resend(&mut self, now: Now) {
         let Some(proposed) = &mut self.leads.proposed else { return };
-        if now.monotonic.since(proposed.since) < proposed.timeout || proposed.content.slots.len() == 1 {
-            proposed.wait = (proposed.wait * 2).min(RESEND_MAX);
+        if !proposed.is_over(now.monotonic) || proposed.content.slots.len() == 1 {
+            proposed.wait = (proposed.wait * 2).min(spread(RESEND_MAX, proposed.acks.len()));
             self.timers.set(Timer::Resend, now.monotonic + proposed.wait);
             let mut said = proposed.said.clone();
             said.acked = vec![0; proposed.acks.len().div_ceil(8)];
@@ -616,8 +660,8 @@ impl Center {
         if m.to != self.me {
             return Err(Dropped::Foreign);
         }
-        let key = self.leads.key_with(&self.group, &self.me, &m.from).ok_or(Dropped::Stale)?;
         if let Some(committed) = self.leads.committed.as_ref().filter(|it| it.id == m.proposal) {
+            let key = self.leads.key_with(&self.group, &self.me, &m.from).ok_or(Dropped::Stale)?;
             let slots = self.installed.as_ref().map_or(&[][..], |it| &it.slots);
             let slot = slots.iter().position(|it| *it == m.from).ok_or(Dropped::Stale)?;
             key.check_ack(&m).map_err(|_| Dropped::Auth)?;
@@ -628,8 +672,13 @@ impl Center {
         }
         let proposed = self.leads.proposed.as_ref().filter(|it| it.id == m.proposal).ok_or(Dropped::Stale)?;
         let slot = proposed.content.slot_of(&m.from).ok_or(Dropped::Stale)?;
+        let key = proposed.keys[slot].as_ref().ok_or(Dropped::Stale)?;
         self.authentic(key.check_ack(&m))?;
         if let Some(proposed) = &mut self.leads.proposed {
+            if proposed.acks[slot].is_none() {
+                proposed.waits_for -= 1;
+                proposed.heard = now.monotonic;
+            }
             proposed.acks[slot] = Some(m);
             proposed.addresses[slot] = from;
         }
@@ -640,7 +689,7 @@ impl Center {
     /// Hands out the epoch once everybody is ready, and all of our view say alike how it ended.
     pub(super) fn try_commit(&mut self, now: Now) {
         let (Some(cut), Some(proposed)) = (self.cut, &self.leads.proposed) else { return };
-        if proposed.acks[1..].iter().any(Option::is_none) {
+        if proposed.waits_for > 0 {
             return;
         }
         let base = proposed.content.base;
@@ -678,17 +727,21 @@ impl Center {
             if self.leads.dismissed.len() < limits::REMEMBERED_PEOPLE_MAX {
                 self.leads.dismissed.insert(who, (why, DISMISSALS));
             }
-            self.dismiss(who, why);
+            let address = self.addresses.get(&who).copied();
+            self.dismiss(who, why, address);
         }
+        let heard = proposed.content.slots.iter().zip(&proposed.addresses);
+        self.addresses = heard.filter_map(|(who, at)| Some((*who, (*at)?))).collect();
         let Drawn { table, nonce, .. } = proposed.drawn;
         self.enter(now, &proposed.content, table, made.mine, nonce.is_some());
     }
 
-    fn dismiss(&mut self, to: MemberId, why: Gone) {
+    /// Says to somebody that it is out; to all, among whom it is, if it may not hear us where it was last.
+    fn dismiss(&mut self, to: MemberId, why: Gone, address: Option<Address>) {
         let mut dismiss = Dismiss { from: self.me, to, why, tag: [0; 16] };
         let Some(key) = self.shared_with(&to) else { return };
         dismiss.tag = key.dismiss(&dismiss);
-        self.send(&Message::Dismiss(dismiss));
+        self.send_to(address, &Message::Dismiss(dismiss));
     }
 
     /// A member asks us for something.
@@ -699,7 +752,7 @@ impl Center {
         let key = self.shared_with(&m.from).ok_or(Dropped::Stale)?;
         key.check_wish(m).map_err(|_| Dropped::Auth)?;
         if let Some((why, _)) = self.leads.dismissed.get(&m.from).copied() {
-            self.dismiss(m.from, why);
+            self.dismiss(m.from, why, None);
             return Ok(());
         }
         let is_in = self.installed.as_ref().is_some_and(|it| it.slots.contains(&m.from) && it.epoch == m.epoch);
@@ -727,7 +780,7 @@ impl Center {
     }
 
     /// Somebody lacks registrations.
-    pub(super) fn on_want(&mut self, now: Now, list: &[CertHash]) -> Result<(), Dropped> {
+    pub(super) fn on_want(&mut self, now: Now, from: Option<Address>, list: &[CertHash]) -> Result<(), Dropped> {
         if !self.is_leading() {
             return Err(Dropped::Stale);
         }
@@ -742,8 +795,10 @@ impl Center {
                 wanted.push(*cert);
             }
         }
-        let list = wanted;
-        self.give(None, &list);
+        // Members of the view know each other: only the one that asks lacks one of them.
+        let (old, new): (Vec<CertHash>, Vec<CertHash>) = wanted.into_iter().partition(|cert| self.is_in_view(cert));
+        self.give(from, &old);
+        self.give(None, &new);
         Ok(())
     }
 
@@ -793,7 +848,7 @@ impl Center {
         let reliable = self.config.reliable;
         self.send(&Message::Beacon(Beacon { registration, run, epoch, size, reliable }));
         let again: Vec<(MemberId, Gone)> = self.leads.dismissed.iter().map(|(who, (why, _))| (*who, *why)).collect();
-        again.into_iter().for_each(|(who, why)| self.dismiss(who, why));
+        again.into_iter().for_each(|(who, why)| self.dismiss(who, why, None));
         self.leads.dismissed.retain(|_, (_, left)| {
             *left = left.saturating_sub(1);
             *left > 0
@@ -840,6 +895,14 @@ fn silent(detect: Duration) -> Duration {
     (detect / 5).clamp(Duration::from_millis(300), Duration::from_secs(3))
 }
 
+/// A wait for what many members answer: a large group's answers take a leader some time, and asked again all answer again.
+pub(super) fn spread(wait: Duration, members: usize) -> Duration {
+    wait + wait * (members / SPREAD_MEMBERS) as u32
+}
+
+const SPREAD_MEMBERS: usize = 64;
+/// So many times the time-out a change lasts at most while some still answer.
+const TIMEOUTS_MAX: u32 = 4;
 /// Applicants of one time, and others', make one change.
 pub(super) const GATHER: Duration = Duration::from_millis(4);
 /// The same for members of another part of the group.

@@ -23,7 +23,7 @@
 
 use std::sync::Arc;
 
-use sealcast_crypto::hash::Transcript;
+use sealcast_crypto::hash::{Transcript, sha256};
 use sealcast_crypto::identity::Registration;
 use sealcast_crypto::signature::OriginKey;
 use sealcast_wire::limits::{
@@ -266,7 +266,13 @@ impl Propose {
 
     /// The whole change, for who has the base with these slots; `None` if it is said whole, or is another one.
     pub(super) fn applied(&self, base: &[MemberId]) -> Option<Content> {
-        self.with(apply(base, self.size.into(), &self.gone, self.came.as_ref()?)?)
+        let came = self.came.as_ref()?;
+        let slots = apply(base, self.size.into(), &self.gone, came)?;
+        // The base names nobody twice.
+        let is_twice = |(at, who): &(u16, MemberId)| {
+            (0..).zip(&slots).any(|(slot, it)| slot != usize::from(*at) && it.cert == who.cert)
+        };
+        if came.iter().any(is_twice) { None } else { self.with_unique(slots) }
     }
 
     /// The whole change with this roster, if it is the right one.
@@ -274,8 +280,13 @@ impl Propose {
         let mut certs: Vec<CertHash> = slots.iter().map(|it| it.cert).collect();
         certs.sort_unstable();
         certs.dedup();
-        let is_right = slots.len() == usize::from(self.size) && certs.len() == slots.len();
-        if !is_right || slots.first() != Some(&self.leader) || roster(&slots) != self.roster {
+        if certs.len() == slots.len() { self.with_unique(slots) } else { None }
+    }
+
+    /// The same with a roster that names nobody twice.
+    fn with_unique(&self, slots: Vec<MemberId>) -> Option<Content> {
+        let is_right = slots.len() == usize::from(self.size) && slots.first() == Some(&self.leader);
+        if !is_right || roster(&slots) != self.roster {
             return None;
         }
         let (leader, base, counter, attempt) = (self.leader, self.base, self.counter, self.attempt);
@@ -427,8 +438,18 @@ impl Message {
         w.finish()
     }
 
+    #[cfg(any(test, feature = "misbehaving"))]
     pub(super) fn decode(bytes: &[u8]) -> Result<Message, Malformed> {
+        Message::decode_knowing(bytes, &|_| None)
+    }
+
+    /// The same with a memory of registrations by their hashes, which need no second reading: their keys are checked points.
+    pub(super) fn decode_knowing(
+        bytes: &[u8],
+        known: &dyn Fn(&CertHash) -> Option<Arc<Registration>>,
+    ) -> Result<Message, Malformed> {
         let mut r = Reader::new(bytes);
+        let registration = |r: &mut Reader<'_>| registration(r, known);
         let message = match r.u8()? {
             1 => Message::Join(Join {
                 registration: registration(&mut r)?,
@@ -572,8 +593,12 @@ fn gone(number: u8) -> Result<Gone, Malformed> {
         .ok_or(Malformed)
 }
 
-fn registration(r: &mut Reader<'_>) -> Result<Arc<Registration>, Malformed> {
-    Registration::from_bytes(r.bytes16(REGISTRATION_BYTES_MAX)?).map(Arc::new)
+fn registration(
+    r: &mut Reader<'_>,
+    known: &dyn Fn(&CertHash) -> Option<Arc<Registration>>,
+) -> Result<Arc<Registration>, Malformed> {
+    let bytes = r.bytes16(REGISTRATION_BYTES_MAX)?;
+    known(&CertHash(sha256(bytes))).map_or_else(|| Registration::from_bytes(bytes).map(Arc::new), Ok)
 }
 
 /// Slots of one part of a roster: with the frame and the headers of UDP and IPv6 it fits the least packet of IPv6.

@@ -166,6 +166,8 @@ pub struct Center {
     good: BTreeMap<CertHash, Monotonic>,
     /// Keys that leaders share with us.
     pairs: PairKeys,
+    /// Where our leader was heard in the change that made our epoch; where we lead, where the members were.
+    addresses: BTreeMap<MemberId, Address>,
     /// Members of the view that have to go.
     going: BTreeMap<CertHash, Gone>,
     /// Of whom the centre said that they are revoked.
@@ -188,6 +190,8 @@ pub struct Center {
     /// When the centre was last asked who is revoked, and how often we looked around.
     news_asked: Option<Monotonic>,
     looks: u32,
+    /// Of whom people were last told that it is not let in, and when.
+    full_told: Option<(CertHash, Monotonic)>,
     /// Whose other channels people were last told of, and when.
     channels_told: Option<(CertHash, Monotonic)>,
     join_wait: Duration,
@@ -304,6 +308,7 @@ impl Center {
             towards: None,
             good: BTreeMap::new(),
             pairs: PairKeys::default(),
+            addresses: BTreeMap::new(),
             going: BTreeMap::new(),
             revoked: BTreeSet::new(),
             number: 0,
@@ -316,6 +321,7 @@ impl Center {
             others: None,
             news_asked: None,
             looks: 0,
+            full_told: None,
             channels_told: None,
             join_wait: JOIN_RETRY,
             joins: 0,
@@ -373,13 +379,14 @@ impl Center {
     /// Remembers a registration; those of the view and of applicants stay, whoever else comes.
     fn learn(&mut self, now: Monotonic, registration: &Arc<Registration>) {
         let cert = registration.hash();
-        let known = self.people.entry(cert).or_insert_with(|| Known {
-            registration: registration.clone(),
-            rights: Arc::new(registration.rights.clone()),
-            seen: now,
-            given: None,
-        });
-        known.seen = now;
+        if let Some(known) = self.people.get_mut(&cert) {
+            known.seen = now;
+            return;
+        }
+        // Of a large group many have the same rights: they are told apart by comparing where they are.
+        let same = self.people.values().map(|it| &it.rights).find(|it| ***it == registration.rights).cloned();
+        let rights = same.unwrap_or_else(|| Arc::new(registration.rights.clone()));
+        self.people.insert(cert, Known { registration: registration.clone(), rights, seen: now, given: None });
         while self.people.len() > limits::CENTER_PEOPLE_MAX {
             let needed = |cert: &CertHash| {
                 *cert == self.me.cert
@@ -417,6 +424,14 @@ impl Center {
             self.notice(Notice::OtherChannels { cert, reliable });
         }
         Err(Dropped::Policy)
+    }
+
+    /// Tells people that somebody is not let in, for want of room; once in a while for each.
+    fn tell_full(&mut self, now: Monotonic, cert: CertHash, is_us: bool) {
+        if self.full_told.is_none_or(|(of, at)| of != cert || now.since(at) >= TOLD_FOR) {
+            self.full_told = Some((cert, now));
+            self.notice(Notice::GroupFull { cert, is_us, most: self.members_max() });
+        }
     }
 
     fn may_lead(&self, cert: &CertHash) -> bool {
@@ -478,9 +493,10 @@ impl Center {
             BootstrapError::Foreign => Dropped::Foreign,
             BootstrapError::Auth => Dropped::Auth,
         })?;
-        match Message::decode(&bytes)? {
-            Message::Join(m) => Ok(self.on_join(now, &m)?),
-            Message::Challenge(m) => Ok(self.on_challenge(now, m)?),
+        let known = |hash: &CertHash| self.people.get(hash).map(|it| it.registration.clone());
+        match Message::decode_knowing(&bytes, &known)? {
+            Message::Join(m) => Ok(self.on_join(now, from, &m)?),
+            Message::Challenge(m) => Ok(self.on_challenge(now, from, m)?),
             Message::Accept(m) => Ok(self.on_accept(now, from, &m)?),
             Message::Propose(m) => Ok(self.on_propose(now, from, m)?),
             Message::Ack(m) => Ok(self.on_ack(now, from, m)?),
@@ -490,7 +506,8 @@ impl Center {
             Message::Dismiss(m) => Ok(self.on_dismiss(&m)?),
             Message::Roster(m) => Ok(self.on_roster(now, m)?),
             Message::Lack(m) => Ok(self.on_lack(now, from, &m)?),
-            Message::Want(list) => Ok(self.on_want(now, &list)?),
+            Message::Want(list) => Ok(self.on_want(now, from, &list)?),
+            Message::Give(_) if !self.wants_any() => Ok(()),
             Message::Give(list) => {
                 for it in list.iter().filter(|it| self.is_wanted(&it.hash())).cloned().collect::<Vec<_>>() {
                     self.learn(now.monotonic, &it);
@@ -702,11 +719,14 @@ impl Center {
             _ if leader == self.me => Vec::new(),
             _ => vec![leader],
         };
+        // What is said again may not have come where it went; or it came, and the answer did not.
+        let again = self.leave_tries > ALONE_TRIES;
         for to in others {
             let mut wish = Wish { from: self.me, to, epoch: self.epoch(), what, tag: [0; 16] };
             let Some(key) = self.shared_with(&to) else { continue };
             wish.tag = key.wish(&wish);
-            self.send(&Message::Wish(wish));
+            let address = self.addresses.get(&to).copied().filter(|_| what == WishKind::Leave && !again);
+            self.send_to(address, &Message::Wish(wish));
         }
     }
 
@@ -834,6 +854,8 @@ const LEADER_CHECKED_EVERY: u32 = 5;
 const GOOD_FOR: Duration = Duration::from_secs(10);
 /// People are told once in so long that somebody has other channels.
 const TOLD_FOR: Duration = Duration::from_secs(60);
+/// So often a leave is said to whom it concerns alone; later to all, among whom that one is.
+const ALONE_TRIES: u32 = 2;
 /// A leave is said so often, with so long between.
 const LEAVE_TRIES: u32 = 8;
 const LEAVE_AGAIN: Duration = Duration::from_millis(60);

@@ -3,7 +3,7 @@
 use rand_chacha::ChaCha20Rng;
 use rand_core::{Rng as _, SeedableRng as _};
 use sealcast_crypto::identity::Act;
-use sealcast_wire::{Change, Domain};
+use sealcast_wire::{Change, Domain, limits};
 
 use super::net::{Net, REKEY, open, seal};
 use super::realm::{ALL, PLAIN};
@@ -102,6 +102,46 @@ fn two_hundred_members_join_leave_and_lose_their_leader() {
     net.meet(&all, 3000);
     let longest = net.tapped.iter().map(Vec::len).max().unwrap();
     assert!(longest <= 1200, "{longest} bytes");
+}
+
+/// What a change costs each member does not grow with the group, but for the acknowledgement of each.
+#[test]
+fn a_join_and_a_leave_are_heard_by_all_a_few_times() {
+    let mut net = Net::new(7);
+    let mut all = vec![net.start("leader", ALL), net.start("stand-by", ALL)];
+    all.extend((0..98).map(|i| net.start(&format!("m{i}"), PLAIN)));
+    net.meet(&all, 20_000);
+    net.for_millis(4000);
+    for round in 0..4 {
+        let before = net.receptions;
+        all.push(net.start(&format!("late {round}"), PLAIN));
+        net.meet(&all, 1000);
+        let joined = net.receptions - before;
+        let before = net.receptions;
+        net.command(all.pop().unwrap(), Command::Leave);
+        net.meet(&all, 1000);
+        let left = net.receptions - before;
+        assert!(joined <= 8 * all.len() && left <= 8 * all.len(), "{joined} and {left} receptions");
+    }
+}
+
+#[test]
+fn who_comes_to_a_full_group_is_told_so_and_let_in_once_somebody_left() {
+    let mut net = Net::new(5);
+    net.reliable = true;
+    let mut all = vec![net.start("leader", ALL), net.start("stand-by", ALL)];
+    all.extend((2..limits::MEMBERS_MAX).map(|i| net.start(&format!("m{i}"), PLAIN)));
+    net.meet(&all, 20_000);
+    let leader = *all.iter().find(|at| net.hash(**at) == net.leader(all[0])).unwrap();
+    assert!(all.iter().all(|at| net.nodes[*at].full.is_empty()));
+    let late = net.start("late", PLAIN);
+    net.for_millis(1500);
+    assert!(net.nodes[late].views.is_empty() && net.together(&all));
+    assert_eq!((&net.nodes[late].full, &net.nodes[leader].full), (&vec![true], &vec![false]), "once each");
+    let leaver = all.pop().unwrap();
+    net.command(leaver, Command::Leave);
+    all.push(late);
+    net.meet(&all, 3000);
 }
 
 #[test]

@@ -57,6 +57,8 @@ pub(in crate::center) struct Node {
     pub(in crate::center) paused: bool,
     /// What it was told of others' channels.
     pub(in crate::center) other_channels: Vec<bool>,
+    /// Whether it was told that it is not let in for want of room, or that somebody else is not.
+    pub(in crate::center) full: Vec<bool>,
 }
 
 pub(in crate::center) struct Installed {
@@ -117,6 +119,7 @@ impl Net {
             cut: 1,
             paused: false,
             other_channels: Vec::new(),
+            full: Vec::new(),
         });
         self.parts.push(0);
         self.drain(self.nodes.len() - 1);
@@ -303,6 +306,7 @@ impl Net {
                 Output::Notice { notice: Notice::OtherChannels { reliable, .. }, .. } => {
                     self.nodes[at].other_channels.push(reliable);
                 }
+                Output::Notice { notice: Notice::GroupFull { is_us, .. }, .. } => self.nodes[at].full.push(is_us),
                 Output::Excluded { why } => self.nodes[at].excluded = Some(why),
                 _ => {}
             }
