@@ -66,6 +66,11 @@ impl Scene {
         self.folder.path()
     }
 
+    /// The group's name.
+    pub(crate) fn group(&self) -> &str {
+        &self.group
+    }
+
     /// The multicast address.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
@@ -108,6 +113,7 @@ pub(crate) fn free_port() -> Result<u16, Failure> {
     socket.map(|a| a.port()).map_err(|e| Failure::system("finding a free port", &e))
 }
 
-const LCM_ADDRESS: Ipv4Addr = Ipv4Addr::new(239, 255, 76, 67);
+/// Where LCM multicasts.
+pub(crate) const LCM_ADDRESS: Ipv4Addr = Ipv4Addr::new(239, 255, 76, 67);
 /// A day: no scene lasts longer.
 const VALID_SECONDS: i64 = 86_400;

@@ -447,6 +447,7 @@ fn a_bench_prints_what_it_compares() {
         (&["bench", "latency", "--count", "20", "--compare", "plain,sealed,signed", "--json"][..], 3),
         (&["bench", "throughput", "--time", "200ms", "--runs", "1", "--subs", "2", "--json"][..], 2),
         (&["bench", "join", "--members", "2", "--runs", "1", "--json"][..], 3),
+        (&["bench", "rekey", "--members", "4", "--time", "1s", "--runs", "1", "--json"][..], 1),
     ] {
         let said = home.good(arguments);
         assert_eq!(said.lines().count(), kinds, "{said}");

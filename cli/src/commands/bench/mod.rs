@@ -1,9 +1,12 @@
 //! `sealcast bench`: what sealing costs on this machine, measured where messages arrive.
 
 mod brokers;
+mod center;
 mod cores;
 mod join;
 mod latency;
+mod plain;
+mod rekey;
 mod throughput;
 
 use std::fs::File;
@@ -15,14 +18,16 @@ use rustix::fd::AsFd as _;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use sealcast::Session;
 use sealcast::code::Code;
+use sealcast::session::Identity;
 use sealcast::url::OriginMode;
 
+use self::center::BenchCenter;
 use super::Env;
 use crate::hint::Failure;
 use crate::interrupt;
 use crate::scene::Scene;
 
-/// Measure latency, throughput, joining and brokers on this machine
+/// Measure latency, throughput, joining, changes of key and brokers on this machine
 #[derive(Debug, Args)]
 #[command(
     disable_help_subcommand = true,
@@ -35,6 +40,7 @@ Examples:
   sealcast bench latency --compare plain,sealed,signed
   sealcast bench throughput --size 1KiB --subs 10 --compare plain,sealed,signed
   sealcast bench join --members 16
+  sealcast bench rekey --members 200
   sealcast bench brokers --keys threshold --paper"
 )]
 pub(crate) struct Bench {
@@ -50,6 +56,8 @@ enum Verb {
     Throughput(throughput::Throughput),
     /// From the last start to a common key; one joins; one is evicted
     Join(join::Join),
+    /// Joins and leaves per second in a group with keys from a centre, installed by all members
+    Rekey(rekey::Rekey),
     /// Publications through four brokers of its own, delivered in order to one subscriber
     Brokers(brokers::Brokered),
 }
@@ -65,6 +73,7 @@ impl Bench {
             Verb::Latency(b) => b.run(env),
             Verb::Throughput(b) => b.run(env),
             Verb::Join(b) => b.run(env),
+            Verb::Rekey(b) => b.run(env),
             Verb::Brokers(b) => b.run(env),
         }
     }
@@ -181,6 +190,8 @@ struct BenchSetup {
     /// Further options of the URL.
     options: String,
     namespaces: Vec<PathBuf>,
+    /// Gives the keys instead of the members themselves.
+    center: Option<BenchCenter>,
 }
 
 impl BenchSetup {
@@ -191,7 +202,16 @@ impl BenchSetup {
             scene.member(&name(i), &[("both", "#"), ("evict", "#")])?;
         }
         let options = options.map(|o| format!("&{o}")).unwrap_or_default();
-        Ok(BenchSetup { scene, protection, options, namespaces: vec![] })
+        Ok(BenchSetup { scene, protection, options, namespaces: vec![], center: None })
+    }
+
+    /// A group whose keys come from a centre that has registered so many.
+    fn centered(registered: usize, options: Option<&String>) -> Result<BenchSetup, Failure> {
+        let mut setup = BenchSetup::new(Protection::Sealed, 0, options)?;
+        let center = BenchCenter::start(setup.scene.group(), registered)?;
+        setup.options = format!("&order=best-effort&kdc={}{}", center.address, setup.options);
+        setup.center = Some(center);
+        Ok(setup)
     }
 
     /// The same at a location, for messages of this kind.
@@ -225,6 +245,10 @@ impl BenchSetup {
     }
 
     fn open_here(&self, i: usize) -> Result<Session, Failure> {
+        if let Some(center) = &self.center {
+            let url = self.scene.url(&format!("&keys=center{}", self.options));
+            return Ok(sealcast::open(&url).identity(Identity::Principal(center.principal(i))).wait()?);
+        }
         let (keys, origin) = match self.protection {
             Protection::Plain => ("plain", OriginMode::Auto),
             Protection::Sealed => ("contributory", OriginMode::Mac),
