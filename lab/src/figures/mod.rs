@@ -173,6 +173,9 @@ const ORDERED: &[Unit] = &[
     Unit { rows: ordered::PEERS, about: "throughput beside other systems", measure: ordered::peers },
     Unit { rows: ordered::CHANGES, about: "members who come, leaders who leave", measure: ordered::changes },
     Unit { rows: ordered::CENTER, about: "a key distribution centre", measure: ordered::center },
+    Unit { rows: ordered::REKEY_200, about: "joins and leaves in a group of 200", measure: ordered::rekey_200 },
+    Unit { rows: ordered::REKEY_350, about: "joins and leaves in a group of 350", measure: ordered::rekey_350 },
+    Unit { rows: ordered::REKEY_1000, about: "joins and leaves in a group of 1,000", measure: ordered::rekey_1000 },
 ];
 
 const BROKERS: &[Unit] = &[

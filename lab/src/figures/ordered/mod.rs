@@ -12,6 +12,7 @@
 //! | `links` | a slow receiver, a bottleneck |
 //! | `peers` | beside JGroups, Aeron and NORM |
 //! | `center` | a key distribution centre's rate and memory |
+//! | `rekey` | joins and leaves a second in large groups |
 
 mod center;
 mod failover;
@@ -19,6 +20,7 @@ mod latency;
 mod links;
 mod members;
 mod peers;
+mod rekey;
 mod throughput;
 
 use std::process::Command;
@@ -33,6 +35,7 @@ pub(super) use latency::{LATENCY, latency};
 pub(super) use links::{BOTTLENECK, SLOW, bottleneck, slow};
 pub(super) use members::{CHURN, CPU, IDLE, SUSPICIONS, churn, cpu, idle, suspicions};
 pub(super) use peers::{CHANGES, PEERS, changes, peers};
+pub(super) use rekey::{REKEY_200, REKEY_350, REKEY_1000, rekey_200, rekey_350, rekey_1000};
 pub(super) use throughput::{LOSS, MEMORY, THROUGHPUT, loss, memory, throughput};
 
 /// `sealcast bench` with its members on a bridge, one in each namespace.
