@@ -7,7 +7,9 @@
 //! of 16), but datagrams come one by one, data is batched by Merkle trees already, and the usual batch
 //! equation accepts signatures that single verification refuses, on keys made for it.
 
+use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::{Mutex, PoisonError};
 
 use aws_lc_rs::agreement::{PrivateKey, X25519};
 use aws_lc_rs::digest::{SHA512, digest};
@@ -19,6 +21,8 @@ use aws_lc_rs::signature::{
 use curve25519_dalek::edwards::CompressedEdwardsY;
 use rand_core::CryptoRng;
 use zeroize::{Zeroize as _, Zeroizing};
+
+use sealcast_wire::limits;
 
 use crate::hpke::diffie_hellman;
 use crate::secret::Secret;
@@ -190,6 +194,8 @@ impl PublicKey {
 pub struct OriginKey {
     key: SigningKey,
     exchange: PrivateKey,
+    /// What it agreed on with others last, by their points: a member asks for the same ones in each epoch.
+    agreed: Mutex<BTreeMap<[u8; 32], Secret<32>>>,
 }
 
 impl OriginKey {
@@ -202,7 +208,7 @@ impl OriginKey {
     pub fn from_seed(seed: &Secret<32>) -> OriginKey {
         let key = SigningKey::from_seed(Algorithm::Ed25519, seed).expect("every seed is an Ed25519 key");
         let exchange = PrivateKey::from_private_key(&X25519, exchange_scalar(seed).expose());
-        OriginKey { key, exchange: exchange.expect("any 32 bytes are a scalar") }
+        OriginKey { key, exchange: exchange.expect("any 32 bytes are a scalar"), agreed: Mutex::default() }
     }
 
     /// Signs; deterministic.
@@ -218,8 +224,18 @@ impl OriginKey {
     /// What this key and another one have in common (RFC 7748, section 6.1, on the u-coordinate of the other's point): to
     /// derive keys from, with all that they are for. `None` of a P-256 key.
     pub fn agree(&self, other: &PublicKey) -> Option<Secret<32>> {
-        let point = CompressedEdwardsY::from_slice(other.point()).ok()?.decompress()?;
-        diffie_hellman(&self.exchange, point.to_montgomery().as_bytes())
+        let place: [u8; 32] = other.point().try_into().ok()?;
+        let mut agreed = self.agreed.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(secret) = agreed.get(&place) {
+            return Some(secret.clone());
+        }
+        let point = CompressedEdwardsY(place).decompress()?;
+        let secret = diffie_hellman(&self.exchange, point.to_montgomery().as_bytes())?;
+        if agreed.len() >= limits::AGREED_KEYS_MAX {
+            agreed.clear();
+        }
+        agreed.insert(place, secret.clone());
+        Some(secret)
     }
 
     /// The public half as the 32 bytes that go on the wire.
@@ -368,6 +384,18 @@ mod tests {
         assert_eq!(agreed(&a, &b), agreed(&b, &a));
         assert!(agreed(&a, &b) != agreed(&a, &c) && agreed(&a, &b) != agreed(&b, &c));
         assert!(a.agree(key(Algorithm::P256, 1).public()).is_none());
+    }
+
+    #[test]
+    fn rule_g7_an_origin_key_remembers_what_it_agreed_on_with_so_many_others_alone() {
+        let a = OriginKey::from_seed(&Secret::from_bytes([1; 32]));
+        let others: Vec<OriginKey> = (2..=255).map(|i| OriginKey::from_seed(&Secret::from_bytes([i; 32]))).collect();
+        let agreed: Vec<[u8; 32]> = others.iter().map(|it| *a.agree(it.public()).unwrap().expose()).collect();
+        assert!((1..=limits::AGREED_KEYS_MAX).contains(&a.agreed.lock().unwrap().len()));
+        for (other, agreed) in others.iter().zip(&agreed) {
+            assert_eq!(a.agree(other.public()).unwrap().expose(), agreed);
+            assert_eq!(other.agree(a.public()).unwrap().expose(), agreed);
+        }
     }
 
     #[test]

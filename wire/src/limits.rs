@@ -8,6 +8,8 @@ pub const MEMBERS_MAX: usize = 64;
 pub const DIRECT_MEMBERS_MAX: usize = 8;
 /// Of a group whose members show each other MACs, not signatures, what they say of the order (A3).
 pub const MAC_VECTOR_MEMBERS_MAX: usize = 64;
+/// Other runs' keys with which a run's key remembers the secret that they agree on.
+pub const AGREED_KEYS_MAX: usize = 2 * MAC_VECTOR_MEMBERS_MAX;
 /// Members of a group whose keys come from a centre. With a reliable channel it has [`MEMBERS_MAX`], too.
 pub const CENTER_MEMBERS_MAX: usize = 1024;
 /// Greatest number of a first epoch, which those who agree on it cannot prove: so far a claim brings a new group.
