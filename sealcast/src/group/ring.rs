@@ -20,7 +20,7 @@ use sealcast_wire::{Address, EpochId, Header, MemberId, Monotonic, Slot, View, l
 
 use super::gate::Epoch;
 use super::policy::Policy;
-use super::vouch::{Part, Vouched};
+use super::vouch::{Part, Unproved, Vouched};
 
 /// See the module. Newest last.
 #[derive(Default)]
@@ -250,11 +250,22 @@ impl Ring {
     /// Takes a vouch of the member that sits at `by` in `new` for what it sealed before; the slot that it
     /// had there, if that is something new: what is held is judged once for each part.
     pub(super) fn vouch(&mut self, part: Part, new: &View, by: Slot) -> Option<Slot> {
+        let (at, slot) = self.vouches_at(part.old, new, by)?;
+        self.entries[at].vouched.entry(slot).or_default().add(part).then_some(slot)
+    }
+
+    /// Whether such a word would be taken in, if its sender said it.
+    pub(super) fn hears(&self, word: &Unproved<'_>, new: &View, by: Slot) -> bool {
+        let vouched = self.vouches_at(word.old(), new, by).map(|(at, slot)| self.entries[at].vouched.get(&slot));
+        vouched.is_some_and(|it| it.is_none_or(|it| word.adds_to(it)))
+    }
+
+    /// Where an old epoch is, and at which slot of it a member of a new view was.
+    fn vouches_at(&self, old: EpochId, new: &View, by: Slot) -> Option<(usize, Slot)> {
         let member: MemberId = new.member(by)?.id;
-        let at = self.position(part.old)?;
-        let entry = &mut self.entries[at];
-        let (slot, _) = entry.epoch.view.members.find(&member.cert).filter(|(_, m)| m.id == member)?;
-        entry.vouched.entry(slot).or_default().add(part).then_some(slot)
+        let at = self.position(old)?;
+        let (slot, _) = self.entries[at].epoch.view.members.find(&member.cert).filter(|(_, m)| m.id == member)?;
+        Some((at, slot))
     }
 
     /// Erases the keys whose time is over, but for those that an order still needs; the epochs of all of them.
@@ -411,7 +422,8 @@ mod tests {
         let until = now + limits::EPOCH_OVERLAP;
         let vouch = |ring: &mut Ring, by: u32| {
             let words = vouch::write(second.view.epoch, &[], &Says(third.view.epoch, Slot(by)));
-            let part = vouch::read(&words[0], Slot(by), &Says(third.view.epoch, Slot(by))).expect("it is well formed");
+            let word = vouch::read(&words[0]).expect("it is well formed");
+            let part = word.proved(Slot(by), &Says(third.view.epoch, Slot(by))).expect("it is proved");
             ring.vouch(part, &third.view, Slot(by))
         };
         let of = |slot| Header { slot: Slot(slot), ..header(&second) };
@@ -428,7 +440,12 @@ mod tests {
                 ring.passed(second.clone(), until);
             }
             assert!((0..3).all(|slot| matches!(ring.disposition(&of(slot), &[]), Disposition::Wait)));
+            let words = vouch::write(second.view.epoch, &[], &Says(third.view.epoch, Slot(1)));
+            let hears =
+                |ring: &Ring, by| ring.hears(&vouch::read(&words[0]).expect("well formed"), &third.view, Slot(by));
+            assert!(hears(&ring, 1));
             assert_eq!(vouch(&mut ring, 1), Some(Slot(1)));
+            assert!(!hears(&ring, 1) && hears(&ring, 0), "what is said again costs no check of its proof (G8)");
             assert!(matches!(ring.disposition(&of(1), &[]), Disposition::Old), "it vouched for nothing");
             assert_eq!(vouch(&mut ring, 2), None, "it is not in the epoch in which it would vouch");
             assert!(matches!(ring.disposition(&of(2), &[]), Disposition::Wait));

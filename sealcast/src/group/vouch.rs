@@ -5,14 +5,15 @@
 //! | 1 | old epoch id (12) | part (1) | parts (1) | n (2) | n × ( domain (2) | counter (8) | digest (16) ) | proof |
 //! ```
 //! It travels on the control lane, so that whoever was excluded can neither read nor make it; the proof
-//! is the member's signature over the new epoch, its slot and all the bytes before (A3). A digest is of a
-//! whole datagram, since an AEAD's tag binds nothing against one who knows the key ([`Packet`]). A long
-//! list goes in parts of one datagram each, of use one without the other.
+//! is the member's attestation, or its signature where that would make too many parts, over the new epoch, its slot and all
+//! the bytes before (A3). A digest is of a whole datagram, since an AEAD's tag binds nothing against one who knows the key
+//! ([`Packet`]). A long list goes in parts of one datagram each, of use one without the other.
 
 use std::collections::BTreeSet;
 
 use sealcast_crypto::hash::Transcript;
 use sealcast_delivery::Packet;
+use sealcast_wire::protect::SIGNATURE_BYTES;
 use sealcast_wire::{Domain, EpochId, Malformed, Protect, Reader, Slot, View, Writer, limits};
 
 /// The first byte of a VOUCH on the control lane; the key scheme's own messages begin with another one.
@@ -49,14 +50,19 @@ pub(super) struct Vouched {
     parts: u8,
 }
 
-/// Writes a VOUCH for `old`, signed with the new epoch's capability; at least one part.
+/// Writes a VOUCH for `old`, proved with the new epoch's capability; at least one part.
 pub(super) fn write(old: EpochId, packets: &[Packet], protect: &dyn Protect) -> Vec<Vec<u8>> {
     let packets = &packets[packets.len().saturating_sub(limits::VOUCHED_PACKETS)..];
-    let parts = u8::try_from(packets.len().div_ceil(PACKETS_PER_PART).max(1)).expect("VOUCHED_PACKETS fit 255 parts");
+    // Each member checks each part of each other: MACs cost next to nothing, but take the place of packets.
+    let room = (PACKETS_PER_PART * PACKET_BYTES + SIGNATURE_BYTES).saturating_sub(protect.attestation_len());
+    let attested = (room / PACKET_BYTES).min(PACKETS_PER_PART);
+    let attests = attested > 0 && packets.len().div_ceil(attested) <= PARTS_MAX;
+    let per_part = if attests { attested } else { PACKETS_PER_PART };
+    let parts = u8::try_from(packets.len().div_ceil(per_part).max(1)).expect("there are at most PARTS_MAX parts");
     (0..parts)
         .map(|part| {
-            let from = usize::from(part) * PACKETS_PER_PART;
-            let packets = &packets[from..packets.len().min(from + PACKETS_PER_PART)];
+            let from = usize::from(part) * per_part;
+            let packets = &packets[from..packets.len().min(from + per_part)];
             let mut w = Writer::new();
             w.u8(TAG_VOUCH).raw(&old.to_bytes()).u8(part).u8(parts);
             w.u16(u16::try_from(packets.len()).expect("at most PACKETS_PER_PART"));
@@ -65,22 +71,32 @@ pub(super) fn write(old: EpochId, packets: &[Packet], protect: &dyn Protect) -> 
             }
             let mut bytes = w.finish();
             let statement = statement(protect.epoch(), protect.slot(), &bytes);
-            protect.vouch(&statement, &mut bytes);
+            match attests {
+                true => protect.attest(&statement, &mut bytes),
+                false => protect.vouch(&statement, &mut bytes),
+            }
             bytes
         })
         .collect()
 }
 
-/// Reads a part that came sealed under `protect`'s epoch from the member at `by`.
-pub(super) fn read(message: &[u8], by: Slot, protect: &dyn Protect) -> Result<Part, VouchError> {
+/// A part as it came: nothing shows yet whose it is.
+pub(super) struct Unproved<'a> {
+    part: Part,
+    stated: &'a [u8],
+    proof: &'a [u8],
+}
+
+/// Reads a part.
+pub(super) fn read(message: &[u8]) -> Result<Unproved<'_>, Malformed> {
     let mut r = Reader::new(message);
     if r.u8()? != TAG_VOUCH {
-        return Err(VouchError::Malformed);
+        return Err(Malformed);
     }
     let old = EpochId { counter: r.u32()?, hash: r.u64()? };
     let (part, parts) = (r.u8()?, r.u8()?);
     if part >= parts || usize::from(parts) > PARTS_MAX {
-        return Err(VouchError::Malformed);
+        return Err(Malformed);
     }
     let n = r.count16(PACKET_BYTES, PACKETS_PER_PART)?;
     let mut packets = Vec::with_capacity(n);
@@ -88,24 +104,41 @@ pub(super) fn read(message: &[u8], by: Slot, protect: &dyn Protect) -> Result<Pa
         packets.push(Packet { domain: Domain(r.u16()?), counter: r.u64()?, digest: r.array()? });
     }
     let proof = r.rest();
-    let stated = &message[..message.len() - proof.len()];
-    if !protect.vouched(by, &statement(protect.epoch(), by, stated), proof) {
-        return Err(VouchError::Proof);
+    Ok(Unproved { part: Part { old, part, parts, packets }, stated: &message[..message.len() - proof.len()], proof })
+}
+
+impl Unproved<'_> {
+    /// The part, if it came sealed under `protect`'s epoch from the member at `by`, and that one made it.
+    pub(super) fn proved(self, by: Slot, protect: &dyn Protect) -> Option<Part> {
+        let statement = statement(protect.epoch(), by, self.stated);
+        protect.attested(by, &statement, self.proof).then_some(self.part)
     }
-    Ok(Part { old, part, parts, packets })
+
+    /// The epoch that it claims to be about.
+    pub(super) fn old(&self) -> EpochId {
+        self.part.old
+    }
+
+    /// Whether it would add to what its sender vouched for so far, if it is proved.
+    pub(super) fn adds_to(&self, vouched: &Vouched) -> bool {
+        vouched.takes(&self.part)
+    }
 }
 
 impl Vouched {
     /// Adds a part, if it is new; what does not go with the first one is not taken.
     pub(super) fn add(&mut self, part: Part) -> bool {
-        if self.heard.is_empty() {
-            self.parts = part.parts;
-        }
-        let new = part.parts == self.parts && self.heard.insert(part.part);
+        let new = self.takes(&part);
         if new {
+            self.parts = part.parts;
+            self.heard.insert(part.part);
             self.packets.extend(part.packets);
         }
         new
+    }
+
+    fn takes(&self, part: &Part) -> bool {
+        self.heard.is_empty() || (part.parts == self.parts && !self.heard.contains(&part.part))
     }
 
     /// Whether this datagram is vouched for; `None` while another part may name it.
@@ -123,19 +156,6 @@ const PACKET_BYTES: usize = 2 + 8 + 16;
 /// With header, signature and seal they fit into a datagram of 1,472 bytes.
 const PACKETS_PER_PART: usize = 48;
 const PARTS_MAX: usize = limits::VOUCHED_PACKETS.div_ceil(PACKETS_PER_PART);
-
-/// Why a VOUCH is not taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum VouchError {
-    Malformed,
-    Proof,
-}
-
-impl From<Malformed> for VouchError {
-    fn from(_: Malformed) -> VouchError {
-        VouchError::Malformed
-    }
-}
 
 #[cfg(test)]
 mod tests {
@@ -220,7 +240,72 @@ mod tests {
         let signature = message[message.len() - 64..].to_vec();
         let given = Given { epoch: header.epoch, slot: header.slot, signature };
         assert_eq!(write(old, &[packet], &given), std::slice::from_ref(&message));
-        assert_eq!(read(&message, header.slot, &given), Ok(Part { old, part: 0, parts: 1, packets: vec![packet] }));
+        let part = read(&message).expect("well formed").proved(header.slot, &given);
+        assert_eq!(part, Some(Part { old, part: 0, parts: 1, packets: vec![packet] }));
+    }
+
+    /// Attests with a MAC for each of so many members.
+    struct Attests(usize);
+
+    impl Protect for Attests {
+        fn epoch(&self) -> EpochId {
+            EpochId { counter: 4, hash: 6 }
+        }
+
+        fn slot(&self) -> Slot {
+            Slot(1)
+        }
+
+        fn seal(&self, _: Domain, _: u8, _: &mut [u8]) -> Result<u64, sealcast_wire::Exhausted> {
+            Err(sealcast_wire::Exhausted)
+        }
+
+        fn open<'a>(
+            &self,
+            _: &'a mut [u8],
+        ) -> Result<(sealcast_wire::Source, u8, &'a mut [u8]), sealcast_wire::Dropped> {
+            Err(sealcast_wire::Dropped::NoKey)
+        }
+
+        fn vouch(&self, _: &[u8], proof: &mut Vec<u8>) {
+            proof.resize(proof.len() + SIGNATURE_BYTES, 7);
+        }
+
+        fn vouched(&self, _: Slot, _: &[u8], _: &[u8]) -> bool {
+            false
+        }
+
+        fn attest(&self, _: &[u8], proof: &mut Vec<u8>) {
+            proof.resize(proof.len() + self.attestation_len(), 1);
+        }
+
+        fn attestation_len(&self) -> usize {
+            1 + 16 * self.0
+        }
+
+        fn attested(&self, _: Slot, _: &[u8], proof: &[u8]) -> bool {
+            proof.len() == self.attestation_len() && proof.iter().all(|it| *it == 1)
+        }
+    }
+
+    #[test]
+    fn rule_a3_members_are_shown_macs_and_signatures_only_where_those_would_take_too_many_parts() {
+        let old = EpochId { counter: 3, hash: 5 };
+        let packets: Vec<Packet> = (0..512).map(|n| Packet::of(&datagram(n, 1)).expect("sealed").1).collect();
+        for (members, count, parts, attested) in
+            [(3, 0, 1, true), (16, 40, 1, true), (16, 512, 11, false), (64, 11, 1, true), (64, 121, 11, true)]
+        {
+            let words = write(old, &packets[..count], &Attests(members));
+            assert_eq!(words.len(), parts, "{count} packets, {members} members");
+            let mut all = Vec::new();
+            for word in &words {
+                assert!(word.len() <= 17 + 48 * PACKET_BYTES + SIGNATURE_BYTES, "it fits into a datagram");
+                let is_proved = read(word).expect("well formed").proved(Slot(1), &Attests(members)).is_some();
+                assert_eq!(is_proved, attested, "{count} packets, {members} members");
+                all.extend(read(word).expect("well formed").part.packets);
+            }
+            assert_eq!(all, packets[..count]);
+        }
     }
 
     /// Bytes of a `whole` frame without topic before its body.
