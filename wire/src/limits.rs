@@ -173,6 +173,11 @@ pub const EPOCH_OVERLAP: Duration = Duration::from_secs(2);
 /// Epochs whose keys are held at once (A5): the current one, those in overlap, and those that we passed over. One member
 /// that comes and goes as fast as it can makes some thirty in a second.
 pub const EPOCHS_HELD: usize = 16;
+/// How long the end of a view may take, before a key scheme goes on without it: each of `members` hears what all say.
+pub const fn flush_within(members: usize) -> Duration {
+    let (least, of_all) = (100, 10 * members as u64);
+    Duration::from_millis(if of_all > least { of_all } else { least })
+}
 /// Signature checks of unregistered clients per second; known certificates are not counted (G1).
 pub const UNKNOWN_CERTIFICATE_CHECKS_PER_SECOND: u32 = 200;
 /// Eviction statements of one group: half of them by members, half by the authority.

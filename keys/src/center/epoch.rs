@@ -19,6 +19,7 @@ use sealcast_crypto::kdf::hkdf;
 use sealcast_crypto::secret::Secret;
 use sealcast_wire::{
     Access, Address, CertHash, Change, Domain, Dropped, EpochId, Member, MemberId, Now, Protect, Roster, Slot, View,
+    limits,
 };
 
 use super::lead::SIGNS_HOLD_DETECTS;
@@ -376,7 +377,7 @@ impl Center {
     pub(super) fn prepare(&mut self, now: Now, proposal: &[u8; 32], content: &Content) {
         let epoch = id(content, proposal);
         (self.cut, self.flushing) = (None, epoch);
-        self.timers.set(Timer::Flush, now.monotonic + FLUSH);
+        self.timers.set(Timer::Flush, now.monotonic + limits::flush_within(content.slots.len()));
         self.prepared = true;
         let me = Slot(content.slot_of(&self.me).unwrap_or(0) as u32);
         let (members, change) = (self.roster_of(content), self.change_to(content));
@@ -439,5 +440,3 @@ fn id(content: &Content, transcript: &[u8; 32]) -> EpochId {
 const COMMIT_BYTES: usize = 1100;
 /// Datagrams of entries that go to all.
 const COMMITS_TO_ALL: usize = 4;
-/// How long a view may take to end.
-const FLUSH: std::time::Duration = std::time::Duration::from_millis(100);

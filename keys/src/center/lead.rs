@@ -522,7 +522,8 @@ impl Center {
         let (counter, attempt, members) = (content.counter, content.attempt, content.slots.len());
         self.notice(Notice::Attempt { counter, attempt, members });
         let takes_over = self.leader().is_some_and(|it| it != self.me);
-        let timeout = silent(self.config.detect) + if takes_over { self.config.detect } else { Duration::ZERO };
+        let timeout = silent(self.config.detect).max(FLUSHES * limits::flush_within(members));
+        let timeout = timeout + if takes_over { self.config.detect } else { Duration::ZERO };
         let acks = vec![None; members];
         let (since, wait) = (now.monotonic, spread(RESEND, members));
         self.follows = None;
@@ -903,6 +904,9 @@ pub(super) fn spread(wait: Duration, members: usize) -> Duration {
 const SPREAD_MEMBERS: usize = 64;
 /// So many times the time-out a change lasts at most while some still answer.
 const TIMEOUTS_MAX: u32 = 4;
+/// The end of a view takes a part of the time for which a change waits: who is ready late is there, and one that waits for
+/// somebody who is not must have the time to say so.
+const FLUSHES: u32 = 3;
 /// Applicants of one time, and others', make one change.
 pub(super) const GATHER: Duration = Duration::from_millis(4);
 /// The same for members of another part of the group.

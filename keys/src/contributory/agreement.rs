@@ -335,7 +335,8 @@ impl Contributory {
         let hash = u64::from_be_bytes(attempt.proposal.id().0);
         let epoch = EpochId { counter: attempt.proposal.content.counter, hash };
         (self.cut, self.flushing) = (None, epoch);
-        self.timers.set(Timer::Flush, now.monotonic + timing::FLUSH);
+        // Others wait for longer: what it says meanwhile of what it holds tells them that it is there.
+        self.timers.set(Timer::Flush, now.monotonic + limits::flush_within(people.len()));
         self.prepare_view(now, epoch, &people, me, Flush::Now);
     }
 

@@ -94,8 +94,6 @@ pub(super) const RTO: Duration = Duration::from_millis(40);
 pub(super) const PROPOSE_DOUBLINGS: u32 = 5;
 /// Longest wait before asking again.
 pub(super) const RTO_MAX: Duration = Duration::from_millis(100);
-/// How long a member waits for what is delivered in its view: less than others wait for it.
-pub(super) const FLUSH: Duration = Duration::from_millis(100);
 /// Who says nothing in an agreement that waits for it is left out after this part of the time of silence after
 /// which a member is suspected at all: 600 ms of 3 s.
 const SILENT_PART: u32 = 5;
