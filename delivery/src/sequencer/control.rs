@@ -9,7 +9,7 @@
 //! past    | 0c | first u64 | proof |         the first sequence number of which the sequencer still has anything
 //! held    | 06 | u64 |                              so much of the order the speaker holds: stamps and records
 //! stable  | 07 | majority u64 | all u64 | slot u32 | so much of it a majority holds, and all; who holds no more, if most do
-//! flush   | 08 | epoch 12 | report |        signed: what the speaker brings into a prepared view
+//! flush   | 08 | epoch 12 | heard u64 | report |     signed: what the speaker brings into a prepared view, and who reported to it
 //! parity  | 11 | stream | first u64 | parities u8 | index u8 | shard |      of a block of the speaker's records (`parity.rs`)
 //! fill    | 09 | epoch 12 | stamps |        signed: stamps that somebody lacks who stays, as a frame
 //! ```
@@ -47,6 +47,8 @@ pub(super) enum Control {
     },
     Flush {
         view: EpochId,
+        /// The slots, as bits, of those whose reports the speaker has.
+        heard: u64,
         report: Vec<u8>,
     },
     Fill {
@@ -127,10 +129,16 @@ impl Control {
                 bytes.push(SLOW);
                 bytes.extend_from_slice(&slot.to_bytes());
             }
-            Control::Flush { view, report: part } | Control::Fill { view, stamps: part } => {
-                bytes.push(if matches!(self, Control::Flush { .. }) { FLUSH } else { FILL });
+            Control::Flush { view, heard, report } => {
+                bytes.push(FLUSH);
                 bytes.extend_from_slice(&view.to_bytes());
-                bytes.extend_from_slice(part);
+                bytes.extend_from_slice(&heard.to_be_bytes());
+                bytes.extend_from_slice(report);
+            }
+            Control::Fill { view, stamps } => {
+                bytes.push(FILL);
+                bytes.extend_from_slice(&view.to_bytes());
+                bytes.extend_from_slice(stamps);
             }
             Control::Leave => bytes.push(LEAVE),
             Control::State(word) => word.write(&mut bytes),
@@ -181,8 +189,10 @@ impl Control {
             PAST => Control::Past { first: r.u64()?, proof: r.rest().to_vec() },
             kind @ (FLUSH | FILL) => {
                 let view = EpochId { counter: r.u32()?, hash: r.u64()? };
-                let part = r.rest().to_vec();
-                if kind == FLUSH { Control::Flush { view, report: part } } else { Control::Fill { view, stamps: part } }
+                match kind {
+                    FLUSH => Control::Flush { view, heard: r.u64()?, report: r.rest().to_vec() },
+                    _ => Control::Fill { view, stamps: r.rest().to_vec() },
+                }
             }
             LEAVE => Control::Leave,
             SLOW => Control::Slow(Slot(r.u32()?)),
@@ -270,7 +280,10 @@ mod tests {
             Control::Slow(Slot(2)),
         ];
         let view = EpochId { counter: 3, hash: 4 };
-        for control in [Control::Flush { view, report: vec![5; 6] }, Control::Fill { view, stamps: vec![8; 9] }] {
+        for control in [
+            Control::Flush { view, heard: 1 << 63 | 5, report: vec![5; 6] },
+            Control::Fill { view, stamps: vec![8; 9] },
+        ] {
             assert_eq!(Control::read(&control.bytes()), Ok(control));
         }
         for control in all {

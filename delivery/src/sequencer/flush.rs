@@ -4,6 +4,9 @@
 //! Prepare ─▶ fence ─▶ FLUSH, signed, until all who stay have said theirs ─▶ decision: the cut, and whether it is primary
 //!                       └─ FILL and records, for those who hold less ─▶ Flushed(hash) ─▶ Install: all up to the cut delivered
 //! ```
+//! FLUSH names whose reports its speaker has. Who lacks some says its own again, unless another one that lacks the same just
+//! did, and those whose reports are missing answer: on a busy machine many wait for one, and all hear all that is said.
+//!
 //! A fenced member says no more that it holds anything, so that the old sequencer gets no majority (B3). Each sequence number
 //! up to the cut is held by somebody who stays, hence everything that was acknowledged: that is held by a majority of the view,
 //! as those who stay have to be. The hash goes into the key of the coming view: nobody installs it who decided otherwise.
@@ -36,8 +39,13 @@ pub(super) struct Flush {
     /// What we said of it, which the coming key binds, and the primary view that it makes.
     said: Option<([u8; 32], Primary)>,
     began: Monotonic,
+    /// When it has to be over: the key scheme waits no longer, takes us to have flushed nothing, and so do we.
+    until: Monotonic,
+    /// When we say our report because of what we lack, and because of what somebody else lacks.
     say_at: Option<Monotonic>,
-    /// How often it was said.
+    answer_at: Option<Monotonic>,
+    /// When it was said last, and how often.
+    said_at: Option<Monotonic>,
     times: u32,
 }
 
@@ -68,9 +76,10 @@ impl Sequencer {
             self.flushed = Some(done);
         }
         // What cannot be said is not known here either, so that all take it alike.
-        let sayable = self.report.bytes().filter(|_| self.leaving.said.is_none()).map(|_| (id, self.report.clone()));
+        let sayable = self.report.bytes(&[]).filter(|_| self.leaving.said.is_none()).map(|_| (id, self.report.clone()));
         let reports = BTreeMap::from_iter(sayable);
         let (began, say_at) = (now, Some(now));
+        let until = now + limits::flush_within(members.len()).saturating_sub(MARGIN);
         let (decision, is_done, said) = (None, false, None);
         self.flush = Some(Flush {
             view: epoch,
@@ -82,7 +91,10 @@ impl Sequencer {
             is_done,
             said,
             began,
+            until,
             say_at,
+            answer_at: None,
+            said_at: None,
             times: 0,
         });
         self.renew_at = Some(now + RENEW_ABANDONED + RENEW_SPREAD * me.0);
@@ -95,29 +107,27 @@ impl Sequencer {
         now: Monotonic,
         slot: Slot,
         view: EpochId,
-        report: &[u8],
+        (heard, report): (u64, &[u8]),
     ) -> Result<(), Dropped> {
+        let Some(current) = &self.current else { return Err(Dropped::Stale) };
+        let (me, known) = (current.me, current.ids());
         let Some(flush) = &mut self.flush else { return Err(Dropped::Stale) };
         let id = flush.stay.get(&slot).copied().filter(|_| flush.view == view).ok_or(Dropped::Stale)?;
-        let known = flush.reports.get(&id);
         let mut r = Reader::new(report);
-        let read = Report::read(&mut r).and_then(|it| r.end().map(|()| it))?;
+        let read = Report::read(&mut r, &known).and_then(|it| r.end().map(|()| it))?;
         // A made-up number would be everybody's next one, and for good.
         if read.highest() > self.report.highest().saturating_add(limits::ORDINALS_AHEAD_MAX) {
             return Err(Dropped::Malformed);
         }
-        if known == Some(&read) {
-            // It says so again: it may not have heard us, or lacks some of the order.
-            flush.say_at.get_or_insert(now + SAY_AGAIN);
-            return Ok(());
-        }
+        flush.answer(now, me, heard, &read);
         // What it reported stands, but for what it got since.
-        match flush.reports.get_mut(&id).filter(|_| flush.decision.is_some()) {
+        match flush.reports.get_mut(&id) {
+            Some(known) if *known == read => return Ok(()),
+            Some(known) if flush.decision.is_none() => *known = read,
             Some(known) if known.installed == read.installed => known.held = known.held.max(read.held),
             Some(_) => {}
             None => _ = flush.reports.insert(id, read),
         }
-        flush.say_at.get_or_insert(now + SAY_AGAIN);
         self.flush_on(now);
         Ok(())
     }
@@ -176,8 +186,7 @@ impl Sequencer {
 
     /// Does what can be done of a flush.
     pub(super) fn flush_on(&mut self, now: Monotonic) {
-        // The key scheme waits no longer: it takes us to have flushed nothing, and so do we.
-        let is_open = |it: &&mut Flush| !it.is_done && now < it.began + DEADLINE;
+        let is_open = |it: &&mut Flush| !it.is_done && now < it.until;
         let Some(flush) = self.flush.as_mut().filter(is_open) else { return };
         if flush.reports.len() < flush.stay.len() {
             return;
@@ -189,12 +198,15 @@ impl Sequencer {
         let ordering = ordering(&mut self.current, &mut self.last).and_then(|it| it.order.as_mut());
         let lacks = |order: &mut Order| !order.ends_at(decision.cut, decision.chain);
         // Who does not get it in the end goes on with a gap: one that lacks something for good holds up nobody's keys.
-        let waits = !self.lost && (self.lacked < LACKS_MAX || now < flush.began + FILL_WITHIN);
+        let waits =
+            !self.lost && (self.lacked < LACKS_MAX || now + flush.until.since(flush.began) / FILL_PART < flush.until);
         if decision.is_primary && is_ours && ordering.is_some_and(lacks) && waits {
             return;
         }
         let Some(flush) = &mut self.flush else { return };
         flush.is_done = true;
+        // Whoever lacks our report asks for it.
+        flush.say_at.take_if(|_| flush.times > 0);
         self.report.forget_failed(&flush.reports);
         let next = decision.next(&flush.reports, flush.view);
         let hash = decision.hash(&flush.reports);
@@ -227,29 +239,31 @@ impl Sequencer {
     /// When something of a flush is due.
     pub(super) fn flush_due(&self) -> Option<Monotonic> {
         let flush = self.flush.as_ref()?;
-        flush.say_at
+        flush.say_at.into_iter().chain(flush.answer_at).min()
     }
 
     /// Says what is due of a flush: our report, and what others lack of the order.
     pub(super) fn say_flush(&mut self, now: Monotonic) {
         self.flush_on(now);
-        let Some((me, protect)) = self.current.as_ref().map(|it| (it.me, it.protect.clone())) else { return };
-        let order = ordering(&mut self.current, &mut self.last).and_then(|it| it.order.as_ref());
-        let Some(flush) = &mut self.flush else { return };
-        if flush.say_at.is_none_or(|at| at > now) {
+        if self.flush_due().is_none_or(|at| at > now) {
             return;
         }
+        let Some(current) = &self.current else { return };
+        let (me, protect, known) = (current.me, current.protect.clone(), current.ids());
+        let order = ordering(&mut self.current, &mut self.last).and_then(|it| it.order.as_ref());
+        let Some(flush) = &mut self.flush else { return };
         // Until all is said; then to those who ask.
-        let pause = SAY_AGAIN * (1 << flush.times.min(SAY_DOUBLINGS));
+        let pause = flush.pause(me);
         flush.times += 1;
-        flush.say_at = (!flush.is_done && now < flush.began + DEADLINE).then(|| now + pause);
-        let view = flush.view;
+        (flush.said_at, flush.answer_at) = (Some(now), None);
+        flush.say_at = (!flush.is_done && now < flush.until).then(|| now + pause);
+        let (view, heard) = (flush.view, flush.heard());
         let mut says = Vec::new();
         // As it was when the view was fenced, so that all decide from the same.
         let report = flush.stay.get(&me).and_then(|id| flush.reports.get(id)).cloned();
         if let Some(mut report) = report {
             (report.held, report.chain) = order.map_or((report.held, report.chain), |it| (it.held(), it.chain()));
-            says.extend(report.bytes().map(|report| Control::Flush { view, report }));
+            says.extend(report.bytes(&known).map(|report| Control::Flush { view, heard, report }));
         }
         let mut records = Vec::new();
         if let (Some(decision), Some(order)) = (&flush.decision, order) {
@@ -390,7 +404,49 @@ impl Sequencer {
     }
 }
 
+impl Flush {
+    /// The slots, as bits, of those who stay and reported.
+    fn heard(&self) -> u64 {
+        let heard = self.stay.iter().filter(|(_, id)| self.reports.contains_key(*id));
+        heard.fold(0, |all, (slot, _)| all | bit(*slot))
+    }
+
+    /// How long after we said our report we say it again if we still lack something: those who do so at once take turns.
+    fn pause(&self, me: Slot) -> Duration {
+        let rank = self.stay.range(..me).count() as u32;
+        SAY_AGAIN * (1 << self.times.min(SAY_DOUBLINGS)) + SAY_SPREAD * rank
+    }
+
+    /// Somebody reports, and has these slots' reports: whether that is for us to answer, and whether it spares us to ask.
+    fn answer(&mut self, now: Monotonic, me: Slot, heard: u64, report: &Report) {
+        let lacks_ours = heard & bit(me) == 0;
+        let behind = self.decision.as_ref().is_some_and(|it| it.last == report.installed && report.held < it.cut);
+        // It may have said so before ours came to it.
+        let crosses = self.said_at.is_none_or(|at| now < at + CROSSING);
+        if behind || lacks_ours && !crosses {
+            let at = self.said_at.map_or(now, |at| (at + SAY_AGAIN).max(now));
+            self.answer_at.get_or_insert(at);
+        }
+        let stay = self.stay.keys().fold(0, |all, slot| all | bit(*slot));
+        let lacking = stay & !self.heard();
+        if lacking != 0 && lacking & heard == 0 && !crosses {
+            let pause = self.pause(me);
+            self.say_at = self.say_at.map(|at| at.max(now + pause));
+        }
+    }
+}
+
+/// A slot as a bit; those that are no member's of a group with an order are none.
+fn bit(slot: Slot) -> u64 {
+    1_u64.checked_shl(slot.0).unwrap_or(0)
+}
+
 impl Current {
+    /// Of its members, by slot.
+    fn ids(&self) -> Vec<Id> {
+        self.incarnations.values().map(id_of).collect()
+    }
+
     /// The member that stamps, if this view orders.
     pub(super) fn sequencer(&self) -> Option<Slot> {
         self.order.as_ref().and_then(Order::sequencer)
@@ -399,16 +455,20 @@ impl Current {
 
 /// So many attempts at a next view may fail since a member lacks some of the order.
 const LACKS_MAX: u32 = 4;
-/// How long it waits in one after them; by then the others have reported, and [`DEADLINE`] is not over.
-const FILL_WITHIN: Duration = Duration::from_millis(60);
+/// In one after them it waits but for the last part of the time, so manieth: by then the others have reported.
+const FILL_PART: u32 = 3;
 /// How long a member that leaves waits until that is in the order.
 const LEAVE: Duration = Duration::from_millis(200);
 /// How long after a report it is said again.
 const SAY_AGAIN: Duration = Duration::from_millis(4);
 /// So often that doubles.
 const SAY_DOUBLINGS: u32 = 2;
-/// How long a flush may take: less than the key scheme waits for it (`timing::FLUSH` of `contributory`, 100 ms).
-const DEADLINE: Duration = Duration::from_millis(90);
+/// From one who stays to the next.
+const SAY_SPREAD: Duration = Duration::from_micros(100);
+/// Two reports that leave within this time may cross.
+const CROSSING: Duration = Duration::from_millis(2);
+/// So much sooner than the key scheme's wait is over ([`limits::flush_within`]), a flush has to be.
+const MARGIN: Duration = Duration::from_millis(10);
 /// Frames of stamps, each with its records, that are handed on at once.
 const FILLS_AT_ONCE: usize = 8;
 /// When the lowest slot asks for a change of a view that did not decide.

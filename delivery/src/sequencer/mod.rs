@@ -305,7 +305,7 @@ impl Sequencer {
             return Err(Dropped::Stale);
         }
         match word {
-            Control::Flush { view, report } => self.take_report(now, slot, view, &report),
+            Control::Flush { view, heard, report } => self.take_report(now, slot, view, (heard, &report)),
             Control::Fill { view, stamps } => self.take_fill(now, slot, view, &stamps),
             Control::Slow(who) => {
                 self.take_slow(slot, who);

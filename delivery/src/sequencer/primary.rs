@@ -69,20 +69,23 @@ pub(super) struct Decision {
 }
 
 impl Report {
-    /// Its bytes; `None` if there are more members than it has room for.
-    pub(super) fn bytes(&self) -> Option<Vec<u8>> {
+    /// Its bytes for members of a view, whose ids by slot are `known`; `None` if there are more members than it has room for,
+    /// whoever knows them.
+    pub(super) fn bytes(&self, known: &[Id]) -> Option<Vec<u8>> {
         let views = || self.installed.iter().chain(&self.attempts);
-        let ids: BTreeSet<Id> = views().flat_map(|it| &it.members).chain(&self.left).copied().collect();
-        let ids: Vec<Id> = ids.into_iter().collect();
-        let bits = |of: &BTreeSet<Id>| {
-            let in_it = ids.iter().enumerate().filter(|(_, id)| of.contains(*id));
-            in_it.fold(0_u128, |all, (at, _)| all | 1 << at).to_be_bytes()
-        };
-        if ids.len() > REPORTED_MEMBERS_MAX || self.attempts.len() > usize::from(u8::MAX) {
+        let named: BTreeSet<Id> = views().flat_map(|it| &it.members).chain(&self.left).copied().collect();
+        let length = 1 + 8 * named.len() + 2 + VIEW_BYTES * views().count() + 8 + 32 + 16;
+        let too_many = named.len() > REPORTED_MEMBERS_MAX || self.attempts.len() > usize::from(u8::MAX);
+        if too_many || known.len() > REPORTED_MEMBERS_MAX || length > REPORT_BYTES_MAX {
             return None;
         }
-        let mut bytes = vec![ids.len() as u8];
-        bytes.extend(ids.iter().flatten());
+        let others: Vec<Id> = named.into_iter().filter(|it| !known.contains(it)).collect();
+        let bits = |of: &BTreeSet<Id>| {
+            let in_it = known.iter().chain(&others).enumerate().filter(|(_, id)| of.contains(*id));
+            in_it.fold(0_u128, |all, (at, _)| all | 1 << at).to_be_bytes()
+        };
+        let mut bytes = vec![others.len() as u8];
+        bytes.extend(others.iter().flatten());
         let flags = u8::from(self.installed.is_some()) | u8::from(self.forces) << 1 | u8::from(self.waits) << 2;
         bytes.extend_from_slice(&[flags, self.attempts.len() as u8]);
         for Primary { ordinal, epoch, members } in views() {
@@ -93,7 +96,7 @@ impl Report {
         bytes.extend_from_slice(&self.held.to_be_bytes());
         bytes.extend_from_slice(&self.chain);
         bytes.extend_from_slice(&bits(&self.left));
-        (bytes.len() <= REPORT_BYTES_MAX).then_some(bytes)
+        Some(bytes)
     }
 
     /// The highest ordinal that it names.
@@ -101,20 +104,21 @@ impl Report {
         self.installed.iter().chain(&self.attempts).map(|it| it.ordinal).max().unwrap_or(0)
     }
 
-    /// Reads them.
-    pub(super) fn read(r: &mut Reader<'_>) -> Result<Report, Malformed> {
+    /// Reads them, as a member of that view.
+    pub(super) fn read(r: &mut Reader<'_>, known: &[Id]) -> Result<Report, Malformed> {
         let count = usize::from(r.u8()?);
-        if count > REPORTED_MEMBERS_MAX {
+        if count.max(known.len()) > REPORTED_MEMBERS_MAX {
             return Err(Malformed);
         }
-        let ids: Vec<Id> = (0..count).map(|_| r.array()).collect::<Result<_, _>>()?;
+        let others: Vec<Id> = (0..count).map(|_| r.array()).collect::<Result<_, _>>()?;
         let (flags, attempts) = (r.u8()?, usize::from(r.u8()?));
-        if !ids.is_sorted_by(|a, b| a < b) || flags > 7 {
+        if !others.is_sorted_by(|a, b| a < b) || others.iter().any(|it| known.contains(it)) || flags > 7 {
             return Err(Malformed);
         }
+        let ids: Vec<Id> = known.iter().chain(&others).copied().collect();
         let members = |r: &mut Reader<'_>| {
             let bits = u128::from_be_bytes(r.array()?);
-            if bits.checked_shr(count as u32).unwrap_or(0) != 0 {
+            if bits.checked_shr(ids.len() as u32).unwrap_or(0) != 0 {
                 return Err(Malformed);
             }
             Ok(ids.iter().enumerate().filter(|(at, _)| bits >> at & 1 == 1).map(|(_, id)| *id).collect())
@@ -155,7 +159,7 @@ impl Report {
     pub(super) fn has_capacity_for(&self, attempt: &Primary) -> bool {
         let mut more = self.clone();
         more.attempt(attempt.clone());
-        more.bytes().is_some()
+        more.bytes(&[]).is_some()
     }
 
     /// Forgets views that nobody installed and nobody will, since all of their members report and have agreed to another one
@@ -178,6 +182,8 @@ impl Report {
     }
 }
 
+/// Ordinal, epoch and members.
+const VIEW_BYTES: usize = 8 + 12 + 16;
 /// An insider may claim any number: there is always one after it.
 const CUT_MAX: u64 = 1 << 50;
 
@@ -387,12 +393,19 @@ mod tests {
         let all: Vec<u8> = (0..64).collect();
         let report = report(Some(view(9, &all)), &[view(10, &all[..40]), view(11, &[1, 63])], 12);
         let report = Report { waits: true, ..report };
-        let bytes = report.bytes().expect("there is room");
-        assert!(bytes.len() <= 715, "{} bytes", bytes.len());
-        assert_eq!(Report::read(&mut Reader::new(&bytes)), Ok(report));
-        assert!((0..bytes.len()).all(|n| Report::read(&mut Reader::new(&bytes[..n])).is_err()));
+        let ids = |of: &[u8]| of.iter().map(|it| [*it; 8]).collect::<Vec<Id>>();
+        // Who reports to members of a view names the others alone.
+        for (known, length) in [(&[][..], 679), (&[80, 3, 70][..], 671), (&all[..], 167)] {
+            let bytes = report.bytes(&ids(known)).expect("there is room");
+            assert_eq!(bytes.len(), length, "{known:?}");
+            assert_eq!(Report::read(&mut Reader::new(&bytes), &ids(known)), Ok(report.clone()));
+            assert!((0..bytes.len()).all(|n| Report::read(&mut Reader::new(&bytes[..n]), &ids(known)).is_err()));
+        }
+        let bytes = report.bytes(&[]).expect("there is room");
+        assert_eq!(Report::read(&mut Reader::new(&bytes), &ids(&[5])), Err(Malformed), "it is known");
         let many: Vec<u8> = (0..=64).collect();
-        assert_eq!(self::report(Some(view(9, &many)), &[], 1).bytes(), None);
+        assert_eq!(self::report(Some(view(9, &many)), &[], 1).bytes(&[]), None);
+        assert_eq!(self::report(Some(view(9, &many)), &[], 1).bytes(&ids(&many[..64])), None);
     }
 
     #[test]
@@ -403,7 +416,7 @@ mod tests {
         let attempts = sets.map(|it| view(2, &it));
         let made =
             attempts.take_while(|it| full.has_capacity_for(it).then(|| full.attempt(it.clone())).is_some()).count();
-        assert!((8..20).contains(&made) && full.bytes().is_some(), "{made} attempts");
+        assert!((8..20).contains(&made) && full.bytes(&[]).is_some(), "{made} attempts");
         let other = report(Some(last), &[], 5);
         let all = [(1, &full), (2, &other), (3, &other)];
         assert_eq!(decided(&all, false), (false, 5));
@@ -439,10 +452,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn rule_g2_any_bytes_are_a_report_or_malformed(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        fn rule_g2_any_bytes_are_a_report_or_malformed(
+            bytes in prop::collection::vec(any::<u8>(), 0..300),
+            known in 0..65_u8,
+        ) {
             let mut r = Reader::new(&bytes);
-            if let Ok(report) = Report::read(&mut r) {
-                prop_assert!(report.attempts.len() <= 255 && report.attempts.iter().all(|it| it.members.len() <= 64));
+            let known: Vec<Id> = (0..known).map(|it| [it; 8]).collect();
+            if let Ok(report) = Report::read(&mut r, &known) {
+                prop_assert!(report.attempts.len() <= 255 && report.attempts.iter().all(|it| it.members.len() <= 128));
             }
         }
 

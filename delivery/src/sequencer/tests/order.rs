@@ -561,6 +561,42 @@ fn rule_b3_a_sequencer_that_slept_neither_orders_nor_acknowledges() {
     assert_eq!((net.order[1].len(), net.order[2].len()), (1, 1));
 }
 
+/// How often members say something in the stream of signed words.
+fn signed_words(net: &Net) -> usize {
+    let is_word = |header: &Header| {
+        header.domain == Domain::GROUP && header.flags & (FLAG_RELIABLE | FLAG_SIGNED) == FLAG_RELIABLE | FLAG_SIGNED
+    };
+    net.sent.iter().filter_map(|(_, it)| Header::parse(it).ok()).filter(is_word).count()
+}
+
+/// All hear and check all that is said: who lacks nothing says its report once, and where many wait for one, few ask for it.
+#[test]
+fn rule_b10_a_report_is_said_again_for_who_lacks_it_alone() {
+    let members: Vec<usize> = (0..32).collect();
+    let mut net = Net::new(members.len(), 0, 215);
+    net.order(1, &members);
+    net.sent.clear();
+    net.prepare(3, &members, 100_000);
+    assert!(net.flushed.iter().all(|it| it.is_some() && *it == net.flushed[0]));
+    // Some datagrams take longer than two reports that cross.
+    assert!(signed_words(&net) <= 48, "{} words", signed_words(&net));
+    net.install(3, &members);
+    net.run(net.now + SECOND);
+    net.sent.clear();
+    // One hears of the coming view 60 ms later.
+    for node in members.iter().copied() {
+        let (_, view) = Net::view(4, &members, node);
+        let wait = if node == 31 { 60_000 } else { 0 };
+        net.run(net.now + wait);
+        let now = net.at();
+        net.nodes[node].handle(now, Input::Prepare { view: &view, flush: sealcast_wire::Flush::Now });
+        net.drain(node);
+    }
+    net.run(net.now + 100_000);
+    assert!(net.flushed.iter().all(|it| it.is_some_and(|(epoch, _)| epoch.counter == 4)));
+    assert!(signed_words(&net) <= 4 * 32, "{} words", signed_words(&net));
+}
+
 /// Reports and stamps that somebody else signed, or that are of another view, count for nothing.
 #[test]
 fn rule_a3_flushes_are_signed_by_who_reports() {
@@ -573,7 +609,8 @@ fn rule_a3_flushes_are_signed_by_who_reports() {
     let mallory = Ring::member(2, 2, 3);
     let (_, view) = Net::view(3, &[0, 1, 2], 0);
     let far = primary::Report { held: 900, ..net.nodes[0].report.clone() };
-    let report = far.bytes().expect("it is short");
+    let known = [0, 1, 2].map(|it| primary::id_of(&incarnation(Slot(it))));
+    let report = far.bytes(&known).expect("it is short");
     for (slot, flags, counter) in [
         (0, 0, 500),
         (0, FLAG_RELIABLE | FLAG_SIGNED, COUNTER_RELIABLE | COUNTER_SIGNED | 500),
@@ -581,7 +618,7 @@ fn rule_a3_flushes_are_signed_by_who_reports() {
         (0, FLAG_RELIABLE, COUNTER_RELIABLE | 500),
     ] {
         let mut frames = Vec::new();
-        let said = Control::Flush { view: view.epoch, report: report.clone() };
+        let said = Control::Flush { view: view.epoch, heard: 0, report: report.clone() };
         crate::multicast::frame::write_control(&said.bytes(), &mut frames);
         net.hear(2, 1, &mut mallory.forge(Domain::GROUP, flags, Slot(slot), counter, &frames));
     }
