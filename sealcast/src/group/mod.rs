@@ -228,6 +228,10 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         }
         let gate = self.gate.clone();
         let mut gate = lock(&gate);
+        // It takes its place in the sender's order when it is published, and one that waited here could find no room then.
+        if self.numbered && message.guarantee > Guarantee::BestEffort && gate.is_paused() {
+            return Err(delivery::SendError::Retired.into());
+        }
         match gate.admit(&message)? {
             Pass::Queued => {
                 self.named += 1;
@@ -448,6 +452,8 @@ impl<K: Keys, D: Delivery> Group<K, D> {
                 }
             }
             Disposition::Erased => Err(Dropped::NoKey),
+            // Nobody vouches for what was said in the group's own domain: it is over with its epoch.
+            Disposition::Old if header.domain == sealcast_wire::Domain::GROUP => Err(Dropped::Stale),
             Disposition::Old => Err(Dropped::OldKey),
         }
     }
