@@ -348,13 +348,14 @@ impl Backlog {
         }
         let records = number - sent.acknowledged;
         // Of the last batch that all have: how long that took, if neither it nor what it waited for was sent again (Karn's rule).
+        // Of ordered ones that says more of the order than of the network.
         let at = sent.entries.partition_point(|it| it.last() <= number);
         let whole = at.checked_sub(1).and_then(|at| sent.entries.get(at)).filter(|it| it.last() > sent.acknowledged);
         if sent.repaired.first_key_value().is_some_and(|(first, _)| *first <= number) {
             sent.waited = now;
         }
         let is_once = |it: &&Entry| sent.waited < it.at;
-        let took = whole.filter(is_once).filter(|_| stream != Stream::STAMPS).map(|it| now.since(it.at));
+        let took = whole.filter(is_once).filter(|_| stream.is_fifo()).map(|it| now.since(it.at));
         let sealed = whole.map_or(0, |it| it.sealed);
         sent.acknowledged = number;
         sent.repaired = sent.repaired.split_off(&(number + 1));
