@@ -134,6 +134,10 @@ pub const STAMPS_AHEAD_MAX: usize = 2 * RELIABLE_AHEAD_MAX as usize;
 pub const REPORTED_MEMBERS_MAX: usize = 64;
 /// Primary views that a member may have been in more than we know of.
 pub const ORDINALS_AHEAD_MAX: u64 = 1 << 20;
+/// So much more of an order than we do another member of its view may say that it holds.
+pub const HELD_AHEAD_MAX: u64 = 1 << 32;
+/// So much of an order that is not ours a member may say that it holds: there is always much after it.
+pub const HELD_MAX: u64 = 1 << 62;
 /// Bytes of a report: it fits the shortest segment, signed.
 pub const REPORT_BYTES_MAX: usize = 715;
 /// Ranges of missing records that one NAK names.

@@ -82,12 +82,12 @@ struct Sent {
     ends: VecDeque<u64>,
     /// Of other streams: after which of their records this one was told to come.
     after: BTreeMap<Stream, u64>,
-    /// When records were sent again last.
-    repaired: BTreeMap<u64, Monotonic>,
+    /// When records were sent again last, and how often they were.
+    repaired: BTreeMap<u64, (Monotonic, u32)>,
     /// When one of those was acknowledged last.
     waited: Monotonic,
-    /// Records that are to be sent again.
-    wanted: BTreeSet<u64>,
+    /// Records that are to be sent again, by how often they were.
+    wanted: BTreeSet<(u32, u64)>,
 }
 
 /// A batch of records that were sealed together.
@@ -359,7 +359,7 @@ impl Backlog {
         let sealed = whole.map_or(0, |it| it.sealed);
         sent.acknowledged = number;
         sent.repaired = sent.repaired.split_off(&(number + 1));
-        sent.wanted = sent.wanted.split_off(&(number + 1));
+        sent.wanted.retain(|(_, it)| *it > number);
         while let Some(end) = sent.ends.pop_front_if(|end| *end <= number) {
             sent.ended = end;
         }
@@ -407,8 +407,12 @@ impl Backlog {
         let numbers = ranges.iter().flat_map(|(from, to)| *from..=(*to).min(sent.last));
         for number in numbers.take(LOOKED_AT) {
             // A record is sent again once in the time that takes.
-            if sent.repaired.get(&number).is_none_or(|at| now >= *at + pause) {
-                sent.wanted.insert(number);
+            match sent.repaired.get(&number) {
+                // All readers said that they have it.
+                _ if number <= sent.acknowledged => _ = sent.wanted.insert((u32::MAX, number)),
+                Some((at, times)) if now >= *at + pause => _ = sent.wanted.insert((*times, number)),
+                Some(_) => {}
+                None => _ = sent.wanted.insert((0, number)),
             }
         }
         while sent.wanted.len() > LOOKED_AT {
@@ -417,23 +421,22 @@ impl Backlog {
         Ok(())
     }
 
-    /// Records that are asked for, as many as may be sent again now: the first ones of a stream first, since readers wait for
-    /// those.
+    /// Records that are asked for, as many as may be sent again now. Those that were sent again least often come first, so that
+    /// who asks for some without end takes nothing from others; of these the first ones, since readers wait for those.
     pub(crate) fn repairs(&mut self, now: Monotonic) -> Batch {
         let mut repairs = Batch::default();
         self.congestion.refill(now);
         let mut first_time = 0;
-        for sent in self.streams.values_mut() {
-            while let Some(number) = sent.wanted.first().copied() {
-                if repairs.lengths.len() >= limits::REPAIRS_MAX || !self.congestion.may_repair() {
-                    break;
-                }
-                sent.wanted.pop_first();
-                let entry = sent.entries.get(sent.entries.partition_point(|it| it.last() < number));
-                if let Some((_, datagram)) = entry.and_then(|it| it.records().find(|(at, _)| *at == number)) {
-                    first_time += usize::from(sent.repaired.insert(number, now).is_none());
-                    repairs.push(datagram);
-                }
+        let times = |sent: &Sent| sent.wanted.first().map(|(times, _)| *times);
+        while let Some(sent) = self.streams.values_mut().filter(|it| times(it).is_some()).min_by_key(|it| times(it)) {
+            if repairs.lengths.len() >= limits::REPAIRS_MAX || !self.congestion.may_repair() {
+                break;
+            }
+            let Some((times, number)) = sent.wanted.pop_first() else { break };
+            let entry = sent.entries.get(sent.entries.partition_point(|it| it.last() < number));
+            if let Some((_, datagram)) = entry.and_then(|it| it.records().find(|(at, _)| *at == number)) {
+                first_time += usize::from(sent.repaired.insert(number, (now, times.saturating_add(1))).is_none());
+                repairs.push(datagram);
             }
         }
         self.parity.iter_mut().for_each(|it| it.repaired(first_time));
@@ -509,6 +512,12 @@ impl Backlog {
             State::Sealed(..) | State::Moving | State::InDoubt => Outcome::InDoubt,
         };
         self.messages.drain(..).map(|it| Settled { number: it.number, outcome: outcome(it.state) }).collect()
+    }
+
+    /// Bytes kept.
+    #[cfg(test)]
+    pub(crate) fn kept(&self) -> usize {
+        self.bytes
     }
 
     /// Whether all readers have everything.
@@ -593,6 +602,31 @@ mod tests {
             sent += backlog.repairs(Monotonic(micros)).lengths.len();
         }
         assert!((4_000..8_000 + 3_000).contains(&sent), "{sent} in a second");
+    }
+
+    #[test]
+    fn rule_g8_who_asks_without_end_takes_no_repairs_from_others() {
+        let protect = group(1, 2).remove(0);
+        let mut backlog = backlog(&protect, 2_000);
+        let one = backlog.repair(Monotonic(0), (Slot(1), STREAM), &[(1, 2_000)]);
+        one.expect("nothing is forgotten");
+        let first = backlog.repairs(Monotonic(0)).lengths.len();
+        assert!(first < 1_900, "the allowance is used up after {first}");
+        for number in [1_950, 1_960, 1_970] {
+            let mut waited = 0;
+            for micros in (1..).map(|it| number * 1_000_000 + it * 2_000) {
+                backlog.repair(Monotonic(micros), (Slot(1), STREAM), &[(1, 64)]).expect("nothing is forgotten");
+                if waited == 0 {
+                    backlog.repair(Monotonic(micros), (Slot(2), STREAM), &[(number, number)]).expect("it is here");
+                }
+                waited += 1;
+                backlog.repairs(Monotonic(micros));
+                if backlog.streams[&STREAM].repaired.contains_key(&number) {
+                    break;
+                }
+                assert!(waited < 200, "record {number} is not sent again");
+            }
+        }
     }
 
     #[test]

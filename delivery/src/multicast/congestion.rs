@@ -58,6 +58,8 @@ struct Rtt {
     /// The least of this round and of the one before: what waits for a processor does so now and then, what waits in a queue
     /// always.
     round: Option<Duration>,
+    /// The same of what was asked for. It counts where nothing else does: one fast reader's asking says nothing of the others.
+    asked: Option<Duration>,
     last: Duration,
     /// The least of this while and of the one before.
     least: [Option<Duration>; 2],
@@ -163,7 +165,7 @@ impl Congestion {
             }
         }
         if lost.last > known {
-            took.into_iter().for_each(|it| self.rtt.take_late(it));
+            took.into_iter().for_each(|it| self.rtt.take_asked(it));
             self.pass(now, sealed);
         }
     }
@@ -265,18 +267,20 @@ impl Rtt {
     fn take(&mut self, took: Duration) {
         let least = &mut self.least[0];
         *least = Some(least.map_or(took, |it| it.min(took)));
-        self.take_late(took);
-    }
-
-    /// One was measured that may contain a wait.
-    fn take_late(&mut self, took: Duration) {
         let took = took.min(LATE_MOST);
         self.round = Some(self.round.map_or(took, |it| it.min(took)));
     }
 
+    /// One was measured of one reader, which may contain a wait.
+    fn take_asked(&mut self, took: Duration) {
+        let took = took.min(LATE_MOST);
+        self.asked = Some(self.asked.map_or(took, |it| it.min(took)));
+    }
+
     /// A round ends.
     fn end_round(&mut self) {
-        self.last = self.round.take().unwrap_or(self.last);
+        let asked = self.asked.take();
+        self.last = self.round.take().or(asked).unwrap_or(self.last);
     }
 
     /// How much longer they are than the shortest one.
@@ -398,6 +402,23 @@ mod tests {
             assert!(passed >= 8 * per_second, "{passed} of {} with a queue of {queue}", 10 * per_second);
             assert!(window <= (2 * queue as usize + 100) * RECORD + limits::RELIABLE_WINDOW_BYTES, "{window}");
         }
+    }
+
+    /// One reader that is near and asks for something in each round hides no queue before the others.
+    #[test]
+    fn rule_g8_one_readers_naks_do_not_make_round_trips_shorter() {
+        let mut congestion = Congestion::new(MOST);
+        let mut windows = Vec::new();
+        for round in 1..40 {
+            let now = Monotonic(round * 50_000);
+            let sealed = congestion.sealed(100);
+            let took = Duration::from_millis(if round == 1 { 1 } else { 40 });
+            congestion.acknowledged(now, congestion.window(), (100 * RECORD, 100), (Some(took), sealed - 1));
+            let since = (Some(Duration::from_micros(200)), sealed);
+            congestion.asked(now, (Slot(1), STREAM), (&[(sealed, sealed)], sealed), since);
+            windows.push(congestion.window());
+        }
+        assert!(windows[38] < windows[2] + 39 * DATAGRAM_BYTES, "it shares the queue: {windows:?}");
     }
 
     #[test]

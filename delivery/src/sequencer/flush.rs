@@ -119,6 +119,12 @@ impl Sequencer {
         if read.highest() > self.report.highest().saturating_add(limits::ORDINALS_AHEAD_MAX) {
             return Err(Dropped::Malformed);
         }
+        // The same of how much of the order it holds. Who was in our last view cannot hold much more than we do.
+        let is_ours = read.installed.is_some() && read.installed == self.report.installed;
+        let most = if is_ours { self.report.held.saturating_add(limits::HELD_AHEAD_MAX) } else { limits::HELD_MAX };
+        if read.held > most {
+            return Err(Dropped::Malformed);
+        }
         flush.answer(now, me, heard, &read);
         // What it reported stands, but for what it got since.
         match flush.reports.get_mut(&id) {

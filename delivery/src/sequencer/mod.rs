@@ -457,6 +457,10 @@ impl Sequencer {
             goes |= slot == *me && leaving.said == Some(number);
         }
         let ours = order.forget().get(me).copied();
+        // A member that never says what it has of the stamps does not make their sender keep them all.
+        if let Some(number) = order.take_proved() {
+            multicast.lock().acknowledge(now, Stream::STAMPS, number);
+        }
         if order.take_waiting() {
             for slot in order.members().to_vec() {
                 let next = incoming.next(*epoch, Of { slot, stream: Stream::ORDERED }).unwrap_or(1);

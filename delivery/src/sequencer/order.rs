@@ -74,6 +74,8 @@ struct Sequencing {
     is_missed: bool,
     /// By sender: the first of its records that somebody asks for, and how often.
     asked: BTreeMap<Slot, (u64, u32)>,
+    /// The last stamps of records of ours, ascending, and the last record of that stream that came before theirs.
+    proved: VecDeque<(u64, u64)>,
 }
 
 #[derive(Debug)]
@@ -279,9 +281,19 @@ impl Order {
         if self.is_sequencer() { self.stamps.len().saturating_sub(said as usize) } else { 0 }
     }
 
-    /// They are said.
-    pub(super) fn said(&mut self, count: usize) {
+    /// They are said, in a record after this one.
+    pub(super) fn said(&mut self, count: usize, after: u64) {
         self.sequencing.said = self.sequencing.said.max(self.first - 1) + count as u64;
+        self.sequencing.proved.push_back((self.sequencing.said, after));
+    }
+
+    /// The sequencer: the last record of stamps that nobody needs any more. Who holds what later ones say has it.
+    pub(super) fn take_proved(&mut self) -> Option<u64> {
+        let mut proved = None;
+        while let Some((_, after)) = self.sequencing.proved.pop_front_if(|(last, _)| *last < self.first) {
+            proved = Some(after);
+        }
+        proved.filter(|it| *it > 0)
     }
 
     /// What the sequencer says of the order. Returns where its records are, in that order.
@@ -471,7 +483,8 @@ impl Order {
     /// The sequencer: somebody asks for records of another member; those, if that one does not answer.
     pub(super) fn repair(&mut self, now: Monotonic, slot: Slot, ranges: &[(u64, u64)]) -> Batch {
         let mut repairs = Batch::default();
-        let Some((first, _)) = ranges.first().copied().filter(|_| self.is_sequencer()) else { return repairs };
+        let is_known = self.is_sequencer() && self.members.binary_search(&slot).is_ok();
+        let Some((first, _)) = ranges.first().copied().filter(|_| is_known) else { return repairs };
         let (asked, times) = self.sequencing.asked.entry(slot).or_default();
         *times = if *asked == first { *times + 1 } else { 1 };
         *asked = first;
@@ -539,6 +552,12 @@ impl Order {
             records.push(&self.kept.get(&(stamp.slot, stamp.number))?.datagram);
         }
         (!stamps.is_empty()).then_some((first, stamps, records))
+    }
+
+    /// Senders whose records somebody asks for.
+    #[cfg(test)]
+    pub(super) fn asked_for(&self) -> usize {
+        self.sequencing.asked.len()
     }
 
     /// Bytes held.

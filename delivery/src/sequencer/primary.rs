@@ -184,8 +184,6 @@ impl Report {
 
 /// Ordinal, epoch and members.
 const VIEW_BYTES: usize = 8 + 12 + 16;
-/// An insider may claim any number: there is always one after it.
-const CUT_MAX: u64 = 1 << 50;
 
 /// What all who stay decide, each from the same reports; `is_whole`: nobody of the view before is missing.
 pub(super) fn decide(reports: &BTreeMap<Id, Report>, is_whole: bool) -> Decision {
@@ -208,7 +206,7 @@ pub(super) fn decide(reports: &BTreeMap<Id, Report>, is_whole: bool) -> Decision
     let is_forced = !may && reports.values().any(|it| it.forces);
     let is_primary = may || is_forced;
     let most = of_last().max_by_key(|it| (it.held, it.chain));
-    let (cut, chain) = most.map_or((0, [0; 32]), |it| (it.held.min(CUT_MAX), it.chain));
+    let (cut, chain) = most.map_or((0, [0; 32]), |it| (it.held, it.chain));
     Decision { is_primary, is_early, is_forced, last, cut, chain }
 }
 
@@ -306,7 +304,7 @@ mod tests {
         let reports = [(1, &lie), (2, &lie)].map(|(id, it)| ([id; 8], it.clone())).into();
         let decision = decide(&reports, true);
         let next = decision.next(&reports, EpochId::default());
-        assert_eq!((decision.is_primary, decision.cut, next.ordinal), (true, CUT_MAX, u64::MAX));
+        assert_eq!((decision.is_primary, decision.cut, next.ordinal), (true, u64::MAX, u64::MAX));
     }
 
     #[test]

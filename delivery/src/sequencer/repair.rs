@@ -35,6 +35,8 @@ struct Wave {
     /// When it was asked for last, here or elsewhere.
     asked: Option<Monotonic>,
     tries: u32,
+    /// Whether others asked for all of it the last time that it was due.
+    yielded: bool,
 }
 
 /// How long it takes from a NAK to its answer.
@@ -68,7 +70,7 @@ impl Waves {
             Some(last) if is_full || last.tries == 0 => last.to = to,
             _ => {
                 let due = now + wait + NAK_WAIT + self.spread(chance, members);
-                self.waves.push_back(Wave { to, due, asked: None, tries: 0 });
+                self.waves.push_back(Wave { to, due, asked: None, tries: 0, yielded: false });
             }
         }
     }
@@ -85,7 +87,7 @@ impl Waves {
             if wave.to == to {
                 wave.due = due;
             } else if self.waves.len() < limits::NAK_WAVES_MAX {
-                self.waves.insert(at, Wave { to, due, asked: None, tries: 0 });
+                self.waves.insert(at, Wave { to, due, asked: None, tries: 0, yielded: false });
             }
         }
     }
@@ -155,7 +157,12 @@ impl Waves {
                 wave.tries = DONE;
                 continue;
             }
-            let unheard = self.heard.iter().fold(lacked, |lacked, (_, heard)| without(lacked, heard));
+            // Who asks without end, for all there is, keeps others from asking once, and not the next time.
+            let unheard = match wave.yielded {
+                true => lacked,
+                false => self.heard.iter().fold(lacked, |lacked, (_, heard)| without(lacked, heard)),
+            };
+            wave.yielded = unheard.is_empty();
             asked.extend(unheard);
             // Losses in a row are few, and silence is long.
             let pause = again * (1 << wave.tries.saturating_sub(QUICK_TRIES).min(8));
@@ -273,6 +280,19 @@ mod tests {
         waves.heard(Monotonic(300), &[(2, 3), (6, 20)]);
         assert_eq!(asked(&mut waves, MS), [(1, 1), (4, 5)]);
         assert_eq!(asked(&mut waves, 4 * MS), [(1, 9)]);
+    }
+
+    /// An insider asks for everything, at this member alone: the sender hears nothing of it.
+    #[test]
+    fn rule_g8_who_asks_without_end_keeps_nobody_from_asking() {
+        let mut waves = Waves::default();
+        waves.expect(Monotonic(0), 9, Duration::ZERO, (0, 2));
+        let mut times = 0;
+        for at in 0..100 {
+            waves.heard(Monotonic(at * MS), &[(1, u64::MAX)]);
+            times += u32::from(!asked(&mut waves, at * MS).is_empty());
+        }
+        assert!(times >= 3, "asked {times} times in 100 ms");
     }
 
     #[test]

@@ -97,11 +97,13 @@ impl Sequencer {
         let mut is_any = false;
         let most = self.multicast.lock().stamps_max(&**protect);
         while let Some((first, stamps)) = order.unsaid(most) {
+            let mut sender = self.multicast.lock();
+            let before = sender.backlog().map_or(0, |it| it.last(Stream::STAMPS));
             // What cannot be said now is said with the next one.
-            if self.multicast.lock().stamps(self.now, protect, first, &stamps).is_err() {
+            if sender.stamps(self.now, protect, first, &stamps).is_err() {
                 break;
             }
-            order.said(stamps.len());
+            order.said(stamps.len(), before);
             is_any = true;
         }
         if is_any {

@@ -597,6 +597,63 @@ fn rule_b10_a_report_is_said_again_for_who_lacks_it_alone() {
     assert!(signed_words(&net) <= 4 * 32, "{} words", signed_words(&net));
 }
 
+/// A number so great that nobody reaches it would stay the end of every later view.
+#[test]
+fn rule_g7_nobody_says_that_it_holds_more_of_an_order_than_there_can_be() {
+    let mut net = Net::new(3, 0, 204);
+    net.order(1, &[0, 1, 2]);
+    net.publish_as(Guarantee::Ordered, 0, "c1/a", b"\0\0").expect("there is room");
+    net.run(net.now + SECOND);
+    net.deaf.extend([0, 1, 2]);
+    net.prepare(3, &[0, 1, 2], 10_000);
+    let (_, view) = Net::view(3, &[0, 1, 2], 0);
+    let known = [0, 1, 2].map(|it| primary::id_of(&incarnation(Slot(it))));
+    for (held, taken) in [(1 << 60, Err(Dropped::Malformed)), (u64::MAX, Err(Dropped::Malformed)), (1_000, Ok(()))] {
+        let far = primary::Report { held, ..net.nodes[0].report.clone() };
+        let report = far.bytes(&known).expect("it is short");
+        let now = net.at().monotonic;
+        assert_eq!(net.nodes[0].take_report(now, Slot(2), view.epoch, (0, &report)), taken, "{held}");
+    }
+    // Of an order that is not ours, too.
+    let other = primary::Primary { ordinal: 9, epoch: view.epoch, members: known.into() };
+    let far = primary::Report { installed: Some(other), held: u64::MAX, ..net.nodes[0].report.clone() };
+    let report = far.bytes(&known).expect("it is short");
+    let now = net.at().monotonic;
+    assert_eq!(net.nodes[0].take_report(now, Slot(1), view.epoch, (0, &report)), Err(Dropped::Malformed));
+}
+
+/// What a member asks for of slots that there are not costs no memory.
+#[test]
+fn rule_g7_records_of_nobody_are_asked_for_in_vain() {
+    let mut order = Order::new(Slot(0), vec![Slot(0), Slot(1)], (0, [0; 32]));
+    for slot in 0..1_000 {
+        assert!(order.repair(Monotonic(1), Slot(slot), &[(1, 9)]).is_empty());
+    }
+    assert_eq!(order.asked_for(), 2);
+}
+
+/// A member holds all of the order, and never says what it has of the records that its stamps come in.
+#[test]
+fn rule_g7_stamps_that_all_hold_are_not_kept_for_who_does_not_say_so() {
+    let mut net = Net::new(3, 0, 205);
+    net.order(1, &[0, 1, 2]);
+    let ring = Ring::of_runs(2, 1, (0..3).map(|it| incarnation(Slot(it))).collect());
+    net.deaf.insert(2);
+    for n in 0..400_u32 {
+        net.publish_patiently_as(Guarantee::Ordered, 1, "c1/a", &n.to_be_bytes());
+        net.run(net.now + 1_000);
+        let mut frame = Vec::new();
+        let said = net.nodes[0].current.as_ref().and_then(|it| it.order.as_ref()).map_or(0, Order::held);
+        crate::multicast::frame::write_control(&Control::Ack(said).bytes(), &mut frame);
+        let forged = ring.forge(Domain::GROUP, 0, Slot(2), 4_000 + u64::from(n), &frame);
+        net.carry(1, 0, &forged);
+        net.run(net.now + 5_000);
+    }
+    assert_eq!(net.ordered[1].len(), 400, "all are said to hold it");
+    let kept = net.nodes[0].multicast.lock().backlog().map_or(0, |it| it.kept());
+    assert!(kept <= 4_000, "{kept} bytes of stamps");
+}
+
 /// Reports and stamps that somebody else signed, or that are of another view, count for nothing.
 #[test]
 fn rule_a3_flushes_are_signed_by_who_reports() {
