@@ -295,6 +295,7 @@ impl Delivery for Multicast {
         if let Some(output) = self.inbox.ready.pop_front() {
             return Some(output);
         }
+        self.receiver.refused(std::mem::take(&mut self.inbox.refused));
         if let Some(dropped) = self.receiver.drops().since(&mut self.told) {
             return Some(Output::Dropped(dropped));
         }
@@ -325,9 +326,18 @@ pub(crate) struct Inbox {
     /// What members say about reliable records, where somebody asks for it.
     controls: Option<VecDeque<(Source, Vec<u8>)>>,
     topics: BTreeSet<Arc<str>>,
+    /// Readers take nothing now: reliable messages wait, and others are dropped.
+    paused: bool,
+    /// How many of those since that was counted.
+    refused: u32,
 }
 
 impl Inbox {
+    /// Readers take nothing from now on, or again; whether they took nothing before.
+    pub(crate) fn pause(&mut self, pauses: bool) -> bool {
+        std::mem::replace(&mut self.paused, pauses)
+    }
+
     /// Something that comes after the messages that came before it.
     pub(crate) fn tell(&mut self, output: Output) {
         self.ready.push_back(output);
@@ -348,6 +358,10 @@ impl Inbox {
 
 impl Sink for Inbox {
     fn message(&mut self, message: Received<'_>) {
+        if self.paused {
+            self.refused += 1;
+            return;
+        }
         let delivered = Delivered {
             index: message.number,
             ordered: message.ordered,

@@ -132,6 +132,11 @@ impl Receiver {
         self.liveness.silent(now)
     }
 
+    /// So many messages found nobody who takes them now.
+    pub(super) fn refused(&mut self, count: u32) {
+        (0..count).for_each(|_| self.drops.count(Dropped::Queue));
+    }
+
     /// What was dropped, by reason.
     pub fn drops(&self) -> Drops {
         let mut drops = self.drops.clone();

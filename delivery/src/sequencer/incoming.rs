@@ -43,6 +43,8 @@ pub(super) struct Incoming {
     ordered: Vec<(u64, u64)>,
     /// Whether records of our own came back to us in the epoch before.
     heard_own: bool,
+    /// Readers take nothing now: nothing is handed on, and so nothing more is acknowledged as had.
+    paused: bool,
     /// Of the view that is installed.
     members: usize,
     drops: Drops,
@@ -278,6 +280,11 @@ impl Incoming {
         self.buffers.give(record.frames);
         self.advance(now, epoch, of.slot, &reads, sink);
         true
+    }
+
+    /// Readers take nothing from now on, or again.
+    pub(super) fn pause(&mut self, pauses: bool) {
+        self.paused = pauses;
     }
 
     /// What the sequencer said.
@@ -548,6 +555,9 @@ impl Incoming {
     /// tries it again.
     fn hand_on(&mut self, now: Monotonic, from: From, old: bool, frames: &[u8], sink: &mut impl Sink) -> bool {
         let From { of, source, incarnation, signed, position } = from;
+        if self.paused {
+            return false;
+        }
         // All of a record or nothing: a message that came in this epoch is not known by its number.
         if pieces_len(frames) > limits::REASSEMBLY_BYTES_MAX.saturating_sub(self.begun) {
             self.give_up_stalled(now);

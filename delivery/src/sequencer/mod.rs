@@ -430,6 +430,13 @@ impl Sequencer {
 
     /// The same; `anyway`, what comes after messages of the other channel waits for those no more.
     fn deliver_as(&mut self, now: Monotonic, anyway: bool) {
+        // At the end of a view nothing of it waits any more.
+        let paused = anyway && self.multicast.receiving().1.pause(false);
+        if paused {
+            self.pause(false);
+            self.deliver_as(now, anyway);
+            return self.pause(true);
+        }
         let Sequencer { multicast, current, last, incoming, delivered, leaving, .. } = self;
         let Some(view) = ordering(current, last) else { return };
         let (pause, count) = (view.ack_pause(), view.members.len());
@@ -744,6 +751,21 @@ impl Sequencer {
         self.multicast.transmit_soon();
     }
 
+    /// Readers take nothing from now on, or again: what is reliable waits here, unacknowledged, and its senders with it.
+    fn pause(&mut self, pauses: bool) {
+        self.incoming.pause(pauses);
+        self.multicast.receiving().1.pause(pauses);
+    }
+
+    /// Hands on what waited for readers.
+    fn hand_on(&mut self, now: Monotonic) {
+        let Some(current) = &self.current else { return };
+        let (_, inbox) = self.multicast.receiving();
+        self.incoming.handle_timeout(now, current.epoch, |domain| current.reads(domain), inbox);
+        self.status.plan(now, current.pause());
+        self.deliver(now);
+    }
+
     /// Tells who orders, if that changed.
     fn tell_order(&mut self) {
         if let Some(news) = self.order_news.take() {
@@ -890,9 +912,12 @@ impl Delivery for Sequencer {
             }
             Input::State(input) => self.states_for(now.monotonic, input),
             Input::Excluded => self.exclude(),
-            Input::Pause
-            | Input::Resume
-            | Input::Fetch(..)
+            Input::Pause => self.pause(true),
+            Input::Resume => {
+                self.pause(false);
+                self.hand_on(now.monotonic);
+            }
+            Input::Fetch(..)
             | Input::Provide { .. }
             | Input::Opened(..)
             | Input::Connected(_)
