@@ -64,6 +64,8 @@ pub struct Group<K, D> {
     is_up: bool,
     /// The way waits for us.
     holds: bool,
+    /// Readers take nothing now.
+    readers_wait: bool,
     /// Why we leave, if the application did not ask for it.
     leaving: Option<Exclusion>,
     /// Messages of ours that the scheme sealed as a whole, until it is known what became of them.
@@ -192,6 +194,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
             ordered,
             is_up,
             holds: false,
+            readers_wait: false,
             leaving: None,
             sealed: BTreeMap::new(),
             named: 0,
@@ -492,6 +495,12 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         let own = [self.ring.timeout(), held, vouching, ordered];
         let keys = self.keys.timeout().filter(|_| self.is_up);
         [keys, self.delivery.timeout()].into_iter().chain(own).flatten().min()
+    }
+
+    /// Readers take nothing now, or again: what was promised to come waits where it is, and its senders with it.
+    pub fn readers_wait(&mut self, now: Now, wait: bool) {
+        self.readers_wait = wait;
+        self.regulate(now);
     }
 
     /// Time has come.

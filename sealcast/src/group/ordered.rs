@@ -309,7 +309,11 @@ impl<K: Keys, D: Delivery> Group<K, D> {
     pub(super) fn regulate(&mut self, now: Now) {
         let is_behind = match &self.ordered {
             Some(ordered) => ordered.is_behind(self.holds),
-            None => self.opening.is_behind() || !self.keys.has_capacity(limits::SEALED_WAITING_BYTES_MAX / 2),
+            None => {
+                self.readers_wait
+                    || self.opening.is_behind()
+                    || !self.keys.has_capacity(limits::SEALED_WAITING_BYTES_MAX / 2)
+            }
         };
         if std::mem::replace(&mut self.holds, is_behind) != is_behind {
             let input = if is_behind { Input::Pause } else { Input::Resume };

@@ -45,6 +45,8 @@ pub(super) struct Driver {
     backlog: VecDeque<(Arc<Queue>, Item)>,
     /// Bytes of the message that is being published, while one is.
     published: Option<usize>,
+    /// Since when readers make the session wait.
+    blocked: Option<Monotonic>,
     /// What the key scheme last answered.
     described: Option<Box<Status>>,
     /// Until when the leader waits for the sockets, while it does.
@@ -100,6 +102,7 @@ impl Driver {
             batch: Batch::default(),
             backlog: VecDeque::new(),
             published: None,
+            blocked: None,
             described: None,
             waits_until: None,
             handed: false,
@@ -167,7 +170,8 @@ impl Driver {
     /// How long there is nothing to do unless something happens.
     fn may_wait(&self, now: Now) -> Duration {
         let due = self.core.timeout().map(|at| at.since(now.monotonic));
-        [due, self.shell.timeout()].into_iter().flatten().min().unwrap_or(Duration::MAX)
+        let hears_on = self.blocked.map(|since| (since + BLOCKED_FOR).since(now.monotonic)).filter(|it| !it.is_zero());
+        [due, self.shell.timeout(), hears_on].into_iter().flatten().min().unwrap_or(Duration::MAX)
     }
 
     /// Everything that can be done without waiting; whether there was anything.
@@ -184,21 +188,38 @@ impl Driver {
     /// Receives while there is something to receive and room for it; whether there was anything.
     fn take_in(&mut self, shared: &Shared, now: &mut Now, wanted: Option<&Queue>) -> bool {
         let mut busy = false;
-        if !self.room() {
-            return busy;
-        }
+        let Some(hears_on) = self.may_receive(shared, *now) else { return busy };
         for _ in 0..RECEIVES_PER_TURN {
             if !self.receive(shared, *now) {
                 break;
             }
             busy = true;
             self.pump(shared, *now);
-            if !self.backlog.is_empty() || wanted.is_some_and(|queue| !queue.is_empty()) {
+            if !self.backlog.is_empty() && !hears_on || wanted.is_some_and(|queue| !queue.is_empty()) {
                 break;
             }
             *now = shared.clock.now();
         }
         busy
+    }
+
+    /// Whether to receive now, and if so, whether though readers make the session wait. While they do, the socket's buffer takes
+    /// what comes. Where members acknowledge, they take silence for death: there the session soon hears on, and only what
+    /// readers wanted waits.
+    fn may_receive(&mut self, shared: &Shared, now: Now) -> Option<bool> {
+        if self.room() {
+            if self.blocked.take().is_some() {
+                self.core.readers_wait(now, false);
+                self.pump(shared, now);
+            }
+            return self.backlog.is_empty().then_some(false);
+        }
+        let since = *self.blocked.get_or_insert(now.monotonic);
+        if !shared.is_numbered(Guarantee::Fifo) || now.monotonic < since + BLOCKED_FOR {
+            return None;
+        }
+        self.core.readers_wait(now, true);
+        Some(true)
     }
 
     /// One system call's worth of what came; `false` if there was nothing.
@@ -362,5 +383,7 @@ pub(super) const WAKER: mio::Token = mio::Token(usize::MAX);
 const TIMER: mio::Token = mio::Token(usize::MAX - 1);
 /// Waits that a millisecond more or less would make much longer.
 const SHORT: Duration = Duration::from_millis(5);
+/// So long readers may make a session wait until it hears on.
+const BLOCKED_FOR: Duration = Duration::from_millis(50);
 /// System calls of receiving before others get their turn.
 const RECEIVES_PER_TURN: usize = 16;

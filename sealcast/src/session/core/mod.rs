@@ -280,6 +280,11 @@ impl<K: Keys, D: Delivery, R: Clone> Core<K, D, R> {
         self.group.handle_datagram(now, from, datagram);
     }
 
+    /// Readers take nothing now, or again: what was promised to come waits, and its senders with it.
+    pub fn readers_wait(&mut self, now: Now, wait: bool) {
+        self.group.readers_wait(now, wait);
+    }
+
     /// What was asked to be stored is durable.
     pub fn stored(&mut self) {
         self.group.stored();
