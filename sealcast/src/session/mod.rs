@@ -93,7 +93,7 @@ impl Session {
     /// # Ok::<(), sealcast::Error>(())
     /// ```
     pub fn publish<'a>(&'a self, topic: &'a str, body: impl AsRef<[u8]> + Send + 'a) -> Publish<'a> {
-        Publish { session: self, topic, body: Box::new(body), guarantee: Guarantee::BestEffort }
+        Publish { session: self, topic, body: Box::new(body), guarantee: Guarantee::BestEffort, within: None }
     }
 
     /// Publishes a message from a control loop: never waits, never allocates in steady state.
@@ -141,7 +141,7 @@ impl Session {
         let shared = &self.inner.shared;
         let message = Publication { topic, body, guarantee, sent_micros: None };
         match shared.publish(&message, false) {
-            Ok(number) => Ok(Ticket::new(shared.clone(), number, guarantee)),
+            Ok(number) => Ok(Ticket::new(shared.clone(), number, guarantee, None)),
             Err(why) => Err(TryPublishError::of(shared, topic, why)),
         }
     }
@@ -232,8 +232,8 @@ impl Session {
             match (&seen.view, &seen.excluded) {
                 (_, Some(why)) => Some(Err(Error::excluded(why))),
                 (Some(view), None) => Some(Ok(view.clone())),
-                // The session goes on asking: somebody may leave.
-                (None, None) => seen.full.map(|most| Err(Error::group_full(most))),
+                // The session goes on asking: somebody may leave, and that a group is full is not proved.
+                (None, None) => None,
             }
         })
     }
@@ -246,7 +246,7 @@ impl Session {
     /// # Ok::<(), sealcast::Error>(())
     /// ```
     pub fn kept_out(&self) -> Option<Error> {
-        lock(&self.inner.shared.seen).full.map(Error::group_full)
+        self.inner.shared.kept_out()
     }
 
     /// Agrees on a new key for the same members.

@@ -15,6 +15,7 @@ use crate::code::Code;
 use crate::error::{Error, Result};
 use crate::group::{Publication, PublishError, lock};
 use crate::remedy::Remedy;
+use crate::url::TransportAddress;
 
 /// What became of a published message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +58,7 @@ pub struct Publish<'a> {
     pub(super) topic: &'a str,
     pub(super) body: Box<dyn AsRef<[u8]> + Send + 'a>,
     pub(super) guarantee: Guarantee,
+    pub(super) within: Option<Duration>,
 }
 
 impl Publish<'_> {
@@ -101,20 +103,28 @@ impl Publish<'_> {
         self
     }
 
+    /// How long it may take until it is taken, and from then on until it is known what became of it. Without this it is taken
+    /// within `wait=`, and what became of it is known within 5 s (`wait=` through brokers).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// # let session = sealcast::open("mem:doc-within?keys=plain&order=total").wait()?;
+    /// let published = session.publish("ledger", "one").ordered().within(Duration::from_millis(800)).wait()?;
+    /// assert!(published.number.is_some());
+    /// # Ok::<(), sealcast::Error>(())
+    /// ```
+    pub fn within(mut self, time: Duration) -> Self {
+        self.within = Some(time);
+        self
+    }
+
     /// Publishes it on this thread.
     ///
     /// # Errors
-    /// Why not: no right, no key in time, too long, closed.
+    /// Why not: no right, no key in time, too long, closed. [`Code::InDoubt`]: it was given to the network, and nobody said in
+    /// time that others have it.
     pub fn wait(self) -> Result<Published> {
-        let shared = self.session.inner.shared.clone();
-        let timeout = shared.url.options.wait;
-        let mut step = Step::Publish;
-        // The usual case goes straight through.
-        let done = match self.advance(&mut step, true) {
-            Some(done) => Some(done),
-            None => shared.changed.wait_until(Instant::now() + timeout, || self.advance(&mut step, true)),
-        };
-        done.unwrap_or_else(|| Err(self.late(step, timeout)))
+        self.ticket()?.wait()
     }
 
     /// Publishes it on this thread, and waits for nothing but a key and room: the ticket tells later what became of it. So one
@@ -133,58 +143,38 @@ impl Publish<'_> {
     /// # Ok::<(), sealcast::Error>(())
     /// ```
     pub fn ticket(self) -> Result<Ticket> {
-        let shared = self.session.inner.shared.clone();
-        let timeout = shared.url.options.wait;
-        let deadline = Instant::now() + timeout;
-        let mut step = Step::Publish;
-        let mut taken = || match (self.advance(&mut step, true), step) {
-            (Some(Err(why)), _) => Some(Err(why)),
-            (Some(Ok(done)), _) => Some(Ok(TicketState::Done(done))),
-            (None, Step::AwaitOrder(token)) => Some(Ok(TicketState::Waits(token, self.guarantee))),
-            (None, Step::Publish | Step::Done) => None,
+        let timeout = self.taken_within();
+        let shared = &self.session.inner.shared;
+        // The usual case goes straight through.
+        let taken = match self.take(true) {
+            Some(taken) => Some(taken),
+            None => shared.changed.wait_until(Instant::now() + timeout, || self.take(true)),
         };
-        let state = match taken() {
-            Some(state) => Some(state),
-            None => shared.changed.wait_until(deadline, taken),
-        };
-        let state = state.unwrap_or_else(|| Err(shared.late_for(self.guarantee, timeout)))?;
-        Ok(Ticket { shared, state, deadline })
+        taken.unwrap_or_else(|| Err(shared.late_for(self.guarantee, timeout)))
     }
 
-    /// Why it took too long.
-    fn late(&self, step: Step, timeout: Duration) -> Error {
-        let shared = &self.session.inner.shared;
-        match step {
-            Step::AwaitOrder(token) => no_place_in(shared, token, self.guarantee, timeout),
-            Step::Publish | Step::Done => shared.late_for(self.guarantee, timeout),
-        }
+    /// How long it may take until it is taken.
+    fn taken_within(&self) -> Duration {
+        self.within.unwrap_or(self.session.inner.shared.url.options.wait)
     }
 
-    /// Publishes it, and looks for its place where that is asked for. `patient` callers may be made to wait until the network
-    /// has taken what was published before; others are told later that there is room.
-    fn advance(&self, step: &mut Step, patient: bool) -> Option<Result<Published>> {
+    /// Publishes it, if there is a key, and room. `patient` callers may be made to wait until the network has taken what was
+    /// published before; others are told later that there is room.
+    fn take(&self, patient: bool) -> Option<Result<Ticket>> {
         let shared = &self.session.inner.shared;
-        if let Step::Publish = step {
-            let body = (*self.body).as_ref();
-            let message = Publication { topic: self.topic, body, guarantee: self.guarantee, sent_micros: None };
-            match shared.publish(&message, patient) {
-                Ok(Some(token)) if shared.is_waited_for(self.guarantee) => *step = Step::AwaitOrder(Token(token)),
-                Ok(number) => return Some(Ok(Published { number })),
-                // No key yet is no error yet.
-                Err(PublishError::NotReady) => return shared.ended().map(Err),
-                Err(PublishError::Send(why))
-                    if passes(why)
-                        && (shared.tx_queue.is_none() || !patient || shared.is_waited_for(self.guarantee)) =>
-                {
-                    return shared.ended().map(Err);
-                }
-                Err(why) => return Some(Err(shared.refused(self.topic, why))),
+        let body = (*self.body).as_ref();
+        let message = Publication { topic: self.topic, body, guarantee: self.guarantee, sent_micros: None };
+        match shared.publish(&message, patient) {
+            Ok(number) => Some(Ok(Ticket::new(shared.clone(), number, self.guarantee, self.within))),
+            // No key yet is no error yet.
+            Err(PublishError::NotReady) => shared.ended().map(Err),
+            Err(PublishError::Send(why))
+                if passes(why) && (shared.tx_queue.is_none() || !patient || shared.is_waited_for(self.guarantee)) =>
+            {
+                shared.ended().map(Err)
             }
+            Err(why) => Some(Err(shared.refused(self.topic, why))),
         }
-        let Step::AwaitOrder(token) = *step else { return None };
-        let done = ordered_at(shared, token, self.guarantee)?;
-        *step = Step::Done;
-        Some(done)
     }
 }
 
@@ -201,10 +191,10 @@ fn no_place_in(shared: &Shared, token: Token, guarantee: Guarantee, timeout: Dur
     lock(&shared.outcomes).forget(token);
     if shared.is_numbered(guarantee) {
         let what = format!("not all readers have acknowledged the message for {timeout:?}; they may have it still");
-        return Error::new(Code::TimedOut, what).with_hint("a member may be slow, or gone and not suspected yet");
+        return Error::new(Code::InDoubt, what).with_hint("a member may be slow, or gone and not suspected yet");
     }
     let what = format!("the message has had no place in the order for {timeout:?}; it may get one still");
-    Error::new(Code::TimedOut, what).with_remedy(Remedy::ShowOrder)
+    Error::new(Code::InDoubt, what).with_remedy(Remedy::ShowOrder)
 }
 
 /// A message that was published, of which it is known later what became: `.await` it, or `.wait()` for it on this thread.
@@ -213,6 +203,7 @@ fn no_place_in(shared: &Shared, token: Token, guarantee: Guarantee, timeout: Dur
 pub struct Ticket {
     shared: Arc<Shared>,
     state: TicketState,
+    within: Duration,
     deadline: Instant,
 }
 
@@ -224,16 +215,26 @@ enum TicketState {
 
 impl Ticket {
     /// Of a message that was taken, with the number that publishing told.
-    pub(super) fn new(shared: Arc<Shared>, number: Option<u64>, guarantee: Guarantee) -> Ticket {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        number: Option<u64>,
+        guarantee: Guarantee,
+        within: Option<Duration>,
+    ) -> Ticket {
         let state = match number {
             Some(token) if shared.is_waited_for(guarantee) => TicketState::Waits(Token(token), guarantee),
             _ => TicketState::Done(Published { number }),
         };
-        let deadline = Instant::now() + shared.url.options.wait;
-        Ticket { shared, state, deadline }
+        let usual = match &shared.url.address {
+            TransportAddress::Quorum(_) => shared.url.options.wait,
+            _ => OUTCOME_WITHIN,
+        };
+        let within = within.unwrap_or(usual);
+        let deadline = Instant::now() + within;
+        Ticket { shared, state, within, deadline }
     }
 
-    /// What became of it, if that is known by now.
+    /// What became of it, if that is known by now, or its time is over.
     ///
     /// ```
     /// # let session = sealcast::open("mem:doc-try-wait?keys=plain&order=total").wait()?;
@@ -246,15 +247,25 @@ impl Ticket {
     pub fn try_wait(&mut self) -> Option<Result<Published>> {
         let done = match self.state {
             TicketState::Done(published) => Ok(published),
-            TicketState::Waits(token, guarantee) => ordered_at(&self.shared, token, guarantee)?,
+            TicketState::Waits(token, guarantee) => match ordered_at(&self.shared, token, guarantee) {
+                Some(done) => done,
+                None if Instant::now() >= self.deadline => Err(self.late()),
+                None => return None,
+            },
         };
         Some(self.keep(done))
+    }
+
+    /// What became of it is known so long from now, if it is not known before, instead of 5 s after it was taken.
+    pub fn within(mut self, time: Duration) -> Self {
+        (self.within, self.deadline) = (time, Instant::now() + time);
+        self
     }
 
     /// Waits until it is known.
     ///
     /// # Errors
-    /// That it came to nothing, or has no position in time.
+    /// That it came to nothing, or, [`Code::InDoubt`], that nobody said in time that others have it.
     pub fn wait(mut self) -> Result<Published> {
         let shared = self.shared.clone();
         let done = shared.changed.wait_until(self.deadline, || self.try_wait());
@@ -270,10 +281,9 @@ impl Ticket {
     }
 
     fn late(&self) -> Error {
-        let timeout = self.shared.url.options.wait;
         match self.state {
-            TicketState::Waits(token, guarantee) => no_place_in(&self.shared, token, guarantee, timeout),
-            TicketState::Done(_) => self.shared.late(timeout),
+            TicketState::Waits(token, guarantee) => no_place_in(&self.shared, token, guarantee, self.within),
+            TicketState::Done(_) => self.shared.late(self.within),
         }
     }
 }
@@ -301,28 +311,24 @@ fn passes(why: SendError) -> bool {
     matches!(why, SendError::Full | SendError::NotReady | SendError::Old | SendError::Retired)
 }
 
-/// How far publishing came.
-#[derive(Clone, Copy)]
-enum Step {
-    Publish,
-    AwaitOrder(Token),
-    Done,
-}
+/// So long after a message was taken it is known what became of it, unless its publisher says otherwise.
+const OUTCOME_WITHIN: Duration = Duration::from_secs(5);
 
 impl<'a> IntoFuture for Publish<'a> {
     type Output = Result<Published>;
     type IntoFuture = Publishing<'a>;
 
     fn into_future(self) -> Publishing<'a> {
-        let deadline = Instant::now() + self.session.inner.shared.url.options.wait;
-        Publishing { publish: self, step: Step::Publish, deadline }
+        let deadline = Instant::now() + self.taken_within();
+        Publishing { publish: self, ticket: None, deadline }
     }
 }
 
 /// A message being published. Dropped before it is done, a message that has no place yet may get one still.
 pub struct Publishing<'a> {
     publish: Publish<'a>,
-    step: Step,
+    /// Once it is taken.
+    ticket: Option<Ticket>,
     deadline: Instant,
 }
 
@@ -330,17 +336,22 @@ impl Future for Publishing<'_> {
     type Output = Result<Published>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Publishing { publish, step, deadline } = self.get_mut();
-        let shared = publish.session.inner.shared.clone();
-        let polled = shared.changed.poll_until(cx, *deadline, || publish.advance(step, false));
-        polled.map(|done| done.unwrap_or_else(|| Err(publish.late(*step, shared.url.options.wait))))
-    }
-}
-
-impl Drop for Publishing<'_> {
-    fn drop(&mut self) {
-        if let Step::AwaitOrder(token) = self.step {
-            lock(&self.publish.session.inner.shared.outcomes).forget(token);
+        let Publishing { publish, ticket, deadline } = self.get_mut();
+        if ticket.is_none() {
+            let shared = &publish.session.inner.shared;
+            let taken = match shared.changed.poll_until(cx, *deadline, || publish.take(false)) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(taken) => taken,
+            };
+            let taken = taken.unwrap_or_else(|| Err(shared.late_for(publish.guarantee, publish.taken_within())));
+            match taken {
+                Ok(taken) => *ticket = Some(taken),
+                Err(why) => return Poll::Ready(Err(why)),
+            }
+        }
+        match ticket {
+            Some(ticket) => Pin::new(ticket).poll(cx),
+            None => Poll::Pending,
         }
     }
 }

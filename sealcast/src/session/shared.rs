@@ -165,7 +165,7 @@ pub(super) struct Seen {
     pub(super) order: Option<(Option<Member>, bool)>,
     pub(super) excluded: Option<Exclusion>,
     /// How many members the group has that does not let us in, as it says, because it may have no more.
-    pub(super) full: Option<usize>,
+    pub(super) full: Option<(usize, Monotonic)>,
     /// Why nothing more will come of it.
     pub(super) ended: Option<Error>,
     /// We have left: how many of our messages have no place.
@@ -322,15 +322,21 @@ impl Shared {
             let waits = driver.as_ref().filter(|it| it.core.group().epoch().is_none());
             waits.and_then(|it| it.shell.late(timeout))
         });
-        late.unwrap_or_else(|| not_ready(timeout))
+        self.kept_out().or(late).unwrap_or_else(|| not_ready(timeout))
     }
 
     /// The key scheme has something to tell.
     pub(super) fn noticed(&self, notice: &Notice) {
         if let Notice::GroupFull { is_us: true, most, .. } = notice {
-            lock(&self.seen).full = Some(*most);
+            lock(&self.seen).full = Some((*most, self.clock.monotonic()));
         }
         self.changed.ring();
+    }
+
+    /// That the group lets nobody in any more, if it said so lately: somebody may have left since, and it may have been a lie.
+    pub(super) fn kept_out(&self) -> Option<Error> {
+        let lately = |at: Monotonic| self.clock.monotonic().since(at) < FULL_FOR;
+        lock(&self.seen).full.filter(|(_, at)| lately(*at)).map(|(most, _)| Error::group_full(most))
     }
 
     /// Nothing more will come of it: readers are told, and whoever waits.
@@ -515,6 +521,9 @@ impl Shared {
         self.subscriptions.all().iter().for_each(|q| q.close(Error::system("the group's socket", error)));
     }
 }
+
+/// For so long we believe that a group is full.
+const FULL_FOR: Duration = Duration::from_secs(90);
 
 /// Brokers alone refuse.
 #[cfg(not(feature = "brokers"))]

@@ -94,6 +94,41 @@ fn a_reader_that_is_slow_makes_the_sender_wait_and_loses_nothing() {
     assert!(reader.join().expect("no panic").into_iter().eq(0..2_000));
 }
 
+/// A reader that takes nothing for longer than `detect=`: it stays in the group, and its senders wait. What was given to the
+/// network is in doubt then, what found no room was not sent, and nobody waits longer than it wants to.
+#[test]
+fn rule_b2_every_ticket_resolves_within_the_time_that_its_publisher_sets() {
+    let mut ca = Ca::new();
+    let (alice, bob) = (ca.member("alice", &["both:#"]), ca.member("bob", &["both:#"]));
+    let place = url(&format!("{ORDER}&backlog=64KiB&recv_buf_size=64KiB"));
+    let (a, b) = (open(&place, &alice), open(&place, &bob));
+    let mut sub = b.subscribe("log").capacity(4).when_slow(SlowReader::Block).wait().expect("subscribed");
+    together(&[&a, &b], 2);
+    let time = Duration::from_millis(400);
+    let mut tickets = Vec::new();
+    let full = loop {
+        match a.publish("log", [tickets.len() as u8; 1_000]).fifo().within(time).ticket() {
+            Ok(ticket) => tickets.push(ticket),
+            Err(why) => break why,
+        }
+        assert!(tickets.len() < 100_000, "a reader that takes nothing lets its sender go on");
+    };
+    assert_eq!(full.code(), Code::TimedOut);
+    assert!(full.to_string().contains("there is no room"), "{full}");
+    let mut last = tickets.pop().expect("some were taken");
+    assert_eq!(last.try_wait().map(|it| it.map_err(|why| why.code())), Some(Err(Code::InDoubt)), "its time is over");
+    assert_eq!(last.within(time).wait().map_err(|why| why.code()), Err(Code::InDoubt));
+    let doubtful = a.publish("log", [0; 60_000]).fifo().within(time);
+    assert_eq!(block_on(async { doubtful.await }).map_err(|why| why.code()), Err(Code::TimedOut));
+    std::thread::sleep(Duration::from_secs(1));
+    assert_eq!(a.view().map(|it| it.members.len()), Some(2), "who waits for its reader lives");
+    // All that comes, once it reads.
+    for n in 0..=tickets.len() {
+        let message = sub.next_timeout(SOON).expect("open").expect("delivered");
+        assert_eq!(message.payload(), [n as u8; 1_000]);
+    }
+}
+
 /// A control loop that publishes faster than a reader acknowledges is told so at once, and what was taken arrives.
 #[test]
 fn rule_b2_a_control_loop_with_a_guarantee_never_waits_and_hears_what_became_of_it() {
