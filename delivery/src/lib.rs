@@ -126,6 +126,10 @@ pub struct OrderStatus {
     pub forced: bool,
     /// Ordered messages were delivered by others and never come here: we were apart from the primary component (B6).
     pub gap: bool,
+    /// The number of the primary view that we were in last: each one's is greater than the one's before.
+    pub term: u64,
+    /// What has a greater sequence number than this comes here from that view on.
+    pub from: u64,
 }
 
 /// What an application does with a state: what follows from the ordered messages of one topic.
@@ -503,6 +507,8 @@ pub enum Output {
     Entered(EpochId),
     /// Who orders in the view in use, as it changed.
     Order(OrderStatus),
+    /// Reliable messages of this member, which left, or of which a reader was said to have all, never come.
+    Gap(Slot),
     /// What becomes of the application's state of this topic, in turn with its messages.
     State(Arc<str>, StateEvent),
     /// Another change is wanted, of whatever members there are: the view in use cannot order, and one in which all have reported

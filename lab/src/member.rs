@@ -171,7 +171,7 @@ impl<K: Keys, D: Delivery> Member<K, D> {
                     self.tell(MemberEvent::Installed(epoch));
                 }
                 Output::View(ViewEvent::Order { gap: false, .. }) => {}
-                Output::View(ViewEvent::Order { gap: true, .. }) => self.tell(MemberEvent::Gap),
+                Output::View(ViewEvent::Order { gap: true, .. } | ViewEvent::Gap { .. }) => self.tell(MemberEvent::Gap),
                 Output::View(ViewEvent::Excluded(why)) => self.tell(MemberEvent::Excluded(why)),
                 Output::View(other) => panic!("no checker looks at {other:?}"),
                 Output::Store { of, id, record } => {

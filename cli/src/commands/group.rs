@@ -118,7 +118,10 @@ fn show(env: &Env<'_>, info: &GroupInfo) -> Result<(), Failure> {
         env.output.line("! a change of key is going on: publishing waits for it")?;
     }
     match info.order.as_ref().map(|it| &it.sequencer) {
-        Some(Some(name)) => env.output.line(format!("order   total   sequencer: {}", safe(name)))?,
+        Some(Some(name)) => {
+            let term = info.order.as_ref().map_or(0, |it| it.term);
+            env.output.line(format!("order   total   sequencer: {}   term: {term}", safe(name)))?;
+        }
         Some(None) => env.output.line(format!("! {NOT_PRIMARY}"))?,
         None => {}
     }

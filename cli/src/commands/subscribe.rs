@@ -353,7 +353,12 @@ fn tell_views(env: &Env<'_>, views: &mut Views) -> Result<(), Failure> {
                 let (counter, all) = (view.epoch.counter, members(view.members.len()));
                 env.output.detail(format!("epoch {counter}: {all}{}{}", names('+', &joined), names('-', &left)));
             }
-            ViewEvent::Order { sequencer, is_settled, forced, gap } => {
+            ViewEvent::Gap { from } => {
+                let what = format!("messages of {} that were promised never come", from.name);
+                env.output.warn(&what);
+                env.output.object(&json!({ "event": "gap", "what": what }))?;
+            }
+            ViewEvent::Order { sequencer, is_settled, forced, gap, term, .. } => {
                 let gap = gap.then_some(("gap", GAP));
                 for (event, what) in gap.into_iter().chain(forced.then_some(("forced", FORCED))) {
                     env.output.warn(what);
@@ -361,7 +366,9 @@ fn tell_views(env: &Env<'_>, views: &mut Views) -> Result<(), Failure> {
                     env.output.object(&json!({ "event": event, "what": what }))?;
                 }
                 match sequencer {
-                    Some(member) => env.output.detail(format!("order: {} is the sequencer", member.name)),
+                    Some(member) => {
+                        env.output.detail(format!("order: {} is the sequencer of term {term}", member.name))
+                    }
                     None if is_settled => env.output.detail("order: this member is not in the primary component"),
                     None => {}
                 }

@@ -351,7 +351,9 @@ impl Sequencer {
         self.renewals = if is_decided { 0 } else { self.renewals.saturating_add(1) };
         self.renew_at = (!is_decided).then(|| now + turn);
         let sequencer = order.as_ref().and_then(Order::sequencer).and_then(|slot| view.member(slot).cloned());
-        let status = OrderStatus { sequencer, is_settled: is_decided, forced, gap };
+        let term = self.report.installed.as_ref().map_or(0, |it| it.ordinal);
+        let from = self.report.held << super::MESSAGES_PER_RECORD_BITS;
+        let status = OrderStatus { sequencer, is_settled: is_decided, forced, gap, term, from };
         self.order_news = (status != self.order_status).then(|| status.clone());
         self.order_status = OrderStatus { forced: false, gap: false, ..status };
         (order, again)

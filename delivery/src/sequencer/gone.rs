@@ -73,6 +73,7 @@ impl Sequencer {
         let (_, inbox) = self.multicast.receiving();
         let reads = |domain| current.reads(domain);
         self.incoming.gone(now, (current.epoch, of, first), reads, inbox);
+        inbox.tell(Output::Gap(of.slot));
         Ok(())
     }
 

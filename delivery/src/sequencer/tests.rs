@@ -74,6 +74,8 @@ struct Net {
     slow_told: Vec<(usize, Slot, bool)>,
     /// Who was told that some of the order never comes.
     gaps: Vec<usize>,
+    /// By node: whose promised messages never come.
+    lost: Vec<(usize, Slot)>,
     /// If each machine lets in from another one, besides what goes to all, what answers it: from whom and to whom something
     /// went.
     guards: Option<BTreeSet<(usize, usize)>>,
@@ -169,6 +171,7 @@ impl Net {
             renewed: vec![0; members],
             slow: None,
             slow_told: Vec::new(),
+            lost: Vec::new(),
             gaps: Vec::new(),
             guards: None,
             is_large: false,
@@ -333,6 +336,7 @@ impl Net {
                 }
                 Some(Output::Left) => self.left.push(node),
                 Some(Output::Order(OrderStatus { gap: true, .. })) => self.gaps.push(node),
+                Some(Output::Gap(slot)) => self.lost.push((node, slot)),
                 Some(Output::Entered(_) | Output::Order(_)) => {}
                 Some(other) => panic!("{other:?}"),
             }
@@ -839,6 +843,30 @@ fn rule_a3_nobody_else_says_that_records_are_gone() {
     let before = net.sent.len();
     net.run(net.now + 6 * SECOND);
     assert!(net.sent.len() - before <= 3 * 17, "{} datagrams in 6 s of silence", net.sent.len() - before);
+}
+
+/// An insider says for another member that it has a message, so its sender forgets it: the reader hears that it never comes.
+#[test]
+fn rule_b2_a_promised_message_that_never_comes_is_told() {
+    let mut net = Net::new(3, 0, 1);
+    net.install(1, &[0, 1, 2]);
+    net.run(net.now + SECOND);
+    let forger = Ring::of_runs(1, 1, (0..3).map(|it| incarnation(Slot(it))).collect());
+    let of = Of { slot: Slot(1), stream: Stream { domain: Domain(1), signed: false } };
+    net.deaf.insert(2);
+    net.publish(1, "c1/a", b"lost").expect("there is room");
+    net.run(net.now + 2_000);
+    let mut frames = Vec::new();
+    crate::multicast::frame::write_control(&Control::Status(vec![(of, 1)]).bytes(), &mut frames);
+    let status = forger.forge(Domain::GROUP, 0, Slot(2), 9_000, &frames);
+    net.carry(1, 0, &status);
+    net.run(net.now + 30_000);
+    assert_eq!(net.acknowledged[1].len(), 1, "all are said to have it");
+    assert!(net.lost.is_empty());
+    net.deaf.clear();
+    net.publish(1, "c1/a", b"next").expect("there is room");
+    net.run(net.now + SECOND);
+    assert_eq!((net.of(2, 1), net.lost.clone()), (vec![&b"next"[..]], vec![(2, Slot(1))]));
 }
 
 /// An insider can seal as anybody. It sends far numbers, false NAKs, false statuses and tails.

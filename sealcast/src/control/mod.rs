@@ -275,6 +275,9 @@ pub struct GroupInfo {
 pub struct OrderInfo {
     /// The member that says what comes next; `None`: nothing is ordered here, as this member is not in the primary component.
     pub sequencer: Option<String>,
+    /// The number of the primary view that this member was in last.
+    #[serde(default)]
+    pub term: u64,
     /// Bytes that this member published reliably and that wait to be acknowledged, as sealed.
     pub backlog_bytes: u64,
     /// The most that there may be (`backlog=`).

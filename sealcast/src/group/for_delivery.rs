@@ -79,8 +79,13 @@ impl<K: Keys, D: Delivery> Group<K, D> {
                 let shown = self.unshown.iter().position(|(it, _)| *it == epoch).map_or(0, |at| at + 1);
                 self.ready.extend(self.unshown.drain(..shown).map(|(_, event)| Output::View(event)));
             }
-            delivery::Output::Order(OrderStatus { sequencer, is_settled, forced, gap }) => {
-                self.ready.push_back(Output::View(ViewEvent::Order { sequencer, is_settled, forced, gap }));
+            delivery::Output::Order(OrderStatus { sequencer, is_settled, forced, gap, term, from }) => {
+                let event = ViewEvent::Order { sequencer, is_settled, forced, gap, term, from };
+                self.ready.push_back(Output::View(event));
+            }
+            delivery::Output::Gap(slot) => {
+                let from = self.ring.current().and_then(|it| it.view.member(slot).cloned());
+                self.ready.extend(from.map(|from| Output::View(ViewEvent::Gap { from })));
             }
             // Whoever leaves, or is in no epoch yet, needs none.
             delivery::Output::Renew => _ = self.command(now, keys::Command::Rotate),

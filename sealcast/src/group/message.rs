@@ -148,6 +148,16 @@ pub enum ViewEvent {
         forced: bool,
         /// Ordered messages were delivered to others and never come here: this member was apart from them.
         gap: bool,
+        /// The number of the primary view that this member was in last; each one's is greater than the one's before.
+        term: u64,
+        /// What has a greater sequence number than this, and is ordered, comes here from that view on.
+        from: u64,
+    },
+    /// Messages of this member that were promised to come ([`Guarantee::Fifo`](sealcast_wire::Guarantee::Fifo)) never do: it was
+    /// told that we have them.
+    Gap {
+        /// Who published them.
+        from: Member,
     },
     /// We are out; nothing can be published any more.
     Excluded(Exclusion),

@@ -99,13 +99,16 @@ fn lines(entry: &super::info::LogEntry) -> Vec<LogLine> {
             }
             lines
         }
-        LogEvent::View(ViewEvent::Order { sequencer, is_settled, forced, gap }) => {
+        LogEvent::View(ViewEvent::Gap { from }) => {
+            vec![line(None, "gap", format!("messages of {} that were promised never come", from.name))]
+        }
+        LogEvent::View(ViewEvent::Order { sequencer, is_settled, forced, gap, term, .. }) => {
             let missed =
                 gap.then(|| line(None, "gap", "ordered messages were delivered elsewhere and not here".to_owned()));
             let told = match sequencer {
                 Some(member) => {
                     let forced = if *forced { "; this part was made primary by force" } else { "" };
-                    Some(line(None, "order", format!("{} is the sequencer{forced}", member.name)))
+                    Some(line(None, "order", format!("{} is the sequencer of term {term}{forced}", member.name)))
                 }
                 None if *is_settled => Some(line(None, "order", "not in the primary component".to_owned())),
                 None => None,

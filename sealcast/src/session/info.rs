@@ -71,6 +71,8 @@ pub struct Info {
     pub age: Duration,
     /// Where one member orders: who does, if anybody does here.
     pub order: Option<Option<Member>>,
+    /// The number of the primary view that we were in last; 0: of none.
+    pub term: u64,
     /// Members heard on this key, and all of them.
     pub on_new_key: (usize, usize),
     /// Whether publishing is paused by a change of key.
@@ -108,7 +110,8 @@ impl Shared {
             origin: self.url.options.origin,
             view: seen.view.clone(),
             age: now.since(seen.installed_at),
-            order: seen.order.clone().map(|(sequencer, _)| sequencer),
+            order: seen.order.clone().map(|it| it.sequencer),
+            term: seen.order.as_ref().map_or(0, |it| it.term),
             on_new_key,
             paused,
             excluded: seen.excluded.clone(),
@@ -190,7 +193,11 @@ impl Shared {
             epoch_hash: info.view.as_ref().map(|v| format!("{:016x}", v.epoch.hash)),
             age_ms: millis(info.age),
             paused: info.paused,
-            order: info.order.map(|sequencer| OrderInfo { sequencer: sequencer.map(|it| it.name.to_string()), ..flow }),
+            order: info.order.map(|sequencer| OrderInfo {
+                sequencer: sequencer.map(|it| it.name.to_string()),
+                term: info.term,
+                ..flow
+            }),
             excluded: info.excluded.as_ref().map(|why| Error::excluded(why).to_string()),
             authority: self.identity.as_ref().map(|i| i.authority().to_string()),
             has_bootstrap_key: self.url.keys == Scheme::Center

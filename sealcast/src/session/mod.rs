@@ -67,7 +67,7 @@ use crate::error::{Error, Result};
 use crate::group::{Publication, ViewEvent, lock};
 use crate::remedy::Remedy;
 use crate::url::Url;
-use shared::{Past, Shared, no_place};
+use shared::{Past, Shared, WhoOrders, no_place};
 use views::ViewQueue;
 
 /// A member of a group. Clones are the same member; the last one to go closes it.
@@ -190,8 +190,8 @@ impl Session {
                 left: Vec::new(),
             });
         }
-        if let Some((sequencer, is_settled)) = seen.order.clone() {
-            queue.push(ViewEvent::Order { sequencer, is_settled, forced: false, gap: false });
+        if let Some(WhoOrders { sequencer, is_settled, term, from }) = seen.order.clone() {
+            queue.push(ViewEvent::Order { sequencer, is_settled, forced: false, gap: false, term, from });
         }
         if let Some(why) = &seen.excluded {
             queue.push(ViewEvent::Excluded(why.clone()));
@@ -272,12 +272,12 @@ impl Session {
     /// ```
     pub fn force_primary(&self) -> Call<'static, Result<sealcast_wire::Member>> {
         let shared = &self.inner.shared;
-        let ordered = lock(&shared.seen).order.clone().and_then(|(sequencer, _)| sequencer);
+        let ordered = lock(&shared.seen).order.clone().and_then(|it| it.sequencer);
         let refused = if ordered.is_some() { None } else { shared.force_primary().err() };
         self.doing(CHANGE_TIMEOUT, not_done, move |shared| {
             let seen = lock(&shared.seen);
             let out = refused.clone().or_else(|| seen.excluded.as_ref().map(Error::excluded));
-            out.map(Err).or_else(|| seen.order.clone().and_then(|(sequencer, _)| sequencer).map(Ok))
+            out.map(Err).or_else(|| seen.order.clone().and_then(|it| it.sequencer).map(Ok))
         })
     }
 

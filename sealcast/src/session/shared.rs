@@ -156,13 +156,22 @@ impl Doubtful {
     }
 }
 
+/// Who orders, as in [`ViewEvent::Order`].
+#[derive(Clone)]
+pub(super) struct WhoOrders {
+    pub(super) sequencer: Option<Member>,
+    pub(super) is_settled: bool,
+    pub(super) term: u64,
+    pub(super) from: u64,
+}
+
 /// What was seen of the group so far.
 #[derive(Default)]
 pub(super) struct Seen {
     pub(super) view: Option<Arc<View>>,
     pub(super) installed_at: Monotonic,
     /// Who orders, and whether that is settled; `None` where nobody told.
-    pub(super) order: Option<(Option<Member>, bool)>,
+    pub(super) order: Option<WhoOrders>,
     pub(super) excluded: Option<Exclusion>,
     /// How many members the group has that does not let us in, as it says, because it may have no more.
     pub(super) full: Option<(usize, Monotonic)>,
@@ -505,7 +514,11 @@ impl Shared {
                     seen.full = None;
                     seen.installed_at = now.monotonic;
                 }
-                ViewEvent::Order { sequencer, is_settled, .. } => seen.order = Some((sequencer.clone(), *is_settled)),
+                ViewEvent::Order { sequencer, is_settled, term, from, .. } => {
+                    let (sequencer, is_settled, term, from) = (sequencer.clone(), *is_settled, *term, *from);
+                    seen.order = Some(WhoOrders { sequencer, is_settled, term, from });
+                }
+                ViewEvent::Gap { .. } => {}
                 ViewEvent::Excluded(why) => seen.excluded = Some(why.clone()),
             }
             queues.iter().for_each(|q| q.push(event.clone()));
