@@ -57,7 +57,7 @@ pub(super) struct Order {
     sequencing: Sequencing,
 }
 
-/// What the sequencer alone knows.
+/// What the sequencer alone knows, and what is asked for in vain.
 #[derive(Debug, Default)]
 struct Sequencing {
     /// So many stamps were said.
@@ -480,16 +480,18 @@ impl Order {
         forgotten
     }
 
-    /// The sequencer: somebody asks for records of another member; those, if that one does not answer.
+    /// Somebody asks for records of another member; those, if that one does not answer. The sequencer does so first, and then
+    /// whoever holds them, one after another.
     pub(super) fn repair(&mut self, now: Monotonic, slot: Slot, ranges: &[(u64, u64)]) -> Batch {
         let mut repairs = Batch::default();
-        let is_known = self.is_sequencer() && self.members.binary_search(&slot).is_ok();
+        let is_known = self.members.binary_search(&slot).is_ok();
         let Some((first, _)) = ranges.first().copied().filter(|_| is_known) else { return repairs };
+        let turn = self.members.iter().position(|it| *it == self.me).unwrap_or(0).min(TURNS_MAX) as u32;
         let (asked, times) = self.sequencing.asked.entry(slot).or_default();
         *times = if *asked == first { *times + 1 } else { 1 };
         *asked = first;
         let lately = self.sequencing.repaired.is_some_and(|at| now < at + HELPED_AGAIN);
-        if *times < ASKED_IN_VAIN || lately {
+        if *times < ASKED_IN_VAIN * (turn + 1) || lately {
             return repairs;
         }
         self.sequencing.repaired = Some(now);
@@ -584,5 +586,7 @@ const HELD_AGAIN: Duration = Duration::from_millis(10);
 const HELD_AGAIN_MAX: Duration = Duration::from_millis(320);
 /// For so long after it did, it does not: a member that asks without end gets little.
 const HELPED_AGAIN: Duration = Duration::from_millis(10);
-/// So often in vain somebody asks for a sender's records until the sequencer answers.
+/// So often in vain somebody asks for a sender's records until the sequencer answers, and then the next one.
 const ASKED_IN_VAIN: u32 = 3;
+/// All later ones answer together.
+const TURNS_MAX: usize = 8;

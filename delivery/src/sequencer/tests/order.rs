@@ -290,6 +290,17 @@ fn rule_g1_stamps_that_do_not_go_on_from_before_count_for_nothing() {
     assert_eq!(sequencer.note(Slot(7), 0), Err(Dropped::Malformed));
 }
 
+/// Somebody asks again and again, and neither the sender answers nor who comes before us.
+#[test]
+fn whoever_holds_a_record_sends_it_again_if_its_sender_and_the_sequencer_do_not() {
+    for (me, asked) in [(0, 3), (1, 6), (2, 9)] {
+        let mut order = Order::new(Slot(me), (0..4).map(Slot).collect(), (0, [0; 32]));
+        order.keep(Slot(3), 1, (false, false), &[7; 100]);
+        let mut answers = (1..20).map(|n| order.repair(Monotonic(n * 20_000), Slot(3), &[(1, 1)]));
+        assert_eq!(answers.position(|it| !it.is_empty()), Some(asked - 1), "slot {me}");
+    }
+}
+
 /// Strangers send what nobody can open, as if it were of an ordered topic.
 #[test]
 fn rule_g8_what_nobody_can_tell_from_noise_takes_little_room() {
