@@ -46,6 +46,23 @@ fn bench(bridge: &Bridge, measurement: &str) -> Result<Command, Failure> {
     Ok(command)
 }
 
+/// Rows that a quick run leaves out unless they are asked for.
+pub(super) const ONLY_IN_FULL: &[&str] = &[
+    "ord-jgroups",
+    "ord-aeron",
+    "ord-norm",
+    "ord-join",
+    "ord-lead",
+    "ord-rekey-350",
+    "ord-rekey-1000",
+    "ord-slow-wait",
+    "ord-slow-expel",
+    "ord-bottleneck-use",
+    "ord-bottleneck-share",
+    "ord-cpu-64",
+    "ord-suspicions",
+];
+
 /// A sender and three receivers.
 const MEMBERS: usize = 4;
 /// How this area is called.
