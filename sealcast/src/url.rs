@@ -412,8 +412,9 @@ impl Url {
                 }
             }
             "backlog" => {
-                let n = bytes(value).filter(|n| (limits::RELIABLE_BACKLOG_BYTES_MIN..=1 << 30).contains(n));
-                options.backlog = n.ok_or_else(|| wrong("bytes from 64KiB to 1GiB, such as 16MiB"))?;
+                let range = limits::RELIABLE_BACKLOG_BYTES_MIN..=limits::RELIABLE_BACKLOG_BYTES_MAX;
+                let n = bytes(value).filter(|n| range.contains(n));
+                options.backlog = n.ok_or_else(|| wrong("bytes from 64KiB to 64MiB, such as 16MiB"))?;
             }
             "fec" => {
                 options.fec = match value {

@@ -118,6 +118,8 @@ pub const RELIABLE_WINDOW_BYTES: usize = 512 << 10;
 pub const RELIABLE_WINDOW_BYTES_MIN: usize = 6 << 10;
 /// The least that a user may set (`backlog=`).
 pub const RELIABLE_BACKLOG_BYTES_MIN: usize = 64 << 10;
+/// The most: what members keep of an order, and hold of a stream behind a gap, covers it.
+pub const RELIABLE_BACKLOG_BYTES_MAX: usize = 64 << 20;
 /// Runs of reliable messages of ours that are remembered as such of which others may lack some.
 pub const DOUBTFUL_MAX: usize = 1024;
 /// Records of one stream that came ahead of a missing one.
@@ -174,8 +176,11 @@ pub const FALSE_PROOFS_PER_SECOND: u32 = 500;
 pub const TOPICS_INTERNED_MAX: usize = 1024;
 /// How long both epochs are accepted after a join or a timed rekey (A5).
 pub const EPOCH_OVERLAP: Duration = Duration::from_secs(2);
-/// Epochs whose keys are held at once (A5): the current one, those in overlap, and those that we passed over. One member
-/// that comes and goes as fast as it can makes some thirty in a second.
+/// Epochs whose keys are held at once (A5): the current one, those in overlap, and those that we passed over. A hundred changes
+/// a second, each for [`EPOCH_OVERLAP`], are 200.
+pub const EPOCHS_OVERLAPPED: usize = 256;
+/// Epochs that are under way, or over, of which something else is kept. One member that comes and goes as fast as it can makes
+/// some thirty in a second.
 pub const EPOCHS_HELD: usize = 16;
 /// How long the end of a view may take, before a key scheme goes on without it: each of `members` hears what all say.
 pub const fn flush_within(members: usize) -> Duration {

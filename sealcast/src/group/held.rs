@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use sealcast_wire::{Address, Header, Monotonic, limits};
+use sealcast_wire::{Address, Domain, Header, Monotonic, limits};
 
 /// A bounded queue of sealed datagrams, oldest first.
 #[derive(Default)]
@@ -56,15 +56,14 @@ impl EarlyDatagrams {
         out
     }
 
-    /// Takes out those that have waited too long; their number.
-    pub(super) fn expire(&mut self, now: Monotonic, after: Duration) -> usize {
-        let mut n = 0;
-        while self.datagrams.front().is_some_and(|w| now.since(w.since) >= after) {
-            let gone = self.datagrams.pop_front().expect("just seen");
+    /// Takes out those that have waited too long, and says of what.
+    pub(super) fn expire(&mut self, now: Monotonic, after: Duration) -> Vec<Domain> {
+        let mut expired = Vec::new();
+        while let Some(gone) = self.datagrams.pop_front_if(|w| now.since(w.since) >= after) {
             self.let_go(&gone);
-            n += 1;
+            expired.push(gone.header.domain);
         }
-        n
+        expired
     }
 
     fn let_go(&mut self, gone: &Waiting) {
@@ -83,7 +82,7 @@ impl EarlyDatagrams {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sealcast_wire::{Domain, EpochId, Slot};
+    use sealcast_wire::{EpochId, Slot};
 
     #[test]
     fn rule_g7_what_waits_is_bounded_by_number_and_bytes() {
@@ -93,7 +92,7 @@ mod tests {
             assert!(held.push(Monotonic(i as u64), Address::Node(1), header, &[0; 60], false));
         }
         assert!(!held.push(Monotonic(0), Address::Node(1), header, &[0; 60], false));
-        assert_eq!(held.expire(Monotonic(99), Duration::from_micros(50)), 50);
+        assert_eq!(held.expire(Monotonic(99), Duration::from_micros(50)).len(), 50);
         assert_eq!(held.take(|_| true).len(), limits::EARLY_DATAGRAMS_MAX - 50);
         assert_eq!((held.bytes, held.oldest()), (0, None));
 

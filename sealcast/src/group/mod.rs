@@ -515,8 +515,10 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         for _ in self.held.take(|h| gone.contains(&h.epoch)) {
             self.drops.count(Dropped::OldKey);
         }
-        for _ in 0..self.held.expire(now.monotonic, limits::EPOCH_OVERLAP) {
-            self.drops.count(Dropped::NoKey);
+        for domain in self.held.expire(now.monotonic, limits::EPOCH_OVERLAP) {
+            // What members say of an epoch that never came is over with it.
+            let is_message = domain != sealcast_wire::Domain::GROUP;
+            self.drops.count(if is_message { Dropped::NoKey } else { Dropped::Stale });
         }
         self.show_views(now, None);
         self.vouch_again(now);

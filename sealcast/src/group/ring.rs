@@ -342,10 +342,16 @@ impl Ring {
     }
 
     fn free(&mut self) {
-        if self.entries.len() >= limits::EPOCHS_HELD {
-            let spare = self.entries.iter().position(|e| !matches!(e.phase, Phase::Current | Phase::Suspended));
-            self.entries.remove(spare.expect("one entry at most is current, and EPOCHS_HELD is larger than 1"));
-        }
+        let is_agreed = |e: &Entry| matches!(e.phase, Phase::Keyed | Phase::Passed { .. });
+        let is_spare = |e: &Entry| !matches!(e.phase, Phase::Current | Phase::Suspended);
+        let spare = match () {
+            () if self.entries.iter().filter(|e| is_agreed(e)).count() >= limits::EPOCHS_HELD => {
+                self.entries.iter().position(is_agreed)
+            }
+            () if self.entries.len() >= limits::EPOCHS_OVERLAPPED => self.entries.iter().position(is_spare),
+            () => None,
+        };
+        spare.map(|at| self.entries.remove(at));
     }
 }
 
@@ -354,7 +360,7 @@ fn after_passing(passed: &View, current: &View, until: Monotonic) -> Phase {
     if passed.members.is_within(&current.members) { Phase::Overlap { until } } else { Phase::Closing { until } }
 }
 
-const _: () = assert!(limits::EPOCHS_HELD > 1);
+const _: () = assert!(limits::EPOCHS_OVERLAPPED > 1);
 
 #[cfg(test)]
 mod tests {
@@ -489,13 +495,25 @@ mod tests {
     }
 
     #[test]
+    fn rule_a5_at_a_hundred_changes_a_second_each_key_is_held_for_all_of_its_overlap() {
+        let mut ring = Ring::default();
+        for counter in 1..=300_u32 {
+            let now = Monotonic(10_000 * u64::from(counter));
+            ring.expire(now);
+            ring.install(now, epoch(counter, 2), false, limits::EPOCH_OVERLAP, None, None);
+        }
+        let held = ring.entries.iter().map(|e| e.epoch.view.epoch.counter);
+        assert!(held.eq(100..=300), "{:?}", ring.entries.len());
+    }
+
+    #[test]
     fn rule_a5_no_more_than_a_few_epochs_are_held_and_the_current_one_always() {
         let mut ring = Ring::default();
         ring.install(Monotonic(0), epoch(1, 2), false, limits::EPOCH_OVERLAP, None, None);
         // An insider who never confirms makes key after key that is not installed.
         for counter in 2..20 {
             ring.keyed(epoch(counter, 2));
-            assert!(ring.entries.len() <= limits::EPOCHS_HELD);
+            assert!(ring.entries.len() <= limits::EPOCHS_HELD + 1);
             assert_eq!(ring.current().map(|e| e.view.epoch.counter), Some(1));
         }
     }
