@@ -29,18 +29,20 @@ use crate::{OrderStatus, Output};
 pub(super) struct Flush {
     view: EpochId,
     /// Those of the view in use who stay.
-    stay: BTreeMap<Slot, Id>,
+    pub(super) stay: BTreeMap<Slot, Id>,
     /// Whether nobody goes, and whether nobody comes.
     is_whole: bool,
     nobody_comes: bool,
-    reports: BTreeMap<Id, Report>,
+    pub(super) reports: BTreeMap<Id, Report>,
+    /// When each member reported last, and whose reports it had then, as bits.
+    pub(super) complaints: BTreeMap<Slot, (Monotonic, u64)>,
     decision: Option<Decision>,
     is_done: bool,
     /// What we said of it, which the coming key binds, and the primary view that it makes.
     said: Option<([u8; 32], Primary)>,
-    began: Monotonic,
+    pub(super) began: Monotonic,
     /// When it has to be over: the key scheme waits no longer, takes us to have flushed nothing, and so do we.
-    until: Monotonic,
+    pub(super) until: Monotonic,
     /// When we say our report because of what we lack, and because of what somebody else lacks.
     say_at: Option<Monotonic>,
     answer_at: Option<Monotonic>,
@@ -71,6 +73,7 @@ impl Sequencer {
         let (is_whole, nobody_comes) = (stay.len() == current.members.len(), stay.len() == members.len());
         let Some(id) = stay.get(&current.me).copied() else { return };
         self.prepared = Some(view.clone());
+        self.judge_unheard(now);
         self.lacked += u32::from(self.flush.as_ref().is_some_and(|it| !it.is_done && it.decision.is_some()));
         if let Some(done) = self.flush.take_if(|it| it.is_done) {
             self.flushed = Some(done);
@@ -87,6 +90,7 @@ impl Sequencer {
             is_whole,
             nobody_comes,
             reports,
+            complaints: BTreeMap::new(),
             decision,
             is_done,
             said,
@@ -126,6 +130,7 @@ impl Sequencer {
             return Err(Dropped::Malformed);
         }
         flush.answer(now, me, heard, &read);
+        flush.complaints.insert(slot, (now, heard));
         // What it reported stands, but for what it got since.
         match flush.reports.get_mut(&id) {
             Some(known) if *known == read => return Ok(()),
@@ -348,6 +353,9 @@ impl Sequencer {
         } else {
             pause + RENEW_ABANDONED + RENEW_SPREAD * view.me.0
         };
+        if is_decided {
+            self.unheard.settle();
+        }
         self.renewals = if is_decided { 0 } else { self.renewals.saturating_add(1) };
         self.renew_at = (!is_decided).then(|| now + turn);
         let sequencer = order.as_ref().and_then(Order::sequencer).and_then(|slot| view.member(slot).cloned());
@@ -445,7 +453,7 @@ impl Flush {
 }
 
 /// A slot as a bit; those that are no member's of a group with an order are none.
-fn bit(slot: Slot) -> u64 {
+pub(super) fn bit(slot: Slot) -> u64 {
     1_u64.checked_shl(slot.0).unwrap_or(0)
 }
 

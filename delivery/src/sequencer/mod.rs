@@ -29,6 +29,7 @@ mod slow;
 mod state;
 #[cfg(test)]
 mod tests;
+mod unheard;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -50,6 +51,7 @@ use self::rebuild::Rebuild;
 use self::saying::{ALL_PAUSE, STAMPS_STATUS, Saying, TAIL_AGAIN};
 use self::slow::Slow;
 use self::state::States;
+use self::unheard::Unheard;
 use crate::multicast::backlog::{Orders, Settled};
 use crate::multicast::frame::{Frame, Frames, Stamp, Stream};
 use crate::multicast::origin::without_proof;
@@ -106,6 +108,8 @@ pub struct Sequencer {
     lost: bool,
     /// Who holds all up.
     slow: Slow,
+    /// Whose reports others lack.
+    unheard: Unheard,
     states: States,
     /// Our last word, if we leave.
     leaving: Leaving,
@@ -206,6 +210,7 @@ impl Sequencer {
             order_news: None,
             delivered: 0,
             slow: Slow::default(),
+            unheard: Unheard::default(),
             states: States::default(),
             leaving: Leaving::default(),
             lacked: 0,

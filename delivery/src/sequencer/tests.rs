@@ -72,6 +72,9 @@ struct Net {
     slow: Option<(usize, u64)>,
     /// By node: who was told to hold all up, and whether by its own judgement.
     slow_told: Vec<(usize, Slot, bool)>,
+    /// By node: whom it took for gone. And by whom, and to whom, signed words come with a wrong proof.
+    suspected: Vec<(usize, Slot)>,
+    garbled: BTreeSet<(usize, usize)>,
     /// Who was told that some of the order never comes.
     gaps: Vec<usize>,
     /// By node: whose promised messages never come.
@@ -172,6 +175,8 @@ impl Net {
             slow: None,
             slow_told: Vec::new(),
             lost: Vec::new(),
+            suspected: Vec::new(),
+            garbled: BTreeSet::new(),
             gaps: Vec::new(),
             guards: None,
             is_large: false,
@@ -325,7 +330,8 @@ impl Net {
                 Some(Output::Outcome(Token(number), Outcome::InDoubt)) => self.in_doubt[node].push(number),
                 Some(Output::Flushed(epoch, cut)) => self.flushed[node] = Some((epoch, cut)),
                 Some(Output::Renew) => self.renewed[node] += 1,
-                Some(Output::Dropped(_) | Output::Sealed(..) | Output::Suspect(_)) => {}
+                Some(Output::Suspect(slot)) => self.suspected.push((node, slot)),
+                Some(Output::Dropped(_) | Output::Sealed(..)) => {}
                 Some(Output::Slow { slot, judged }) => self.slow_told.push((node, slot, judged)),
                 Some(Output::State(_, event)) => {
                     if let Some((ticket, bytes)) = self.states.entry(node).or_default().event(event) {
@@ -377,12 +383,14 @@ impl Net {
     fn hear(&mut self, from: usize, to: usize, datagram: &mut [u8]) {
         let Ok(header) = Header::parse(datagram) else { return };
         let Some(protect) = self.keys[to].get(&header.epoch.counter).cloned() else { return };
+        let is_garbled = header.flags & FLAG_SIGNED != 0 && self.garbled.contains(&(from, to));
         let (now, from, sealed) = (self.at(), Address::Node(from as u32), datagram.to_vec());
         if !self.access.reads(protect.slot(), header.domain) {
             self.nodes[to].handle(now, Input::Unread(&sealed));
             return self.drain(to);
         }
         let Ok((source, flags, frame)) = protect.open(datagram) else { return };
+        frame.last_mut().filter(|_| is_garbled).into_iter().for_each(|it| *it ^= 1);
         let sealed = Some(&sealed[..]);
         self.nodes[to].handle(now, Input::Frame { source, from, flags, frame, sealed, protect: Some(&*protect) });
         self.drain(to);

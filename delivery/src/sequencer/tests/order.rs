@@ -695,3 +695,33 @@ fn rule_a3_flushes_are_signed_by_who_reports() {
     assert!(net.flushed[0].is_some() && net.flushed[0] == net.flushed[1] && net.flushed[0] == net.flushed[2]);
     assert_eq!(net.nodes[1].report.attempts.len(), 1);
 }
+
+/// A member shows one other member a wrong proof of its report, and the others a right one: it goes, and nobody else does.
+#[test]
+fn rule_a3_a_member_whose_report_one_member_alone_cannot_check_is_the_one_to_go() {
+    for whom in [0, 1] {
+        let mut net = Net::new(4, 0, 216);
+        net.order(1, &[0, 1, 2, 3]);
+        net.garbled.insert((3, whom));
+        for round in 0..6 {
+            assert_eq!(net.suspected, [], "{round} flushes failed");
+            net.prepare(3, &[0, 1, 2, 3], 105_000);
+            assert!((0..4).all(|node| net.flushed[node].is_some() == (node != whom)));
+        }
+        assert_eq!(net.suspected, [(0, Slot(3))]);
+        net.change(4, &[0, 1, 2]);
+        net.publish_as(Guarantee::Ordered, 1, "c1/a", b"on").expect("there is room");
+        net.run(net.now + SECOND);
+        assert!((0..3).all(|node| net.order[node].len() == 1));
+    }
+}
+
+/// Reports that are lost or late are nobody's fault.
+#[test]
+fn who_reports_through_a_bad_network_stays() {
+    let members: Vec<usize> = (0..12).collect();
+    let mut net = Net::new(members.len(), 100, 217);
+    net.order(1, &members);
+    (3..40).for_each(|epoch| net.change(epoch, &members));
+    assert_eq!(net.suspected, []);
+}
