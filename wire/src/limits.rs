@@ -57,8 +57,9 @@ pub const CENTER_REASONS_MAX: usize = 253;
 pub const APPLICANTS_MAX: usize = 2 * MEMBERS_MAX;
 /// Pair keys that a leader keeps, for those who come back, too.
 pub const PAIR_KEYS_MAX: usize = 2 * CENTER_MEMBERS_MAX;
-/// Bytes of one member's entry of an epoch: secrets of all rings, sending keys where it only writes, and a tag.
-pub const EPOCH_ENTRY_BYTES_MAX: usize = 32 * (2 * COMPARTMENTS_MAX + 1) + 16;
+/// Bytes of one member's entry of an epoch: for each compartment, and for the group, a secret or, where it only writes, a sending
+/// key; and a tag.
+pub const EPOCH_ENTRY_BYTES_MAX: usize = 32 * (COMPARTMENTS_MAX + 1) + 16;
 /// Questions of one member to a key distribution centre that are not answered yet.
 pub const KDC_QUESTIONS_MAX: usize = 128;
 /// Of these, for other questions than for pair keys.

@@ -1,5 +1,7 @@
 //! Changes whose secrets members derive from those before: what that gives to nobody else.
 
+use sealcast_crypto::identity::Act;
+use sealcast_wire::limits::{COMPARTMENTS_MAX, EPOCH_ENTRY_BYTES_MAX};
 use sealcast_wire::{Domain, Dropped, EpochId, MemberId};
 
 use super::net::{Net, REKEY, open, seal};
@@ -268,4 +270,39 @@ fn rule_a8_a_one_way_change_gives_newcomers_their_own_rings_alone() {
     assert!([poser, second].iter().all(|at| open(&net.nodes[*at], &of(leader, rest).unwrap()).is_none()));
     let logged = of(logger, rest).unwrap();
     assert!(open(&net.nodes[leader], &logged).is_some() && open(&net.nodes[second], &logged).is_none());
+}
+
+/// Data, stamps and rekeys fit one packet: with as many compartments as there may be, and a member that writes all of them and
+/// reads none.
+#[test]
+fn the_largest_entry_of_a_change_fits_one_packet() {
+    let mut net = Net::new(1);
+    let mut all = vec![net.start("leader", ALL)];
+    net.for_millis(700);
+    for i in 1..COMPARTMENTS_MAX {
+        all.push(net.start(&format!("reader {i}"), &[(Act::Subscribe, &format!("t{i}/#"))]));
+    }
+    all.extend(["one", "two"].map(|name| net.start(name, &[(Act::Publish, "#")])));
+    net.meet(&all, 8000);
+    net.for_millis(1500);
+    for rotates in [true, false] {
+        net.tapped.clear();
+        if rotates {
+            net.command(all[0], Command::Rotate);
+        } else {
+            all.push(net.start("three", &[(Act::Publish, "#")]));
+        }
+        net.for_millis(600);
+        assert!(net.together(&all), "{:?}", net.seen());
+        let commits: Vec<Commit> = net
+            .heard()
+            .into_iter()
+            .filter_map(|it| if let Message::Commit(it) = it { Some(it) } else { None })
+            .collect();
+        assert!(commits.iter().all(|it| it.commitments.len() == COMPARTMENTS_MAX + 1 && it.nonce.is_none() == rotates));
+        let entries = commits.iter().flat_map(|it| &it.entries).map(|(_, sealed)| sealed.len());
+        assert_eq!(entries.max(), Some(EPOCH_ENTRY_BYTES_MAX));
+        let longest = net.tapped.iter().map(Vec::len).max();
+        assert!(longest.is_some_and(|it| it <= 1280 - 28), "{longest:?}");
+    }
 }
