@@ -49,7 +49,7 @@ pub enum Act {
 }
 
 /// All rights of a certificate.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rights {
     rights: BTreeSet<Right>,
 }
