@@ -240,6 +240,9 @@ pub const ADDED_BYTES_MAX: usize = 1 << 10;
 pub const FORMER_EPOCHS_MAX: usize = 16;
 /// People remembered as wanting, removed or struck.
 pub const REMEMBERED_PEOPLE_MAX: usize = 256;
+/// Registrations of which a member of such a group hears for the first time, by a JOIN or BEACON that proves nothing, in a second: a
+/// full group's.
+pub const UNKNOWN_REGISTRATIONS_PER_SECOND: u32 = CENTER_MEMBERS_MAX as u32;
 /// Registrations remembered in a group whose keys come from a centre.
 pub const CENTER_PEOPLE_MAX: usize = 2 * CENTER_MEMBERS_MAX;
 /// People remembered: a full group, its joiners and its former members, several times over.

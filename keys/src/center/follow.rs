@@ -56,9 +56,13 @@ pub(super) struct Gathers {
 }
 
 impl Gathers {
-    /// Whether a part that came names somebody with this registration.
-    pub(super) fn names(&self, cert: &CertHash) -> bool {
-        self.parts.values().flatten().any(|(who, _)| who.cert == *cert)
+    /// Whom the parts that came name.
+    pub(super) fn certs(&self) -> impl Iterator<Item = CertHash> {
+        self.parts.values().flatten().map(|(who, _)| who.cert)
+    }
+
+    fn names(&self, cert: &CertHash) -> bool {
+        self.certs().any(|it| it == *cert)
     }
 }
 
@@ -515,7 +519,7 @@ impl Center {
         if leader.cert == self.me.cert || (m.size > 0 && !leads) {
             return Err(Dropped::Policy);
         }
-        self.learn(now.monotonic, &m.registration);
+        self.learn_unproved(now.monotonic, &m.registration)?;
         self.has_channels(now.monotonic, leader.cert, m.reliable)?;
         self.hear(leader);
         if self.installed.as_ref().is_some_and(|it| it.epoch == m.epoch && it.slots.contains(&leader)) {

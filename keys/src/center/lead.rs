@@ -185,6 +185,11 @@ impl Leads {
         }
     }
 
+    /// Who is in a proposal of ours.
+    pub(super) fn proposed_slots(&self) -> &[MemberId] {
+        self.proposed.as_ref().map_or(&[], |it| &it.content.slots)
+    }
+
     /// The key that we, leading, share with a member.
     pub(super) fn key_with(&self, group: &str, me: &MemberId, member: &MemberId) -> Option<PairKey> {
         let sigma = self.sigmas.get(&member.cert)?;
@@ -214,7 +219,7 @@ impl Center {
             return Err(Dropped::Stale);
         }
         self.judge(now, &m.registration)?;
-        self.learn(now.monotonic, &m.registration);
+        self.learn_unproved(now.monotonic, &m.registration)?;
         self.has_channels(now.monotonic, who.cert, m.reliable)?;
         if m.epoch != EpochId::default() {
             self.hear(who);
@@ -817,11 +822,6 @@ impl Center {
             self.leads.rotate = true;
             self.timers.sooner(Timer::Propose, now.monotonic);
         }
-    }
-
-    /// What a proposal of ours needs.
-    pub(super) fn proposes(&self, cert: &CertHash) -> bool {
-        self.leads.proposed.as_ref().is_some_and(|it| it.content.slots.iter().any(|it| it.cert == *cert))
     }
 
     fn give(&mut self, to: Option<Address>, list: &[CertHash]) {

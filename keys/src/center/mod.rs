@@ -145,6 +145,10 @@ pub struct Center {
     rng: ChaCha20Rng,
     phase: Phase,
     people: BTreeMap<CertHash, Known>,
+    /// The rights of all of them, each kept once.
+    rights: BTreeSet<Arc<Rights>>,
+    /// Registrations that we heard of by JOIN and did not know, since then.
+    unknown: (Monotonic, u32),
     installed: Option<Installed>,
     /// A proposal of our leader's, or of who becomes it.
     follows: Option<Follows>,
@@ -297,6 +301,8 @@ impl Center {
             rng,
             phase: Phase::Running,
             people: BTreeMap::new(),
+            rights: BTreeSet::new(),
+            unknown: (now.monotonic, 0),
             installed: None,
             follows: None,
             gathers: None,
@@ -384,23 +390,51 @@ impl Center {
             return;
         }
         // Of a large group many have the same rights: they are told apart by comparing where they are.
-        let same = self.people.values().map(|it| &it.rights).find(|it| ***it == registration.rights).cloned();
-        let rights = same.unwrap_or_else(|| Arc::new(registration.rights.clone()));
+        let rights = self.rights.get(&registration.rights).cloned().unwrap_or_else(|| {
+            let new = Arc::new(registration.rights.clone());
+            self.rights.insert(new.clone());
+            new
+        });
         self.people.insert(cert, Known { registration: registration.clone(), rights, seen: now, given: None });
-        while self.people.len() > limits::CENTER_PEOPLE_MAX {
-            let needed = |cert: &CertHash| {
-                *cert == self.me.cert
-                    || self.is_in_view(cert)
-                    || self.leads.applicants.keys().any(|who| who.cert == *cert)
-                    || self.proposes(cert)
-                    || self.courts.as_ref().is_some_and(|it| it.leader.cert == *cert)
-                    || self.follows.as_ref().is_some_and(|it| it.content.slots.iter().any(|it| it.cert == *cert))
-                    || self.gathers.as_ref().is_some_and(|it| it.names(cert))
-            };
-            let oldest = self.people.iter().filter(|(cert, _)| !needed(cert)).min_by_key(|(_, it)| it.seen);
-            let Some(oldest) = oldest.map(|(cert, _)| *cert) else { return };
-            self.people.remove(&oldest);
+        if self.people.len() > limits::CENTER_PEOPLE_MAX {
+            self.forget_people();
         }
+    }
+
+    /// Forgets registrations that nothing needs, the oldest first; several at once, as each time all are looked at.
+    fn forget_people(&mut self) {
+        let slots = self.installed.iter().flat_map(|it| &it.slots);
+        let followed = self.follows.iter().flat_map(|it| &it.content.slots);
+        let needed =
+            slots.chain(followed).chain(self.leads.applicants.keys()).chain(self.courts.iter().map(|it| &it.leader));
+        let mut needed: BTreeSet<CertHash> = needed.map(|it| it.cert).collect();
+        needed.insert(self.me.cert);
+        needed.extend(self.leads.proposed_slots().iter().map(|it| it.cert));
+        needed.extend(self.gathers.iter().flat_map(Gathers::certs));
+        let spare = self.people.iter().filter(|(cert, _)| !needed.contains(cert));
+        let mut spare: Vec<(Monotonic, CertHash)> = spare.map(|(cert, it)| (it.seen, *cert)).collect();
+        spare.sort_unstable();
+        let count = spare.len().div_ceil(FORGOTTEN_PART);
+        spare.iter().take(count).for_each(|(_, cert)| _ = self.people.remove(cert));
+        self.rights.retain(|it| Arc::strong_count(it) > 1);
+    }
+
+    /// Remembers a registration of which nothing is proved: so many unknown ones a second.
+    ///
+    /// # Errors
+    /// [`Dropped::Rate`].
+    fn learn_unproved(&mut self, now: Monotonic, registration: &Arc<Registration>) -> Result<(), Dropped> {
+        if !self.people.contains_key(&registration.hash()) {
+            if now.since(self.unknown.0) >= Duration::from_secs(1) {
+                self.unknown = (now, 0);
+            }
+            if self.unknown.1 >= limits::UNKNOWN_REGISTRATIONS_PER_SECOND {
+                return Err(Dropped::Rate);
+            }
+            self.unknown.1 += 1;
+        }
+        self.learn(now, registration);
+        Ok(())
     }
 
     /// The registration, if it holds now, is of our centre, and lets its holder take part.
@@ -852,6 +886,8 @@ const NEWS_EVERY: Duration = Duration::from_secs(1);
 const LEADER_CHECKED_EVERY: u32 = 5;
 /// For so long the centre's word that a leader is good counts.
 const GOOD_FOR: Duration = Duration::from_secs(10);
+/// The part of the registrations that nothing needs that is forgotten at once.
+const FORGOTTEN_PART: usize = 16;
 /// People are told once in so long that somebody has other channels.
 const TOLD_FOR: Duration = Duration::from_secs(60);
 /// So often a leave is said to whom it concerns alone; later to all, among whom that one is.

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use rand_chacha::ChaCha20Rng;
 use rand_core::{Rng, SeedableRng as _};
+use sealcast_crypto::identity::{Act, Right};
 use sealcast_crypto::leighton_micali::Pair;
-use sealcast_wire::{CertHash, Dropped, EpochId, Incarnation, MemberId};
+use sealcast_wire::{CertHash, Dropped, EpochId, Incarnation, MemberId, limits};
 
 use super::net::Net;
 use super::realm::{ALL, PLAIN, now};
@@ -462,6 +463,41 @@ fn who_never_agrees_how_the_view_ended_is_left_out() {
     net.nodes[all[3]].cut = 9;
     net.command(all[0], Command::Rotate);
     net.meet(&all[..3], 4000);
+}
+
+/// Whoever holds the bootstrap key makes registrations up: of those that a JOIN or BEACON shows, a member looks at so many a
+/// second, and it keeps equal rights once.
+#[test]
+fn rule_g8_made_up_registrations_cost_a_bounded_amount_of_work() {
+    let (mut net, all) = group();
+    let mut registration = net.nodes[all[2]].principal.registration.clone();
+    let mut refused = 0;
+    for i in 0..4000 {
+        registration.serial = 1000 + i;
+        registration.rights = [Right::new("ward3", Act::Both, &format!("t{}", i / 2)).unwrap()].into_iter().collect();
+        let registration = Arc::new(registration.clone());
+        let run = Incarnation([1; 16]);
+        let join = Join { registration, run, epoch: EpochId::default(), size: 0, reliable: false };
+        refused += usize::from(net.say(all[3], &Message::Join(join)) == Err(Dropped::Rate.into()));
+    }
+    let keys = net.nodes[all[3]].keys.as_ref().unwrap();
+    let unknown = limits::UNKNOWN_REGISTRATIONS_PER_SECOND as usize;
+    assert_eq!((refused, keys.people.len()), (4000 - unknown, 4 + unknown));
+    assert_eq!(keys.rights.len(), 2 + unknown / 2);
+    // Second by second: what is forgotten leaves no rights behind.
+    for i in 0..40_000 {
+        registration.serial = 9000 + i;
+        registration.rights = [Right::new("ward3", Act::Both, &format!("u{i}")).unwrap()].into_iter().collect();
+        let registration = Arc::new(registration.clone());
+        let run = Incarnation([1; 16]);
+        let join = Join { registration, run, epoch: EpochId::default(), size: 0, reliable: false };
+        let _ = net.say(all[3], &Message::Join(join));
+        net.for_millis(u64::from(i % 10 == 0) * 2);
+    }
+    let keys = net.nodes[all[3]].keys.as_ref().unwrap();
+    let most = limits::CENTER_PEOPLE_MAX;
+    assert!(keys.people.len() <= most && keys.rights.len() <= most, "{} rights", keys.rights.len());
+    assert!(all.iter().all(|at| keys.people.contains_key(&net.hash(*at))), "members are not forgotten");
 }
 
 /// A stand-by that says that the leader left, or is revoked: nobody follows by its word.
