@@ -700,14 +700,19 @@ impl Center {
         }
         let base = proposed.content.base;
         let of_base = proposed.acks.iter().flatten().filter(|it| it.base == base && base != EpochId::default());
-        let others: Vec<CertHash> = of_base.filter(|it| it.cut != cut).map(|it| it.from.cert).collect();
+        let (alike, others): (Vec<&Ack>, Vec<&Ack>) = of_base.partition(|it| it.cut == cut);
+        let (alike, others) = (alike.len() + 1, others.into_iter().map(|it| it.from.cert).collect::<Vec<CertHash>>());
         if !others.is_empty() {
             // Some have not heard yet how it ended: again; but not for ever.
             self.leads.proposed = None;
             self.leads.rotate = true;
             self.leads.disagreed += 1;
             let since = *self.leads.disagreed_since.get_or_insert(now.monotonic);
-            if self.leads.disagreed >= DISAGREED_MAX && now.monotonic.since(since) >= DISAGREED_FOR {
+            // A leader that differs from most, or flushed nothing in time, was likely lied to itself. The transport names the
+            // liar sooner.
+            let is_odd = cut == [0; 32] || others.len() > alike;
+            let times = if is_odd { DISAGREED_ODD } else { 1 };
+            if self.leads.disagreed >= DISAGREED_MAX * times && now.monotonic.since(since) >= DISAGREED_FOR * times {
                 others.into_iter().for_each(|cert| self.goes(now, cert, Gone::Silent));
             }
             return self.timers.sooner(Timer::Propose, now.monotonic + AGAIN);
@@ -917,6 +922,8 @@ const RESEND_MAX: Duration = Duration::from_millis(120);
 /// So often such a change is proposed again before it goes on without those who differ from the leader.
 const DISAGREED_MAX: u32 = 8;
 const DISAGREED_FOR: Duration = Duration::from_secs(1);
+/// So many times as often and as long if it is the leader that differs from most.
+const DISAGREED_ODD: u32 = 4;
 /// Signs of others keep a newcomer from forming a group, or a view from a first order, for so many `detect` at most: a group
 /// that lost its leader can let it in after about one.
 pub(super) const SIGNS_HOLD_DETECTS: u32 = 3;

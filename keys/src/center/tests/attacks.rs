@@ -465,6 +465,20 @@ fn who_never_agrees_how_the_view_ended_is_left_out() {
     net.meet(&all[..3], 4000);
 }
 
+/// A member proves its report to all but the leader, whose flush then comes to nothing: the leader leaves nobody out but whom
+/// its transport names.
+#[test]
+fn a_leader_that_alone_ends_the_view_differently_does_not_leave_the_others_out() {
+    let (mut net, all) = group();
+    net.nodes[all[0]].cut = 0;
+    net.command(all[0], Command::Rotate);
+    net.for_millis(2500);
+    assert!(net.together(&all), "{:?}", net.seen());
+    net.suspect(all[0], all[3]);
+    net.nodes[all[0]].cut = 1;
+    net.meet(&all[..3], 1000);
+}
+
 /// Whoever holds the bootstrap key makes registrations up: of those that a JOIN or BEACON shows, a member looks at so many a
 /// second, and it keeps equal rights once.
 #[test]
