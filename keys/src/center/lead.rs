@@ -19,6 +19,7 @@ use super::message::{
 };
 use super::pair::PairKey;
 use super::query::Query;
+use super::refused::Refused;
 use super::{Center, JOIN_RETRY, Known, NEWS_EVERY, Phase, STAND_BYS, Timer};
 use crate::allowance::Allowances;
 use crate::timers::jitter;
@@ -50,8 +51,8 @@ pub(super) struct Leads {
     unanswered: Option<MemberId>,
     /// A new key is wanted, whoever is in.
     pub(super) rotate: bool,
-    /// Whom the centre refused a key for, and when.
-    refused: BTreeMap<CertHash, Monotonic>,
+    /// Who is not let in for a while.
+    refused: Refused,
     /// Since when a key is missing that a proposal needs.
     lacks_since: Option<Monotonic>,
 }
@@ -98,6 +99,9 @@ struct Proposed {
     /// When somebody acknowledged last who had not before.
     heard: Monotonic,
     timeout: Duration,
+    /// The same for newcomers, who have no view to end; and which slots they are.
+    newcomer_timeout: Duration,
+    newcomers: Vec<bool>,
     wait: Duration,
 }
 
@@ -105,7 +109,10 @@ impl Proposed {
     /// Whether those who have not answered are taken for silent. As long as others still answer, it is the leader or the
     /// network that is slow; but not for ever.
     fn is_over(&self, now: Monotonic) -> bool {
-        now.since(self.heard) >= self.timeout || now.since(self.since) >= self.timeout * TIMEOUTS_MAX
+        let is_missing = |at: &usize| *at > 0 && self.acks[*at].is_none();
+        let only_newcomers = (0..self.acks.len()).filter(is_missing).all(|at| self.newcomers[at]);
+        let timeout = if only_newcomers { self.newcomer_timeout } else { self.timeout };
+        now.since(self.heard) >= timeout || now.since(self.since) >= timeout * TIMEOUTS_MAX
     }
 }
 
@@ -133,7 +140,7 @@ impl Leads {
             signed: None,
             unanswered: None,
             rotate: false,
-            refused: BTreeMap::new(),
+            refused: Refused::default(),
             lacks_since: None,
         }
     }
@@ -160,10 +167,7 @@ impl Leads {
     /// The centre gives no key for somebody.
     pub(super) fn refused(&mut self, now: Monotonic, cert: CertHash) {
         self.applicants.retain(|who, _| who.cert != cert);
-        self.refused.retain(|_, at| now.since(*at) < REFUSED_FOR);
-        if self.refused.len() < limits::REMEMBERED_PEOPLE_MAX {
-            self.refused.insert(cert, now);
-        }
+        self.refused.no_key(now, cert);
     }
 
     /// An epoch is in use.
@@ -230,7 +234,7 @@ impl Center {
             return Ok(());
         }
         let is_in = self.installed.as_ref().is_some_and(|it| it.slots.contains(&who) && it.epoch == m.epoch);
-        if is_in || self.leads.refused.get(&who.cert).is_some_and(|at| now.monotonic.since(*at) < REFUSED_FOR) {
+        if is_in || self.leads.refused.holds(now.monotonic, &who.cert) {
             return Err(Dropped::Stale);
         }
         self.leads.applicants.retain(|_, it| now.monotonic.since(it.at) < APPLIES_FOR);
@@ -527,7 +531,12 @@ impl Center {
         let (counter, attempt, members) = (content.counter, content.attempt, content.slots.len());
         self.notice(Notice::Attempt { counter, attempt, members });
         let takes_over = self.leader().is_some_and(|it| it != self.me);
-        let timeout = silent(self.config.detect).max(FLUSHES * limits::flush_within(members));
+        // Time to say it again to a large group; and, where there is an order, to end the view.
+        let newcomer_timeout = silent(self.config.detect).max(spread(RESEND, members) * RESENDS);
+        let flush = if self.config.reliable { FLUSHES * limits::flush_within(members) } else { Duration::ZERO };
+        let timeout = newcomer_timeout.max(flush);
+        let ends_none = |it: &MemberId| self.leads.applicants.get(it).is_some_and(|it| it.epoch == EpochId::default());
+        let only_join: Vec<bool> = content.slots.iter().map(ends_none).collect();
         let timeout = timeout + if takes_over { self.config.detect } else { Duration::ZERO };
         let acks = vec![None; members];
         let (since, wait) = (now.monotonic, spread(RESEND, members));
@@ -553,6 +562,8 @@ impl Center {
             since,
             heard: since,
             timeout,
+            newcomer_timeout,
+            newcomers: only_join,
             wait,
         });
         self.timers.set(Timer::Resend, now.monotonic + wait);
@@ -651,10 +662,10 @@ impl Center {
         let silent: Vec<MemberId> =
             (0..proposed.acks.len()).filter(|at| !answered(*at)).map(|at| proposed.content.slots[at]).collect();
         for who in silent {
-            // Who asked to be let in and then says nothing keeps others waiting: not again at once.
-            if self.leads.applicants.remove(&who).is_some() {
-                self.leads.refused(now.monotonic, who.cert);
-            }
+            // It kept all others waiting: not again and again.
+            let is_newcomer = self.leads.applicants.contains_key(&who);
+            self.leads.applicants.retain(|it, _| it.cert != who.cert);
+            self.leads.refused.silent(now.monotonic, who.cert, is_newcomer);
             self.goes(now, who.cert, Gone::Silent);
         }
         self.leads.rotate |= self.prepared && self.going.is_empty();
@@ -907,6 +918,8 @@ pub(super) fn spread(wait: Duration, members: usize) -> Duration {
 }
 
 const SPREAD_MEMBERS: usize = 64;
+/// A proposal is said again so often at least before who has not answered is silent.
+const RESENDS: u32 = 3;
 /// So many times the time-out a change lasts at most while some still answer.
 const TIMEOUTS_MAX: u32 = 4;
 /// The end of a view takes a part of the time for which a change waits: who is ready late is there, and one that waits for
@@ -939,8 +952,6 @@ const CHALLENGE_SPACING: Duration = Duration::from_millis(10);
 const SIGN_SPACING: Duration = Duration::from_millis(40);
 /// Who does not stand by says so after this, or up to three times as long.
 const SIGN_LATE: Duration = Duration::from_millis(20);
-/// The centre's refusal counts for so long.
-const REFUSED_FOR: Duration = Duration::from_secs(2);
 /// A stand-by that lacks a key goes on without its member after this.
 const LACKS_FOR: Duration = Duration::from_secs(3);
 const LACKS_AGAIN: Duration = Duration::from_millis(50);

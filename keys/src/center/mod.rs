@@ -29,6 +29,7 @@
 //! |---|---|
 //! | `message`, `pair` | the bytes; what a leader and a member share |
 //! | `lead`, `follow` | a leader's side; a member's side |
+//! | `refused` | whom a leader does not let in for a while |
 //! | `epoch` | the epoch's secrets, made and taken in |
 //! | `query`, `queries` | what members ask the centre, and what it answers; our questions |
 //! | `kdc` | the centre |
@@ -46,6 +47,7 @@ pub mod misbehaving;
 mod pair;
 mod queries;
 pub mod query;
+mod refused;
 pub mod row;
 #[cfg(test)]
 mod tests;
@@ -97,7 +99,8 @@ pub struct Config {
     pub suite: Suite,
     /// Age at which an epoch's key is replaced.
     pub rekey_after: Duration,
-    /// A member silent for this long is suspected; in a change, which waits for it, for a fifth of that, 0.1 to 3 s.
+    /// A member silent for this long is suspected; in a change, which waits for it, for a fifth of that, 0.3 to 3 s, or longer in
+    /// a large group.
     pub detect: Duration,
     /// A date that has surely passed: the build's (G5).
     pub floor: Utc,

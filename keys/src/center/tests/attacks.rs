@@ -479,6 +479,40 @@ fn a_leader_that_alone_ends_the_view_differently_does_not_leave_the_others_out()
     net.meet(&all[..3], 1000);
 }
 
+/// A member that does not answer costs a large group no more time than a small one, where there is no order.
+#[test]
+fn rule_g7_silence_costs_a_large_group_little_time() {
+    let mut net = Net::new(1);
+    let mut all = vec![net.start("leader", ALL)];
+    all.extend((0..99).map(|i| net.start(&format!("m{i}"), PLAIN)));
+    net.meet(&all, 8000);
+    net.for_millis(1000);
+    let silent = all.pop().expect("there are many");
+    net.stop(silent);
+    net.command(all[0], Command::Rotate);
+    let millis = net.meet(&all, 5000);
+    assert!(millis < 700, "{millis} ms");
+}
+
+/// A member that comes, is silent in the next change, and comes again keeps the others waiting less and less often.
+#[test]
+fn rule_g8_who_is_silent_in_one_change_after_another_waits_outside() {
+    let (mut net, all) = group();
+    let principal = Arc::new(net.realm.register("comer", PLAIN));
+    let cert = principal.registration.hash();
+    let (began, mut times) = (net.time, 0);
+    while net.time < began + 60_000_000 {
+        let comer = net.run(principal.clone());
+        net.for_millis(400);
+        times += usize::from(net.view(all[0]).members.find(&cert).is_some());
+        net.stop(comer);
+        net.command(all[0], Command::Rotate);
+        net.for_millis(600);
+    }
+    assert!(net.together(&all), "{:?}", net.seen());
+    assert!((3..=8).contains(&times), "{times} times in a minute");
+}
+
 /// Whoever holds the bootstrap key makes registrations up: of those that a JOIN or BEACON shows, a member looks at so many a
 /// second, and it keeps equal rights once.
 #[test]
