@@ -243,6 +243,8 @@ pub const REMEMBERED_PEOPLE_MAX: usize = 256;
 /// Registrations of which a member of such a group hears for the first time, by a JOIN or BEACON that proves nothing, in a second: a
 /// full group's.
 pub const UNKNOWN_REGISTRATIONS_PER_SECOND: u32 = CENTER_MEMBERS_MAX as u32;
+/// Registrations that its leader gives to one address that asks for them, in one interval.
+pub const GIVEN_TO_ONE_MAX: usize = 64;
 /// Registrations remembered in a group whose keys come from a centre.
 pub const CENTER_PEOPLE_MAX: usize = 2 * CENTER_MEMBERS_MAX;
 /// People remembered: a full group, its joiners and its former members, several times over.

@@ -1,6 +1,6 @@
 //! A leader's side: letting in, proposing, handing out.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use rand_chacha::ChaCha20Rng;
@@ -20,7 +20,7 @@ use super::message::{
 use super::pair::PairKey;
 use super::query::Query;
 use super::refused::Refused;
-use super::{Center, JOIN_RETRY, Known, NEWS_EVERY, Phase, STAND_BYS, Timer};
+use super::{Center, JOIN_RETRY, NEWS_EVERY, Phase, STAND_BYS, Timer};
 use crate::allowance::Allowances;
 use crate::timers::jitter;
 use crate::{Notice, Output};
@@ -53,6 +53,9 @@ pub(super) struct Leads {
     pub(super) rotate: bool,
     /// Who is not let in for a while.
     refused: Refused,
+    /// Registrations that were given since then: to one address each, or to all.
+    given: BTreeMap<Option<Address>, BTreeSet<CertHash>>,
+    given_since: Monotonic,
     /// Since when a key is missing that a proposal needs.
     lacks_since: Option<Monotonic>,
 }
@@ -141,6 +144,8 @@ impl Leads {
             unanswered: None,
             rotate: false,
             refused: Refused::default(),
+            given: BTreeMap::new(),
+            given_since: Monotonic(0),
             lacks_since: None,
         }
     }
@@ -806,22 +811,31 @@ impl Center {
         if !self.is_leading() {
             return Err(Dropped::Stale);
         }
-        let mut wanted: Vec<CertHash> = Vec::new();
-        for cert in list {
-            let spaced = |it: &mut Known| {
-                let may = it.given.is_none_or(|at| now.monotonic.since(at) >= GIVEN_WITHIN);
-                it.given = if may { Some(now.monotonic) } else { it.given };
-                may
-            };
-            if self.is_named(cert) && self.people.get_mut(cert).is_some_and(spaced) {
-                wanted.push(*cert);
+        // Anybody can ask in another one's name.
+        let from = from.filter(|it| self.has_proved(it));
+        if now.monotonic.since(self.leads.given_since) >= GIVEN_WITHIN {
+            self.leads.given.clear();
+            self.leads.given_since = now.monotonic;
+        }
+        let (mut to_one, mut to_all) = (Vec::new(), Vec::new());
+        for cert in list.iter().filter(|it| self.is_named(it)).copied().collect::<Vec<CertHash>>() {
+            // Members of the view know each other: only the one that asks lacks one of them.
+            let to = from.filter(|_| self.is_in_view(&cert));
+            let given = self.leads.given.entry(to).or_default();
+            if (to.is_none() || given.len() < limits::GIVEN_TO_ONE_MAX) && given.insert(cert) {
+                if to.is_some() { to_one.push(cert) } else { to_all.push(cert) }
             }
         }
-        // Members of the view know each other: only the one that asks lacks one of them.
-        let (old, new): (Vec<CertHash>, Vec<CertHash>) = wanted.into_iter().partition(|cert| self.is_in_view(cert));
-        self.give(from, &old);
-        self.give(None, &new);
+        self.give(from, &to_one);
+        self.give(None, &to_all);
         Ok(())
+    }
+
+    /// Whether a member, or somebody whom we let in, proved to us from this address who it is.
+    fn has_proved(&self, address: &Address) -> bool {
+        let applicants = self.leads.applicants.values().filter_map(|it| it.address.as_ref());
+        let acks = self.leads.proposed.iter().flat_map(|it| &it.addresses).flatten();
+        self.addresses.values().chain(applicants).chain(acks).any(|it| it == address)
     }
 
     /// Whether somebody with this registration is in our view, or shall be.

@@ -224,8 +224,6 @@ struct Known {
     registration: Arc<Registration>,
     rights: Arc<Rights>,
     seen: Monotonic,
-    /// When it was last given to who lacked it.
-    given: Option<Monotonic>,
 }
 
 /// The epoch in use.
@@ -398,7 +396,7 @@ impl Center {
             self.rights.insert(new.clone());
             new
         });
-        self.people.insert(cert, Known { registration: registration.clone(), rights, seen: now, given: None });
+        self.people.insert(cert, Known { registration: registration.clone(), rights, seen: now });
         if self.people.len() > limits::CENTER_PEOPLE_MAX {
             self.forget_people();
         }

@@ -548,6 +548,27 @@ fn rule_g8_made_up_registrations_cost_a_bounded_amount_of_work() {
     assert!(all.iter().all(|at| keys.people.contains_key(&net.hash(*at))), "members are not forgotten");
 }
 
+/// WANT proves nothing: what it brings about goes to where a member proved who it is, or to all, and nobody uses up another
+/// one's share of it.
+#[test]
+fn rule_g8_registrations_are_sent_to_no_address_that_proved_nothing() {
+    let (mut net, all) = group();
+    let want = Message::Want(all.iter().map(|at| net.hash(*at)).collect());
+    let given = |net: &mut Net, from: u32| {
+        (net.receptions, net.tapped) = (0, Vec::new());
+        net.say_from(from, all[0], &want).unwrap();
+        let heard = net.heard();
+        (heard.iter().filter(|it| matches!(it, Message::Give(_))).count(), net.receptions)
+    };
+    assert_eq!(given(&mut net, 77), (1, 3), "to all");
+    assert_eq!(given(&mut net, 78), (0, 0), "not again at once");
+    // The member itself gets what it wants, whatever others ask for.
+    let alice = all[2] as u32;
+    assert_eq!((given(&mut net, alice), given(&mut net, alice)), ((1, 1), (0, 0)));
+    net.for_millis(20);
+    assert_eq!((given(&mut net, alice), given(&mut net, 79)), ((1, 1), (1, 3)));
+}
+
 /// A stand-by that says that the leader left, or is revoked: nobody follows by its word.
 #[test]
 fn a_stand_bys_word_deposes_no_leader() {

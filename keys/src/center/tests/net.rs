@@ -187,7 +187,12 @@ impl Net {
 
     /// Hands a node bytes that anybody could have sent; whether it took them.
     pub(in crate::center) fn inject(&mut self, to: usize, bytes: &[u8]) -> Result<(), HandleError> {
-        let source = Source::Outside(Address::Node(77));
+        self.inject_from(77, to, bytes)
+    }
+
+    /// The same from this address.
+    pub(in crate::center) fn inject_from(&mut self, from: u32, to: usize, bytes: &[u8]) -> Result<(), HandleError> {
+        let source = Source::Outside(Address::Node(from));
         let input = Input::Message { source: &source, position: None, bytes };
         let time = now(self.time);
         let taken = self.nodes[to].keys.as_mut().unwrap().handle(time, input);
@@ -197,9 +202,14 @@ impl Net {
 
     /// The same with a message, under the bootstrap key, which whoever ever was a member knows.
     pub(in crate::center) fn say(&mut self, to: usize, message: &Message) -> Result<(), HandleError> {
+        self.say_from(77, to, message)
+    }
+
+    /// The same from this address.
+    pub(in crate::center) fn say_from(&mut self, from: u32, to: usize, message: &Message) -> Result<(), HandleError> {
         let secret = self.nodes[0].principal.bootstrap_of(GROUP).unwrap();
         let bytes = BootstrapKey::new(secret).seal([3; 12], &message.encode());
-        self.inject(to, &bytes)
+        self.inject_from(from, to, &bytes)
     }
 
     /// The same with a proposal of one of the nodes, which is its leader, as members of this view are told it.
