@@ -11,7 +11,7 @@ use sealcast_wire::{Monotonic, Slot, limits};
 
 use super::Sequencer;
 use super::flush::bit;
-use super::primary::Id;
+use super::primary::{Id, id_of};
 use crate::Output;
 
 /// What the judge remembers.
@@ -68,7 +68,9 @@ impl Sequencer {
     pub(super) fn judge_unheard(&mut self, now: Monotonic) {
         let (Some(current), Some(flush)) = (&self.current, &self.flush) else { return };
         let Some((_, me)) = flush.stay.first_key_value().filter(|(slot, _)| **slot == current.me) else { return };
-        if now < flush.until {
+        // One that outlived its view names other slots.
+        let is_of = |(slot, id): (&Slot, &Id)| current.incarnations.get(slot).is_some_and(|it| id_of(it) == *id);
+        if now < flush.until || !flush.stay.iter().all(is_of) {
             return;
         }
         let mut pairs = Vec::new();
