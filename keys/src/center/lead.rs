@@ -700,9 +700,10 @@ impl Center {
             if proposed.acks[slot].is_none() {
                 proposed.waits_for -= 1;
                 proposed.heard = now.monotonic;
+                // Whoever overhears it can say it again from elsewhere, and does so later.
+                proposed.addresses[slot] = from;
             }
             proposed.acks[slot] = Some(m);
-            proposed.addresses[slot] = from;
         }
         self.try_commit(now);
         Ok(())

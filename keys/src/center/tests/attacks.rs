@@ -569,6 +569,22 @@ fn rule_g8_registrations_are_sent_to_no_address_that_proved_nothing() {
     assert_eq!((given(&mut net, alice), given(&mut net, 79)), ((1, 1), (1, 3)));
 }
 
+/// An acknowledgement that somebody overheard, said again from elsewhere, proves no other address.
+#[test]
+fn rule_g8_an_acknowledgement_said_again_from_elsewhere_proves_no_address() {
+    let (mut net, all) = group();
+    net.stop(all[3]);
+    net.command(all[0], Command::Rotate);
+    net.for_millis(20);
+    let alice = net.nodes[all[2]].me;
+    let of_alice = |it: &Message| matches!(it, Message::Ack(it) if it.from == alice);
+    let ack = net.heard().into_iter().rev().find(of_alice).expect("she is ready");
+    net.say_from(88, all[0], &ack).unwrap();
+    (net.receptions, net.tapped) = (0, Vec::new());
+    net.say_from(88, all[0], &Message::Want(vec![alice.cert])).unwrap();
+    assert_eq!((net.tapped.len(), net.receptions), (1, 3), "to all");
+}
+
 /// A stand-by that says that the leader left, or is revoked: nobody follows by its word.
 #[test]
 fn a_stand_bys_word_deposes_no_leader() {
