@@ -220,7 +220,7 @@ mod tests {
 
     /// LSGC, weakness 2: the masked key was malleable, and an old one could stand beside a fresh nonce.
     #[test]
-    fn w2_an_answer_that_was_changed_swapped_or_is_an_old_one_is_refused() {
+    fn lsgc_w2_an_answer_that_was_changed_swapped_or_is_an_old_one_is_refused() {
         let (master, mut rng) = (master(), rng());
         let leader = master.long_term(&LEADER);
         let granted = master.grant(&PAIR, &master.long_term(&PAIR.from), b"7", &mut rng);
@@ -243,7 +243,7 @@ mod tests {
     /// LSGC, weaknesses 1 and 1b: nonces of an outsider's choice were encrypted under the keys that protect everything else,
     /// so that two questions gave away a pair key. Here no label is shared, whatever the nonce says.
     #[test]
-    fn w1_no_nonce_makes_the_centre_or_a_leader_compute_another_ones_value() {
+    fn lsgc_w1_no_nonce_makes_the_centre_or_a_leader_compute_another_ones_value() {
         let (master, mut rng) = (master(), rng());
         let alice = master.long_term(&ALICE);
         let key = alice.receives(&LEADER, &ALICE, &[5; 16]);
@@ -252,6 +252,19 @@ mod tests {
         assert_ne!((&granted.masked, &granted.proof), (key.expose(), key.expose()));
         assert_ne!(tag(&alice.exchange, "sealcast/v1/lm/ask", &[&LEADER, &ALICE, &[5; 16]]), *key.expose());
         assert_ne!(alice.authentication, alice.exchange);
+    }
+
+    /// LSGC, weakness 3: a pair had one key for ever. Here whoever steals one has nothing of the pair's other sessions.
+    #[test]
+    fn lsgc_w3_a_stolen_pair_key_is_none_of_the_pairs_other_ones() {
+        let (master, mut rng) = (master(), rng());
+        let leader = master.long_term(&LEADER);
+        let mut keys = std::collections::BTreeSet::new();
+        for _ in 0..20 {
+            let granted = master.grant(&PAIR, &leader, b"", &mut rng);
+            keys.insert(*leader.unmask(&PAIR, &granted, b"").unwrap().expose());
+        }
+        assert_eq!(keys.len(), 20, "the very same question brings another key each time");
     }
 
     #[test]

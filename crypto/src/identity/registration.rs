@@ -213,6 +213,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::leighton_micali::Master;
 
     fn registration() -> Registration {
         let rights = [(Act::Lead, "#"), (Act::Both, "pose/#"), (Act::Publish, "log/+")];
@@ -270,6 +271,25 @@ mod tests {
         let mut weak = b;
         weak.registration.exchange = Some([0; 32]);
         assert!(a.mixed(&sigma, &weak.registration).is_none(), "a key of small order would give all the same");
+    }
+
+    /// Whoever shows somebody's registration with a verification key of its own comes to no key of that principal's.
+    #[test]
+    fn rule_c3_a_registration_binds_its_verification_key() {
+        let mallory = OriginKey::from_seed(&Secret::from_bytes([4; 32])).public().clone();
+        let swapped = Registration { key: mallory, ..registration() };
+        assert_eq!(
+            Registration::from_bytes(&swapped.to_bytes()).as_ref(),
+            Ok(&swapped),
+            "nothing else is wrong with it"
+        );
+        assert_ne!(swapped.hash(), registration().hash());
+        let master = Master::new(&Secret::from_bytes([7; 32]));
+        let (alice, leader) = (registration().hash().0, [8; 32]);
+        let keys = master.long_term(&alice);
+        let key = keys.receives(&leader, &alice, &[5; 16]);
+        assert_ne!(key, keys.receives(&leader, &swapped.hash().0, &[5; 16]), "a leader that was shown the other one");
+        assert_ne!(key, master.long_term(&swapped.hash().0).receives(&leader, &alice, &[5; 16]));
     }
 
     #[test]
