@@ -20,6 +20,7 @@ use sealcast_crypto::dutta_barua::{Context, Kind, Ring, Round1, Shares};
 use sealcast_crypto::group::{Element, P256, Parameters, PrimeGroup, Ristretto255, SecretScalar};
 use sealcast_crypto::hpke::{self, KeyPair};
 use sealcast_crypto::kdf::hkdf;
+use sealcast_crypto::leighton_micali::{self, LongTerm, Master};
 use sealcast_crypto::secret::Secret;
 use sealcast_crypto::signature::{Algorithm, SigningKey};
 use sealcast_crypto::{tdh2, threshold_prf};
@@ -34,6 +35,7 @@ fn main() {
     comparisons(samples, rng);
     exponents(samples / 10, rng);
     keys(samples / 10, rng);
+    pair_keys(samples, rng);
     shares::<Ristretto255>(samples / 10, rng);
     shares::<P256>(samples / 10, rng);
     files(samples, rng);
@@ -108,6 +110,46 @@ fn keys(samples: usize, rng: &mut ChaCha20Rng) {
     measure("HPKE open of another's message [key fixed | random]", samples, rng, pair, |pair| {
         pair.open(b"", b"", &sealed).is_ok()
     });
+}
+
+/// Leighton–Micali: a wrong proof is wrong in its first byte or in its last; long-term and pair keys are 0 or random.
+fn pair_keys(samples: usize, rng: &mut ChaCha20Rng) {
+    let master = Master::new(&Secret::random(rng));
+    let (leader, member) = ([1; 32], [2; 32]);
+    let pair = leighton_micali::Pair { from: leader, to: member, nonce: [3; 16] };
+    let keys = master.long_term(&leader);
+    let granted = master.grant(&pair, &keys, b"7", rng);
+    let prepare =
+        |class: bool, _: &mut ChaCha20Rng| leighton_micali::Granted { proof: spoilt(granted.proof, class), ..granted };
+    let name = "Leighton-Micali: a false answer [first byte wrong | last]";
+    measure(name, samples, rng, prepare, |it| keys.unmask(&pair, &it, b"7").is_err());
+
+    let secret = Secret::<32>::random(rng);
+    let tag = leighton_micali::tag(&secret, "timing", &[b"part"]);
+    let prepare = |class: bool, _: &mut ChaCha20Rng| spoilt(tag, class);
+    let verify = |it: [u8; 32]| leighton_micali::verify(&secret, "timing", &[b"part"], &it).is_err();
+    measure("Leighton-Micali: a false tag [first byte wrong | last]", samples, rng, prepare, verify);
+
+    let key = |class: bool, rng: &mut ChaCha20Rng| {
+        let random = Secret::<32>::random(rng);
+        if class { Secret::from_bytes([0; 32]) } else { random }
+    };
+    let prepare = |class: bool, rng: &mut ChaCha20Rng| {
+        let exchange = key(class, rng);
+        LongTerm { authentication: exchange.clone(), exchange }
+    };
+    let name = "Leighton-Micali: the pair key, by who is talked to [X = 0 | random]";
+    measure(name, samples, rng, prepare, |keys| keys.receives(&leader, &member, &granted.salt));
+    let name = "Leighton-Micali: an answer unmasked [X and A = 0 | random]";
+    let prepare = |class: bool, rng: &mut ChaCha20Rng| {
+        let keys = prepare(class, rng);
+        let granted = master.grant(&pair, &keys, b"7", rng);
+        (keys, granted)
+    };
+    measure(name, samples, rng, prepare, |(keys, granted)| keys.unmask(&pair, &granted, b"7").is_ok());
+    let prepare = |class: bool, rng: &mut ChaCha20Rng| Master::new(&key(class, rng));
+    let grant = |master: Master| master.grant(&pair, &keys, b"7", &mut Drawn([7; 64]));
+    measure("Leighton-Micali: an answer made [centre's secret 0 | random]", samples, rng, prepare, grant);
 }
 
 /// What a broker holds of a threshold key: x_1 is 1, or random. All sharings are of one key, so that one ciphertext and
