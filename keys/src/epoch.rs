@@ -433,8 +433,13 @@ mod tests {
         assert!(b.open(&mut sealed.clone()).is_ok());
     }
 
+    /// LSGC, weakness 23, the trap of the modern port: with one key for all senders their nonces would repeat.
     #[test]
-    fn rule_g4_a_key_is_of_one_incarnation_slot_domain_and_epoch() {
+    fn lsgc_w23_rule_g4_a_key_is_of_one_incarnation_slot_domain_and_epoch() {
+        let [one, other] = [keys(0), keys(1)].map(|it| datagram(&it, 0, b"the very same text"));
+        assert_eq!(one[20..28], other[20..28], "both count from the beginning");
+        let shared = one[HEADER_LEN..].iter().zip(&other[HEADER_LEN..]).filter(|(a, b)| a == b).count();
+        assert!(shared < 8, "{shared} bytes are alike: one key stream");
         let sealed = datagram(&keys(2), 0, b"hello");
         assert!(keys(0).open(&mut sealed.clone()).is_ok());
         assert_eq!(keys_of(0, [8; 16]).open(&mut sealed.clone()).map(|_| ()), Err(Dropped::Auth));
@@ -444,6 +449,44 @@ mod tests {
         let mut other_epoch = sealed;
         other_epoch[15] ^= 1;
         assert_eq!(keys(0).open(&mut other_epoch).map(|_| ()), Err(Dropped::NoKey));
+    }
+
+    /// LSGC, weakness 9: a checksum without a key, inside of the encryption, let messages be put together of others' parts.
+    #[test]
+    fn lsgc_w9_no_record_is_made_of_others_or_changed() {
+        let (a, b) = (keys(0), keys(1));
+        let [one, two] = [b"to bob, 100, 1 copy", b"to eve, 999, 1 copy"].map(|text| datagram(&a, 1, text));
+        for at in 0..one.len() {
+            let mut changed = one.clone();
+            changed[at] ^= 1;
+            assert!(b.open(&mut changed).is_err(), "byte {at}");
+            assert!(b.open(&mut one[..at].to_vec()).is_err(), "{at} bytes");
+            let mut spliced = [&one[..at], &two[at..]].concat();
+            assert!(spliced == two || b.open(&mut spliced).is_err(), "spliced at {at}");
+        }
+        assert!(b.open(&mut [&one[..], &[0]].concat()).is_err());
+        assert!([one, two].iter_mut().all(|it| b.open(it).is_ok()), "no attempt used them up");
+    }
+
+    /// LSGC, weakness 22: counters began anew with each view, and what a replay is was not defined where datagrams overtake
+    /// each other.
+    #[test]
+    fn lsgc_w22_a_record_is_opened_once_in_whatever_order_it_comes_and_in_no_other_epoch() {
+        let (a, b) = (keys(0), keys(1));
+        let mut sealed: Vec<Vec<u8>> = (0..500).map(|_| datagram(&a, 1, b"hello")).collect();
+        sealed.reverse();
+        assert!(sealed.iter().all(|it| b.open(&mut it.clone()).is_ok()));
+        assert!(sealed.iter().all(|it| b.open(&mut it.clone()).map(|_| ()) == Err(Dropped::Replay)));
+        // Those who are in the next epoch, where each counter comes again.
+        let mut parts = keys(1).parts;
+        parts.epoch.counter += 1;
+        let next = EpochKeys::new(parts);
+        for sealed in &sealed {
+            assert_eq!(next.open(&mut sealed.clone()).map(|_| ()), Err(Dropped::NoKey));
+            let mut renamed = sealed.clone();
+            renamed[4..16].copy_from_slice(&next.parts.epoch.to_bytes());
+            assert_eq!(next.open(&mut renamed).map(|_| ()), Err(Dropped::Auth));
+        }
     }
 
     #[test]

@@ -88,7 +88,7 @@ fn many_revocations_come_in_answers_that_are_no_longer_than_their_questions() {
 
 /// LSGC, weakness 1: its centre answered whoever asked, in anybody's name.
 #[test]
-fn w1_who_does_not_prove_to_be_who_it_says_gets_no_answer() {
+fn lsgc_w1_who_does_not_prove_to_be_who_it_says_gets_no_answer() {
     let mut realm = Realm::new();
     let (leader, alice) = (realm.register("leader", ALL), realm.register("alice", PLAIN));
     let good = Query::Pair(hash(&alice)).write(&hash(&leader), &NONCE, &leader.long_term);
@@ -110,7 +110,7 @@ fn w1_who_does_not_prove_to_be_who_it_says_gets_no_answer() {
 
 /// LSGC, weakness 2: an answer could be changed on its way.
 #[test]
-fn w2_an_answer_that_was_changed_is_not_believed() {
+fn lsgc_w2_an_answer_that_was_changed_is_not_believed() {
     let mut realm = Realm::new();
     let (leader, alice) = (realm.register("leader", ALL), realm.register("alice", PLAIN));
     for question in [Query::Pair(CertHash([0; 32])), Query::News(0), Query::Revoke(hash(&alice), "x".into())] {

@@ -79,9 +79,10 @@ fn a_group_with_a_reliable_channel_has_sixty_four_members() {
     assert_eq!(net.view(all[0]).epoch, before, "nothing changes for whoever finds no room");
 }
 
+/// LSGC, weakness 13: the message of a change grew with the group, to 24 bytes for each member.
 /// Two hundred come at once; then one joins, one leaves, and the leader dies. Nothing is longer than a packet.
 #[test]
-fn two_hundred_members_join_leave_and_lose_their_leader() {
+fn lsgc_w13_two_hundred_members_join_leave_and_lose_their_leader_in_packets() {
     let mut net = Net::new(1);
     let mut all = vec![net.start("leader", ALL), net.start("stand-by", ALL), net.start("third", ALL)];
     all.extend((0..197).map(|i| net.start(&format!("m{i}"), PLAIN)));
@@ -169,7 +170,7 @@ fn a_leader_that_leaves_hands_over_within_milliseconds() {
 }
 
 #[test]
-fn rule_c2_a_stand_by_leads_on_without_the_centre() {
+fn lsgc_w14_rule_c2_a_stand_by_leads_on_without_the_centre() {
     for seed in 0..20 {
         let (mut net, all) = group(seed, 3, 4);
         net.for_millis(1500);

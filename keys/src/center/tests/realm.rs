@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng as _;
-use sealcast_crypto::identity::registration::{bootstrap_secret, realm};
+use sealcast_crypto::identity::registration::{bootstrap_secret, exchange_key, realm};
 use sealcast_crypto::identity::{Act, Principal, Registration, Right};
 use sealcast_crypto::leighton_micali::Master;
 use sealcast_crypto::secret::Secret;
@@ -57,13 +57,15 @@ impl Registry for Book {
 pub(in crate::center) struct Realm {
     pub(in crate::center) secret: Secret<32>,
     pub(in crate::center) kdc: Kdc<Book>,
+    /// Whether those who are registered have X25519 keys.
+    pub(in crate::center) has_exchange: bool,
 }
 
 impl Realm {
     pub(in crate::center) fn new() -> Realm {
         let secret = Secret::from_bytes([42; 32]);
         let kdc = Kdc::new(&secret, Book::default(), [7; 32], Utc(UTC));
-        Realm { secret, kdc }
+        Realm { secret, kdc, has_exchange: false }
     }
 
     pub(in crate::center) fn register(&mut self, name: &str, rights: &[(Act, &str)]) -> Principal {
@@ -78,7 +80,7 @@ impl Realm {
             serial,
             name: name.into(),
             key: OriginKey::from_seed(&signing).public().clone(),
-            exchange: None,
+            exchange: self.has_exchange.then(|| exchange_key(&signing)),
             not_before: UTC - 1,
             not_after: until,
             rights: rights.iter().map(|(act, pattern)| Right::new(GROUP, *act, pattern).unwrap()).collect(),
