@@ -381,8 +381,9 @@ fn rule_a12_a_lone_message_is_signed_too_and_its_proof_is_short() {
     assert!(got.messages[0].signed);
 }
 
+/// LSGC, weakness 10: any member could speak as any other.
 #[test]
-fn rule_a12_nothing_is_signed_by_whoever_did_not_sign_it() {
+fn lsgc_w10_rule_a12_nothing_is_signed_by_whoever_did_not_sign_it() {
     let members = group(1, 3);
     let insider = Ring::member(1, 2, 3);
     let mut sender = Sender::new(ETHERNET_SEGMENT, false);

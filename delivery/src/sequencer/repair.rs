@@ -318,8 +318,9 @@ mod tests {
         assert!(pauses.iter().rev().take(3).all(|it| *it == 160) && times.len() < 16, "{pauses:?}");
     }
 
+    /// LSGC, weakness 17: all who lacked something asked for it at once.
     #[test]
-    fn of_many_who_lack_the_same_few_ask_first() {
+    fn lsgc_w17_of_many_who_lack_the_same_few_ask_first() {
         let first_step = |members: u64| {
             let waits = (0..members).map(|n| Waves::default().spread(n.wrapping_mul(0x9E37_79B9_7F4A_7C15), 200));
             let waits: Vec<Duration> = waits.collect();

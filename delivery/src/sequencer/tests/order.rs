@@ -331,7 +331,7 @@ fn numbered(slot: u8, n: u8) -> Vec<u8> {
 /// Members die, leave and come at any moment, the sequencer too: those who stay deliver the same, nothing acknowledged is lost,
 /// nothing comes twice, and positions rise.
 #[test]
-fn rule_b3_those_who_stay_deliver_the_same_and_nothing_acknowledged_is_lost() {
+fn lsgc_w15_rule_b3_those_who_stay_deliver_the_same_and_nothing_acknowledged_is_lost() {
     for seed in 0..30 {
         let loss = [0, 50, 150][seed as usize % 3];
         let mut net = Net::new(5, loss, 100 + seed);
@@ -428,6 +428,65 @@ fn rule_b1_a_minority_does_not_order_and_comes_back() {
     assert!(bodies(3).ends_with(late) && bodies(3).starts_with(&bodies(0)[..10]), "{:?}", bodies(3));
     assert_eq!(bodies(3).len(), 11, "what was ordered meanwhile it has not: a gap");
     assert_eq!((net.ordered[1].len(), net.in_doubt[1].len()), (5, 0));
+}
+
+/// A minority installs the primary's position: it delivers nothing of the old keys that it did not get in time, is told the gap,
+/// and learns of each message of its own what became of it, so that it can publish it again.
+#[test]
+fn rule_b6_a_minority_merges_at_the_primarys_position_and_is_told_the_gap() {
+    let mut net = Net::new(5, 0, 216);
+    net.order(1, &[0, 1, 2, 3, 4]);
+    net.publish_as(Guarantee::Ordered, 4, "c1/a", &numbered(4, 0)).expect("there is room");
+    net.run(net.now + SECOND);
+    net.parted = Some(BTreeSet::from([3, 4]));
+    let lost = net.publish_as(Guarantee::Ordered, 4, "c1/a", &numbered(4, 1)).expect("it does not know yet");
+    net.change(3, &[3, 4]);
+    net.change(4, &[0, 1, 2]);
+    for n in 0..5 {
+        net.publish_as(Guarantee::Ordered, 1, "c1/a", &numbered(1, n)).expect("there is room");
+    }
+    net.run(net.now + SECOND);
+    assert_eq!(net.in_doubt[4], [lost.0]);
+    net.parted = None;
+    net.prepare(5, &[0, 1, 2, 3, 4], 100_000);
+    net.install(5, &[0, 1, 2, 3, 4]);
+    net.run(net.now + 100_000);
+    net.change(6, &[0, 1, 2, 3, 4]);
+    net.publish_as(Guarantee::Ordered, 4, "c1/a", &numbered(4, 1)).expect("it is of the primary component");
+    net.run(net.now + 3 * SECOND);
+    let told: BTreeSet<usize> = net.gaps.iter().copied().collect();
+    assert_eq!(told, BTreeSet::from([3, 4]));
+    let primary = net.order[0].clone();
+    assert_eq!(primary.len(), 1 + 5 + 1, "the one sent again is there once");
+    for node in 3..5 {
+        assert_eq!(net.order[node], [&primary[..1], &primary[6..]].concat(), "node {node}: the same positions");
+    }
+}
+
+/// At full load, with loss, for several times `detect`, nobody is taken for dead: what waits for room delays no signs of life.
+#[test]
+fn rule_b9_nobody_is_suspected_under_full_load() {
+    for guarantee in [Guarantee::Fifo, Guarantee::Ordered] {
+        let mut net = Net::new(4, 50, 217);
+        net.order(1, &[0, 1, 2, 3]);
+        let mut full = 0;
+        for _ in 0..40 {
+            for node in 0..3 {
+                let taken =
+                    (0..2000).take_while(|_| net.publish_as(guarantee, node, "c1/a", &[0; 1000]).is_ok()).count();
+                full += usize::from(taken < 2000);
+            }
+            net.run(net.now + 150_000);
+        }
+        assert_eq!(full, 40 * 3, "each time all published until there was no room");
+        assert_eq!(net.suspected, [], "{guarantee:?}");
+    }
+    // Somebody who is dead is.
+    let mut net = Net::new(4, 50, 217);
+    net.order(1, &[0, 1, 2, 3]);
+    net.parted = Some(BTreeSet::from([3]));
+    net.run(net.now + 10 * SECOND);
+    assert!((0..3).all(|node| net.suspected.contains(&(node, Slot(3)))));
 }
 
 /// A member that flushed for a view that the others installed without it takes no part in any other order.
