@@ -413,6 +413,8 @@ pub enum Notice {
         /// How many members it may have.
         most: usize,
     },
+    /// A centre proved that it does not do what we asked for.
+    KdcRefuses(center::query::Refusal),
     /// Another group is heard on this address, or another part of ours that we shall merge with.
     OtherPart {
         /// Its epoch.
@@ -430,7 +432,11 @@ impl Notice {
             | Notice::OtherChannels { cert, .. }
             | Notice::GroupFull { cert, .. } => Some(cert),
             Notice::OtherVersion { cert, .. } => cert.as_ref(),
-            Notice::Attempt { .. } | Notice::StaleCrl | Notice::Evidence(_) | Notice::OtherPart { .. } => None,
+            Notice::Attempt { .. }
+            | Notice::StaleCrl
+            | Notice::Evidence(_)
+            | Notice::KdcRefuses(_)
+            | Notice::OtherPart { .. } => None,
         }
     }
 }

@@ -196,6 +196,8 @@ pub struct Center {
     others: Option<MemberId>,
     /// When the centre was last asked who is revoked, and how often we looked around.
     news_asked: Option<Monotonic>,
+    /// When people were last told that a stand-by is stale.
+    stale_told: Option<Monotonic>,
     looks: u32,
     /// Of whom people were last told that it is not let in, and when.
     full_told: Option<(CertHash, Monotonic)>,
@@ -327,6 +329,7 @@ impl Center {
             grew: now.monotonic,
             others: None,
             news_asked: None,
+            stale_told: None,
             looks: 0,
             full_told: None,
             channels_told: None,
@@ -587,6 +590,12 @@ impl Center {
                 self.revoke(now, cert);
             }
             News::Done { .. } => {}
+            News::Stale => {
+                if self.stale_told.is_none_or(|at| now.monotonic.since(at) >= STALE_TOLD_EVERY) {
+                    self.stale_told = Some(now.monotonic);
+                    self.notice(Notice::KdcRefuses(Refusal::Stale));
+                }
+            }
             News::Excluded => self.exclude(Exclusion::Revoked),
             News::Refused { ask: Query::Pair(cert) | Query::Check(cert), why } => {
                 if why == Refusal::Revoked {
@@ -597,7 +606,7 @@ impl Center {
             }
             News::Refused { ask: Query::News(_), .. } => {}
             // The command was judged by our own registration: the centre knows better.
-            News::Refused { ask: Query::Revoke(..), .. } => self.notice(Notice::StaleCrl),
+            News::Refused { ask: Query::Revoke(..), why } => self.notice(Notice::KdcRefuses(why)),
         }
     }
 
@@ -883,6 +892,8 @@ const JOIN_RETRY: Duration = Duration::from_millis(50);
 const JOIN_RETRY_MAX: Duration = Duration::from_secs(1);
 /// The centre is asked who is revoked so often: no leader goes on with a revoked member for much longer (C1).
 const NEWS_EVERY: Duration = Duration::from_secs(1);
+/// People are told of a stale stand-by this often, however often it answers.
+const STALE_TOLD_EVERY: Duration = Duration::from_secs(60);
 /// Members that do not stand by look so seldom, in times that they look around, whether their leader is revoked, or they are.
 const LEADER_CHECKED_EVERY: u32 = 5;
 /// For so long the centre's word that a leader is good counts.

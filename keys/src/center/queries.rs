@@ -40,6 +40,8 @@ pub(super) enum News {
     Revoked { number: u64, list: Vec<(u64, CertHash)> },
     /// Somebody is revoked now, by our word, or good.
     Done { ask: Query, number: u64 },
+    /// It is a stand-by that lags behind; it is asked again, after the others.
+    Stale,
     /// We are revoked ourselves.
     Excluded,
     /// It does not do what we asked for.
@@ -130,7 +132,7 @@ impl Queries {
             // A stand-by that lags behind: another one may not.
             (Answer::Refused(_, _, Refusal::Stale), _) => {
                 self.at = (self.at + 1) % self.centers.len();
-                return Err(Dropped::Stale);
+                return Ok(News::Stale);
             }
             (Answer::Refused(_, _, Refusal::Excluded), _) => News::Excluded,
             (Answer::Refused(_, _, why), ask) => News::Refused { ask, why },

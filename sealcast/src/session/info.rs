@@ -293,6 +293,7 @@ pub(super) fn told(notice: &Notice, about: Option<&str>) -> String {
         Notice::GroupFull { most, is_us: true, .. } => {
             format!("we are not let in: the group has its {most} members")
         }
+        Notice::KdcRefuses(why) => format!("the centre at kdc= refuses: {why}"),
         Notice::OtherPart { epoch } => format!("another part of the group is heard, in epoch {}", epoch.counter),
     }
 }

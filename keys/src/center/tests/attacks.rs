@@ -16,7 +16,7 @@ use crate::center::message::{
     Accept, Ack, Beacon, Challenge, Commit, Content, Dismiss, Gone, Join, Lack, Message, Part, Wish, WishKind, lock,
 };
 use crate::center::pair::PairKey;
-use crate::center::query::{Answer, Query};
+use crate::center::query::{Answer, Query, Refusal};
 use crate::{Command, Exclusion, HandleError, Misbehaviour};
 
 const AUTH: Result<(), HandleError> = Err(HandleError::Dropped(Dropped::Auth));
@@ -224,20 +224,26 @@ fn lsgc_w11_who_joins_a_group_whose_key_changes_all_the_time_comes_in() {
     net.meet(&all, 1000);
     // A token that waits while the key changes is good all the same.
     let other = net.start("other", PLAIN);
-    let challenged = |it: &Message, net: &Net| matches!(it, Message::Challenge(it) if it.to == net.nodes[other].me);
-    while !net.heard().iter().any(|it| challenged(it, &net)) {
-        net.for_millis(1);
-    }
     net.parts[other] = 1;
+    let registration = Arc::new(net.nodes[other].principal.registration.clone());
+    let (who, leader, epoch) = (net.nodes[other].me, net.nodes[all[0]].me, EpochId::default());
+    let join = Join { registration, run: who.incarnation, epoch, size: 0, reliable: false };
+    net.say(all[0], &Message::Join(join)).unwrap();
+    net.for_millis(20);
+    let heard = net.heard();
+    let challenge =
+        heard.iter().find_map(|it| if let Message::Challenge(it) = it { (it.to == who).then_some(it) } else { None });
+    let challenge = challenge.expect("it was challenged");
+    let sigma = net.nodes[other].principal.long_term.receives(&leader.cert.0, &who.cert.0, &challenge.salt);
+    let mut accept = Accept { from: who, to: leader, token: challenge.token, epoch, tag: [0; 16] };
+    accept.tag = PairKey::new(GROUP, &sigma, &leader, &who).accept(&accept);
     let at = epochs(&net, &all)[0].counter;
     for _ in 0..5 {
         net.command(all[0], Command::Rotate);
         net.for_millis(30);
     }
     assert!(epochs(&net, &all)[0].counter >= at + 3, "{at}, {:?}", epochs(&net, &all));
-    net.parts[other] = 0;
-    all.push(other);
-    net.meet(&all, 3000);
+    assert_eq!(net.say(all[0], &Message::Accept(accept)), Ok(()));
 }
 
 #[test]
@@ -318,6 +324,45 @@ fn a_newcomer_takes_no_offer_that_the_centre_does_not_vouch_for() {
     assert!(net.nodes[carol].views.is_empty() && net.together(&all));
     net.kdc_is_up = true;
     net.meet(&[all[0], all[1], all[2], all[3], carol], 5000);
+}
+
+/// A stand-by that lags behind vouches for nobody, and whoever asked it is told so; the next one is asked, too.
+#[test]
+fn rule_c1_who_asks_a_stale_stand_by_is_told_so_and_waits() {
+    let (mut net, all) = group();
+    net.realm.kdc.registry_mut().stale = true;
+    net.for_millis(2000);
+    assert_eq!(net.nodes[all[0]].refused, [Refusal::Stale], "once, however often it asks");
+    assert!(net.together(&all), "the group goes on");
+    let carol = net.start("carol", PLAIN);
+    net.for_millis(3000);
+    assert!(net.nodes[carol].views.is_empty());
+    // She asks about a leader that has a key for her: it may ask another centre than she does.
+    let cert = net.hash(carol);
+    let carol_again = net.nodes[carol].principal.clone();
+    net.stop(carol);
+    net.realm.kdc.registry_mut().stale = false;
+    let carol = net.run(carol_again);
+    while net.nodes[all[0]].keys.as_ref().unwrap().leads.salt_with(&cert).is_none() {
+        net.for_millis(1);
+    }
+    net.realm.kdc.registry_mut().stale = true;
+    net.for_millis(3000);
+    assert_eq!((net.nodes[carol].views.len(), &net.nodes[carol].refused[..]), (0, &[Refusal::Stale][..]));
+    net.realm.kdc.registry_mut().stale = false;
+    net.meet(&[all[0], all[1], all[2], all[3], carol], 6000);
+}
+
+/// A centre that can store nothing, on a full disk, say: whoever wanted somebody out is told so.
+#[test]
+fn a_revocation_that_the_centre_cannot_store_is_told_as_such() {
+    let (mut net, all) = group();
+    net.realm.kdc.registry_mut().full = true;
+    let cert = net.hash(all[3]);
+    net.command(all[0], Command::Evict { cert, reason: String::new() });
+    net.for_millis(1000);
+    assert_eq!(net.nodes[all[0]].refused, [Refusal::Store]);
+    assert!(net.together(&all), "nobody is out");
 }
 
 /// C2: a member without the right challenges, proposes and says that it leads.
@@ -482,11 +527,9 @@ fn what_a_false_centre_answers_is_not_believed() {
     let liar = Master::new(&false_realm.secret);
     for question in asked.iter().filter_map(|it| Query::read(it).ok()) {
         let keys = liar.long_term(&question.asker.0);
-        for answer in [
-            Answer::Done(7),
-            Answer::Refused(1, 7, crate::center::query::Refusal::Revoked),
-            Answer::Revoked(9, vec![(9, net.hash(all[2]))]),
-        ] {
+        for answer in
+            [Answer::Done(7), Answer::Refused(1, 7, Refusal::Revoked), Answer::Revoked(9, vec![(9, net.hash(all[2]))])]
+        {
             let bytes = answer.write(&question.asker, &question.nonce, &keys);
             all.iter().chain([&late]).for_each(|at| assert!(net.inject(*at, &bytes).is_err()));
         }

@@ -15,6 +15,7 @@ use sealcast_wire::{
 
 use super::realm::{GROUP, Realm, now};
 use crate::center::message::{Content, Message};
+use crate::center::query::Refusal;
 use crate::center::{Center, Config};
 use crate::{Command, Exclusion, HandleError, Input, Keys, Misbehaviour, Notice, Output};
 
@@ -57,6 +58,8 @@ pub(in crate::center) struct Node {
     pub(in crate::center) paused: bool,
     /// What it was told of others' channels.
     pub(in crate::center) other_channels: Vec<bool>,
+    /// What centres proved that they do not do.
+    pub(in crate::center) refused: Vec<Refusal>,
     /// Whether it was told that it is not let in for want of room, or that somebody else is not.
     pub(in crate::center) full: Vec<bool>,
 }
@@ -119,6 +122,7 @@ impl Net {
             cut: 1,
             paused: false,
             other_channels: Vec::new(),
+            refused: Vec::new(),
             full: Vec::new(),
         });
         self.parts.push(0);
@@ -316,6 +320,7 @@ impl Net {
                 Output::Notice { notice: Notice::OtherChannels { reliable, .. }, .. } => {
                     self.nodes[at].other_channels.push(reliable);
                 }
+                Output::Notice { notice: Notice::KdcRefuses(why), .. } => self.nodes[at].refused.push(why),
                 Output::Notice { notice: Notice::GroupFull { is_us, .. }, .. } => self.nodes[at].full.push(is_us),
                 Output::Excluded { why } => self.nodes[at].excluded = Some(why),
                 _ => {}
