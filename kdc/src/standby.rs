@@ -8,7 +8,7 @@ use std::time::Duration;
 use rand_chacha::ChaCha20Rng;
 use rand_core::{Rng as _, SeedableRng as _};
 use sealcast_keys::center::feed::{Feed, FeedAnswer, FeedRequest};
-use sealcast_wire::{Dropped, Monotonic};
+use sealcast_wire::{Dropped, Monotonic, limits};
 
 use crate::store::{Store, StoreError};
 
@@ -123,7 +123,7 @@ impl StandBy {
 }
 
 /// From one request to the next.
-const INTERVAL_MICROS: u64 = 1_000_000;
+const INTERVAL_MICROS: u64 = limits::KDC_NEWS_EVERY.as_micros() as u64;
 /// By how much that varies, either way, so that stand-bys do not ask in step (G7).
 const JITTER_MICROS: u64 = 100_000;
 

@@ -39,6 +39,9 @@ pub const REGISTRATION_RIGHTS_MAX: usize = 64;
 pub const KDC_QUERY_BYTES_MAX: usize = 512;
 /// Revocations in one of its answers, which is no longer than the question.
 pub const KDC_NEWS_MAX: usize = 10;
+/// How often a leader, and a member that stands by, asks the centre who is revoked; a stand-by centre asks the first one as often
+/// what is new (C1).
+pub const KDC_NEWS_EVERY: Duration = Duration::from_secs(1);
 /// Topics of which a member keeps a state, by `Session::replicate`.
 pub const STATES_MAX: usize = 64;
 /// Bytes of a state that is handed over.

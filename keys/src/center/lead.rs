@@ -20,7 +20,7 @@ use super::message::{
 use super::pair::PairKey;
 use super::query::Query;
 use super::refused::Refused;
-use super::{Center, JOIN_RETRY, NEWS_EVERY, Phase, STAND_BYS, Timer};
+use super::{Center, JOIN_RETRY, Known, Phase, STAND_BYS, Timer};
 use crate::allowance::Allowances;
 use crate::timers::jitter;
 use crate::{Notice, Output};
@@ -885,7 +885,7 @@ impl Center {
             *left = left.saturating_sub(1);
             *left > 0
         });
-        let every = (self.config.detect / 3).clamp(BEACON_MIN, NEWS_EVERY);
+        let every = (self.config.detect / 3).clamp(BEACON_MIN, limits::KDC_NEWS_EVERY);
         let wait = every + jitter(&mut self.rng, every / 8);
         self.timers.set(Timer::Beacon, now.monotonic + wait);
     }

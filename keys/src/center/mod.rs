@@ -668,7 +668,7 @@ impl Center {
 
     /// Once a second: leaders and stand-bys ask who is revoked, and whose registration has ended goes.
     fn look_around(&mut self, now: Now) {
-        self.timers.set(Timer::News, now.monotonic + NEWS_EVERY);
+        self.timers.set(Timer::News, now.monotonic + limits::KDC_NEWS_EVERY);
         if self.registration.check(now.utc, self.config.floor).is_err() {
             return self.exclude(Exclusion::Revoked);
         }
@@ -891,7 +891,6 @@ const FORM: Duration = Duration::from_millis(120);
 const JOIN_RETRY: Duration = Duration::from_millis(50);
 const JOIN_RETRY_MAX: Duration = Duration::from_secs(1);
 /// The centre is asked who is revoked so often: no leader goes on with a revoked member for much longer (C1).
-const NEWS_EVERY: Duration = Duration::from_secs(1);
 /// People are told of a stale stand-by this often, however often it answers.
 const STALE_TOLD_EVERY: Duration = Duration::from_secs(60);
 /// Members that do not stand by look so seldom, in times that they look around, whether their leader is revoked, or they are.
