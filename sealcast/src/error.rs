@@ -202,7 +202,12 @@ impl From<SendError> for Error {
         match error {
             SendError::Old => told.with_remedy(Remedy::CheckClock),
             SendError::NotPrimary => told.with_remedy(Remedy::ForcePrimary),
-            SendError::NotGiven(_) => told.with_hint("multicast is best effort; a quorum: URL gives fifo and ordered"),
+            SendError::NotGiven(_) => told.with_hint(
+                "order=total in all members' udpm: URLs gives fifo, ordered and safe; a quorum: URL gives fifo and ordered",
+            ),
+            SendError::Full => told.with_hint(
+                "try again in a moment, or let publish wait; over udpm:, backlog= holds more and slow=expel leaves out who holds all up",
+            ),
             _ => told,
         }
     }
@@ -225,6 +230,19 @@ impl From<CommandError> for Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_guarantee_that_is_not_given_comes_with_the_option_that_gives_it() {
+        let error = Error::from(SendError::NotGiven(sealcast_wire::Guarantee::Ordered));
+        assert!(error.hint().is_some_and(|it| it.contains("order=total") && it.contains("quorum:")), "{error:?}");
+    }
+
+    #[test]
+    fn a_full_backlog_comes_with_what_makes_room() {
+        let error = Error::from(SendError::Full);
+        assert_eq!(error.code(), Code::Full);
+        assert!(error.hint().is_some_and(|it| it.contains("backlog=") && it.contains("slow=expel")), "{error:?}");
+    }
 
     #[test]
     fn an_exposed_key_comes_with_the_line_that_repairs_it() {

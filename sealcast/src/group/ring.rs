@@ -404,6 +404,24 @@ mod tests {
         Header { domain: Domain(1), epoch: epoch.view.epoch, slot: Slot(2), flags: 0, counter: 0 }
     }
 
+    /// LSGC, weakness 12: at each change datagrams under the key before it and the key after it were dropped.
+    #[test]
+    fn lsgc_w12_datagrams_under_the_keys_around_a_change_are_opened() {
+        let (now, until) = (Monotonic(0), Monotonic(0) + limits::EPOCH_OVERLAP);
+        let (first, second) = (epoch(1, 3), epoch(2, 4));
+        let mut ring = Ring::default();
+        let opens = |ring: &Ring, of: &Epoch| matches!(ring.disposition(&header(of), &[]), Disposition::Open(_));
+        ring.install(now, first.clone(), false, limits::EPOCH_OVERLAP, None, None);
+        let of_others_ahead = ring.disposition(&header(&second), &[]);
+        assert!(matches!(of_others_ahead, Disposition::Unknown), "the group holds it until it has the key");
+        ring.keyed(second.clone());
+        assert!(opens(&ring, &first) && opens(&ring, &second), "others have installed it before us");
+        ring.install(now, second.clone(), false, limits::EPOCH_OVERLAP, Some(until), None);
+        assert!(opens(&ring, &first) && opens(&ring, &second), "others install it after us");
+        assert_eq!(ring.expire(until), [first.view.epoch]);
+        assert!(matches!(ring.disposition(&header(&first), &[]), Disposition::Erased) && opens(&ring, &second));
+    }
+
     /// Who is evicted while a key that it helped to make waits to be installed must not be heard under it.
     #[test]
     fn rule_a5_a_key_agreed_with_the_evicted_opens_nothing() {

@@ -320,7 +320,9 @@ impl Shared {
         if self.is_numbered(guarantee) && lock(&self.gate).epoch().is_some() {
             let what =
                 format!("readers have not acknowledged what was published before for {timeout:?}: there is no room");
-            return Error::new(Code::TimedOut, what).with_hint("a member may be slow, or gone and not suspected yet");
+            return Error::new(Code::TimedOut, what).with_hint(
+                "a member may be slow, or gone and not suspected yet: slow=expel leaves it out, backlog= holds more",
+            );
         }
         self.late(timeout)
     }

@@ -129,6 +129,34 @@ fn rule_b2_every_ticket_resolves_within_the_time_that_its_publisher_sets() {
     }
 }
 
+/// Who waits for room that a reader does not make is told so, within the time that the URL says.
+#[test]
+fn a_full_backlog_is_told_to_whoever_waits_for_room() {
+    let mut ca = Ca::new();
+    let (alice, bob) = (ca.member("alice", &["both:#"]), ca.member("bob", &["both:#"]));
+    let place = url(&format!("{ORDER}&backlog=64KiB&recv_buf_size=64KiB&wait=500ms"));
+    let (a, b) = (open(&place, &alice), open(&place, &bob));
+    let mut sub = b.subscribe("log").capacity(4).when_slow(SlowReader::Block).wait().expect("subscribed");
+    together(&[&a, &b], 2);
+    let mut tickets = Vec::new();
+    let (began, why) = loop {
+        let began = Instant::now();
+        match a.publish("log", [7; 1000]).fifo().ticket() {
+            Ok(ticket) if tickets.len() < 10_000 => tickets.push(ticket),
+            taken => break (began, taken.map(drop).expect_err("there is no room for so many")),
+        }
+    };
+    assert_eq!(why.code(), Code::TimedOut, "{why}");
+    assert!(why.message().contains("have not acknowledged") && why.message().contains("no room"), "{why}");
+    assert!(why.hint().is_some_and(|it| it.contains("slow=expel")), "{why:?}");
+    assert!(began.elapsed() >= Duration::from_millis(500));
+    // The reader goes on, and so does the sender.
+    for _ in &tickets {
+        sub.next_timeout(SOON).expect("open").expect("delivered");
+    }
+    a.publish("log", b"there is room again").fifo().wait().expect("acknowledged");
+}
+
 /// A control loop that publishes faster than a reader acknowledges is told so at once, and what was taken arrives.
 #[test]
 fn rule_b2_a_control_loop_with_a_guarantee_never_waits_and_hears_what_became_of_it() {
