@@ -10,6 +10,7 @@ use sealcast::session::Opening;
 use sealcast::url::{OriginMode, Scheme, TransportAddress, Url};
 use sealcast::{LogEntry, LogEvent, Notice, Session};
 use sealcast_keys::Exclusion;
+use sealcast_keys::center::query::Refusal;
 use sealcast_wire::Dropped;
 
 use crate::cluster::Cluster;
@@ -150,6 +151,9 @@ pub(crate) fn wait_for_key(
             let drops = session.stats().drops;
             let (unproved, foreign) = (drops.of(Dropped::Auth), drops.of(Dropped::Foreign));
             return Err(match target.url.keys {
+                Scheme::Center if is_refused_as_stale(session) => failure.hint(
+                    "the centre at kdc= is a stand-by that has not heard from the first one: start that one again; if it is gone for good, end this one and: sealcast kdc run --promote",
+                ),
                 Scheme::Center if unproved > 0 => failure.hint(format!(
                     "{unproved} answers or messages prove nothing: is at kdc= the centre that made your principal file?"
                 )),
@@ -168,6 +172,13 @@ pub(crate) fn wait_for_key(
         }
     }
     Ok(())
+}
+
+/// Whether a stand-by proved that it is stale, and does not serve.
+fn is_refused_as_stale(session: &Session) -> bool {
+    let is_stale =
+        |it: &LogEntry| matches!(it.event, LogEvent::Notice { notice: Notice::KdcRefuses(Refusal::Stale), .. });
+    session.log().iter().any(is_stale)
 }
 
 /// Whether all processes of an identity share one session there, as members of a group do.

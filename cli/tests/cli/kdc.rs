@@ -269,6 +269,17 @@ fn a_lying_a_silent_and_another_centre_are_told_apart() {
     };
     let said = late("robot7", &liar());
     assert!(said.contains("prove nothing: is at kdc= the centre that made your principal file?"), "{said}");
+    // A stand-by that has everything, and hears of the first centre no more.
+    fs::create_dir(home.path().join("second")).unwrap();
+    fs::set_permissions(home.path().join("second"), Permissions::from_mode(0o700)).unwrap();
+    fs::copy(home.path().join("home/kdc/secret"), home.path().join("second/secret")).unwrap();
+    let (mut second, _) = run(&home, &["--dir", "second", "--standby-of", &at]);
+    second.line_with("! fresh").unwrap();
+    second.interrupt();
+    second.end();
+    let (_second, stale) = run(&home, &["--dir", "second", "--standby-of", "127.0.0.1:9"]);
+    let said = late("robot7", &stale);
+    assert!(said.contains("is a stand-by that has not heard from the first one: start that one again"), "{said}");
     let said = late("robot7", "127.0.0.1:9");
     assert!(said.contains("does 'sealcast kdc run' listen at kdc=, not stale?"), "{said}");
     let said = late("robot8", &at);
@@ -297,6 +308,34 @@ fn a_full_disk_registers_nobody() {
     assert!(!home.path().join("robot7.principal").exists());
     assert!(!home.good(&["kdc", "ls"]).contains("robot7"), "what was not answered did not happen");
     home.good(&["kdc", "register", "robot7", "--group", "ward3"]);
+}
+
+/// A centre that can store nothing starts, follows and revokes nothing, and says what it could not write.
+#[test]
+fn a_full_disk_runs_no_centre_and_revokes_nobody() {
+    let home = Home::new("kdc-full-disk-run");
+    home.good(&["kdc", "register", "leader", "--group", "ward3", "--lead"]);
+    fs::create_dir(home.path().join("second")).unwrap();
+    fs::set_permissions(home.path().join("second"), Permissions::from_mode(0o700)).unwrap();
+    fs::copy(home.path().join("home/kdc/secret"), home.path().join("second/secret")).unwrap();
+    let stand_by = ["kdc", "run", "--listen", "127.0.0.1:0", "--dir", "second", "--standby-of", "127.0.0.1:9"];
+    for (line, folder) in [
+        (&["kdc", "run", "--listen", "127.0.0.1:0"][..], "home/kdc"),
+        (&["kdc", "revoke", "leader"], "home/kdc"),
+        (&["kdc", "run", "--listen", "127.0.0.1:0", "--dir", "new"], "new"),
+        (&stand_by, "second"),
+    ] {
+        let full = home.run_on_a_full_disk(line);
+        assert!(
+            full.exit == 1 && full.stderr.contains("sealcast: error[E01"),
+            "{line:?} {}: {}",
+            full.exit,
+            full.stderr
+        );
+        assert!(full.stdout.is_empty() && full.stderr.contains(folder), "{line:?}: {}{}", full.stdout, full.stderr);
+    }
+    assert!(!home.good(&["kdc", "ls"]).contains("revoked"), "what was not answered did not happen");
+    home.good(&["kdc", "revoke", "leader"]);
 }
 
 #[test]

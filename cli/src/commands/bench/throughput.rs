@@ -37,7 +37,7 @@ pub(super) struct Throughput {
     /// What to measure
     #[arg(long, value_enum, value_delimiter = ',', default_values = ["plain", "sealed"], value_name = "KINDS")]
     compare: Vec<Protection>,
-    /// How strongly messages are published; all but best-effort are acknowledged, and need keys
+    /// How strongly messages are published; all but best-effort are acknowledged, under order=total
     #[arg(long, value_enum, value_delimiter = ',', default_values = ["best-effort"], value_name = "GUARANTEES")]
     guarantee: Vec<Guarantee>,
     /// Who publishes: where one member orders, that one or another; or all

@@ -11,7 +11,7 @@ use sealcast::code::Code;
 use sealcast::config::Home;
 use sealcast_crypto::identity::Registration;
 use sealcast_kdc::{Centre, Entry, StoreError};
-use sealcast_wire::Utc;
+use sealcast_wire::{Utc, limits};
 use serde_json::json;
 
 use super::Env;
@@ -140,7 +140,10 @@ fn revoke(env: &Env<'_>, folder: &Path, name: &str, reason: &str) -> Result<(), 
     let (hash, number) = centre.revoke(name, reason, now()).map_err(|e| failed(e, folder))?;
     env.output.object(&json!({ "name": name, "hash": hex::encode(hash.0), "revocation": number }))?;
     env.output.line(format!("revoked   {name} ({})   revocation #{number}", short(&hash.0)))?;
-    env.output.say("          Leaders of its groups learn it from the centre at their next question");
+    let (first, second) = (limits::KDC_NEWS_EVERY, 2 * limits::KDC_NEWS_EVERY);
+    env.output.say(format!(
+        "          Groups whose leader asks this centre leave it out within {first:?}; within {second:?} if it asks a stand-by"
+    ));
     Ok(())
 }
 
@@ -204,7 +207,8 @@ fn failed(error: StoreError, folder: &Path) -> Failure {
         StoreError::StandBy => Failure::new(Code::Content, format!("the centre in {at} is a stand-by"))
             .hint("type it at the first centre; if that is gone for good: sealcast kdc run --promote"),
         StoreError::Diverged | StoreError::Damaged(_) => Failure::new(Code::Content, format!("{at}: {what}")),
-        StoreError::Running(_) | StoreError::Rows(_) => Failure::new(Code::System, format!("{at}: {what}")),
+        StoreError::Rows(_) => Failure::new(Code::System, format!("{at}: {what}")).hint(format!("df {at}")),
+        StoreError::Running(_) => Failure::new(Code::System, format!("{at}: {what}")),
     }
 }
 
