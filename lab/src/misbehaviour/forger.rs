@@ -74,6 +74,10 @@ impl Forger {
                 }
             }
         }
+        // What somebody said is the replayer's to send again.
+        if self.heard.contains(&datagram) {
+            datagram.push(0);
+        }
         datagram
     }
 

@@ -280,6 +280,7 @@ pub static ALL: &[Scenario] = &[
         "the network splits and heals: the primary component orders",
         lan::partition,
     ),
+    ordering("order-replayer", 5, 50_000, "an outsider sends everything again, at once and later", lan::replayer),
     ordering("order-restart", 5, 50_000, "processes die and come back while all publish ordered", lan::restart),
     ordering("order-frozen", 5, 50_000, "a process, the sequencer perhaps, is stopped and goes on", lan::frozen),
     Scenario {
@@ -550,6 +551,22 @@ pub static ALL: &[Scenario] = &[
         center_order,
         "a process, the leader perhaps, is stopped and goes on while all publish ordered",
         lan::frozen,
+    ),
+    center(
+        "center-order-forger",
+        5,
+        50000,
+        center_order,
+        "an outsider forges datagrams of every kind while all publish ordered",
+        lan::forger,
+    ),
+    center(
+        "center-order-replayer",
+        5,
+        50000,
+        center_order,
+        "an outsider sends everything again, at once and later, while all publish ordered",
+        lan::replayer,
     ),
     center(
         "center-order-life",

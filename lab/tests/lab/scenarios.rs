@@ -89,6 +89,7 @@ scenarios! {
     rule_b4_order_evict = "order-evict",
     rule_b3_order_suspect = "order-suspect",
     rule_b1_order_partition = "order-partition",
+    rule_g4_order_replayer = "order-replayer",
     rule_b1_order_restart = "order-restart",
     rule_b3_order_frozen = "order-frozen",
     life = "life",
@@ -105,7 +106,7 @@ fn members_of_two_versions_speak_the_highest_of_all() {
     played("mixed-versions", 20);
 }
 
-/// Seed 10 is the first of those in `docs/known-issues.md`.
+/// More: `sealcast-lab sim order-life --seeds 0..100`.
 #[test]
 fn rule_b1_order_life() {
     played("order-life", 10);
