@@ -69,6 +69,8 @@ pub enum MemberEvent {
     Doubted(Vec<u8>),
     /// Some of the order never comes.
     Gap,
+    /// Who orders in our view, if anybody does.
+    Sequencer(Option<CertHash>),
     /// Our state after the ordered message at this position, as a hash.
     State(u64, [u8; 32]),
     /// We got another member's state, at this position.
@@ -170,8 +172,13 @@ impl<K: Keys, D: Delivery> Member<K, D> {
                     let epoch = group.epoch_of(view.epoch).expect("a view that is shown has its key").clone();
                     self.tell(MemberEvent::Installed(epoch));
                 }
-                Output::View(ViewEvent::Order { gap: false, .. }) => {}
-                Output::View(ViewEvent::Order { gap: true, .. } | ViewEvent::Gap { .. }) => self.tell(MemberEvent::Gap),
+                Output::View(ViewEvent::Order { sequencer, gap, .. }) => {
+                    if gap {
+                        self.tell(MemberEvent::Gap);
+                    }
+                    self.tell(MemberEvent::Sequencer(sequencer.map(|it| it.id.cert)));
+                }
+                Output::View(ViewEvent::Gap { .. }) => self.tell(MemberEvent::Gap),
                 Output::View(ViewEvent::Excluded(why)) => self.tell(MemberEvent::Excluded(why)),
                 Output::View(other) => panic!("no checker looks at {other:?}"),
                 Output::Store { of, id, record } => {

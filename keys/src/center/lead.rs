@@ -20,7 +20,7 @@ use super::message::{
 use super::pair::PairKey;
 use super::query::Query;
 use super::refused::Refused;
-use super::{Center, JOIN_RETRY, Known, Phase, STAND_BYS, Timer};
+use super::{Center, JOIN_RETRY, Phase, STAND_BYS, Timer};
 use crate::allowance::Allowances;
 use crate::timers::jitter;
 use crate::{Notice, Output};

@@ -12,6 +12,10 @@ use super::{Body, Checker, Event, Roles, Verdict};
 #[derive(Default)]
 pub struct Fifo {
     topics: BTreeSet<Arc<str>>,
+    /// Whether nothing is due to a node that says that it misses some of the order.
+    ordered: bool,
+    /// Those who say that nobody orders.
+    parted: BTreeSet<usize>,
     /// The members that each node sees.
     views: BTreeMap<usize, BTreeSet<usize>>,
     /// The number of the epoch that each of them was in last.
@@ -26,6 +30,12 @@ impl Fifo {
     /// Of these topics.
     pub fn of(topics: impl IntoIterator<Item = Arc<str>>) -> Fifo {
         Fifo { topics: topics.into_iter().collect(), ..Fifo::default() }
+    }
+
+    /// Of these, which are ordered: who says that it misses some gets no more of what was published until then; nor does, in
+    /// the end, who says that nobody orders.
+    pub fn ordered(topics: impl IntoIterator<Item = Arc<str>>) -> Fifo {
+        Fifo { ordered: true, ..Fifo::of(topics) }
     }
 
     /// Nothing is due any more where this does not hold of sender and receiver.
@@ -57,6 +67,7 @@ impl Checker<Roles, Event> for Fifo {
             Event::Started | Event::Changed | Event::Stopped | Event::Excluded => {
                 self.views.remove(&node);
                 self.epochs.remove(&node);
+                self.parted.remove(&node);
                 self.last.retain(|(to, ..), _| *to != node);
                 self.retain(|from, to| from != node && to != node);
             }
@@ -89,6 +100,9 @@ impl Checker<Roles, Event> for Fifo {
                     }
                 }
             }
+            Event::Sequencer(Some(_)) => _ = self.parted.remove(&node),
+            Event::Sequencer(None) if self.ordered => _ = self.parted.insert(node),
+            Event::Gap if self.ordered => self.retain(|_, to| to != node),
             Event::Doubted(body) => {
                 self.missing.remove(body);
             }
@@ -98,6 +112,8 @@ impl Checker<Roles, Event> for Fifo {
     }
 
     fn end(&mut self) -> Verdict {
+        let parted = std::mem::take(&mut self.parted);
+        self.retain(|_, to| !parted.contains(&to));
         match self.missing.first_key_value() {
             Some((body, due)) => {
                 let missing: usize = self.missing.values().map(BTreeSet::len).sum();

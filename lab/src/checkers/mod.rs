@@ -3,6 +3,7 @@
 //!
 //! Each of them has a planted fault, a test in which it must report.
 
+mod acknowledged;
 mod agreement;
 mod authentic;
 mod blame;
@@ -28,6 +29,7 @@ use sealcast_keys::Misbehaviour;
 pub use sealcast_sim::checker::{Checker, Verdict, Violation};
 use sealcast_wire::{CertHash, EpochId, MemberId, View};
 
+pub use acknowledged::Acknowledged;
 pub use agreement::Agreement;
 pub use authentic::Authentic;
 pub use blame::Blame;
@@ -78,6 +80,8 @@ pub enum Event {
     Doubted(Body),
     /// The node says that it misses some of the order.
     Gap,
+    /// The node says who orders in the view that it is in; nobody, if that view does not order.
+    Sequencer(Option<CertHash>),
     /// The node's state after the ordered message at this position: a hash of it.
     State(u64, [u8; 32]),
     /// A datagram was opened by somebody who kept keys that it should not use any more.

@@ -1,20 +1,17 @@
-//! One order: at a position of a topic all see the same message, nobody sees positions go back, and what is acknowledged at a
-//! position is seen there.
+//! One order: at a position of a topic all see the same message, and nobody sees positions go back.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use sealcast_wire::Monotonic;
 
-use super::{Body, Checker, Event, Roles, Verdict};
+use super::{Checker, Event, Roles, Verdict};
 
 /// See the module.
 #[derive(Default)]
 pub struct OneOrder {
     topics: BTreeSet<Arc<str>>,
     at: BTreeMap<(Arc<str>, u64), Arc<[u8]>>,
-    /// By position: the messages that were acknowledged there.
-    ordered: BTreeMap<u64, Body>,
     last: BTreeMap<(usize, Arc<str>), u64>,
 }
 
@@ -44,24 +41,8 @@ impl Checker<Roles, Event> for OneOrder {
                     return Err(format!("node {node} sees {topic} {sequence} after {before}"));
                 }
             }
-            Event::Ordered(body, at) => {
-                if let Some(other) = self.ordered.insert(*at, *body) {
-                    return Err(format!("{other:?} and {body:?} are acknowledged at {at}"));
-                }
-            }
             _ => {}
         }
         Ok(())
-    }
-
-    fn end(&mut self) -> Verdict {
-        let is_there = |(at, body): &(&u64, &Body)| {
-            let mut of = self.topics.iter().filter_map(|topic| self.at.get(&(topic.clone(), **at)));
-            of.any(|seen| Body::read(seen) == Some(**body))
-        };
-        match self.ordered.iter().find(|it| !is_there(it)) {
-            Some((at, body)) => Err(format!("{body:?} is acknowledged at {at}, where nobody saw it")),
-            None => Ok(()),
-        }
     }
 }

@@ -11,6 +11,8 @@ use super::*;
 use crate::checkers::loss::Tally;
 use crate::mocks::protect::MockProtect;
 
+mod order;
+
 const AT: Monotonic = Monotonic(0);
 
 fn member(node: usize) -> Member {

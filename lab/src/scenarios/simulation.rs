@@ -17,8 +17,8 @@ use super::script::{Script, Step};
 use super::watch::Watch;
 use crate::checkers::loss::Tally;
 use crate::checkers::{
-    Agreement, Blame, Body, Duplicates, Event, Exclusions, Fifo, Forward, Gapless, Leaders, Loss, Numbers, OneOrder,
-    Panel, Property, Roles, Secrecy, States, Violation,
+    Acknowledged, Agreement, Blame, Body, Duplicates, Event, Exclusions, Fifo, Forward, Gapless, Leaders, Loss,
+    Numbers, OneOrder, Panel, Property, Roles, Secrecy, States, Violation,
 };
 use crate::member::MemberCommand;
 use crate::misbehaviour::Misbehaviour;
@@ -155,10 +155,8 @@ impl<'a, C: Carrier> Simulation<'a, C> {
             |(topic, guarantee): &(&'static str, Guarantee)| (*guarantee == Guarantee::Fifo).then(|| Arc::from(*topic));
         checkers.push(Box::new(Fifo::of(fixture.channels().iter().filter_map(is_fifo))));
         if fixture.orders_in_views() {
-            checkers.push(Box::new(Gapless::of(fixture.channels().iter().filter_map(ordered))));
-            checkers.push(Box::<States>::default());
-        }
-        if fixture.delivers_ordered() {
+            checkers.extend(of_order(fixture));
+        } else if fixture.delivers_ordered() {
             checkers.push(Box::new(Fifo::of(fixture.channels().iter().filter_map(ordered))));
         }
         if script.lossless {
@@ -413,6 +411,23 @@ impl<'a, C: Carrier> Simulation<'a, C> {
             story: self.watch.story.unwrap_or_default(),
         }
     }
+}
+
+/// The checkers of an order that members make, in primary views.
+fn of_order(fixture: &dyn Fixture) -> Vec<Box<Property>> {
+    let topics = |is: fn(Guarantee) -> bool| {
+        let channels = fixture.channels().iter();
+        channels.filter(move |(_, it)| is(*it)).map(|(topic, _)| Arc::from(*topic)).collect::<Vec<Arc<str>>>()
+    };
+    let ordered = topics(|it| it >= Guarantee::Ordered);
+    // Where somebody may lack messages of a time when nobody was primary, it says so.
+    let in_turn = if fixture.delivers_ordered() { Fifo::of(ordered.clone()) } else { Fifo::ordered(ordered.clone()) };
+    vec![
+        Box::new(Gapless::of(ordered.clone())),
+        Box::<States>::default(),
+        Box::new(in_turn),
+        Box::new(Acknowledged::of(ordered)),
+    ]
 }
 
 /// How often those inside look for somebody to let in.

@@ -150,6 +150,11 @@ impl Observer<Player> for Watch {
             MemberEvent::Restored(position) => self.tell(at, || format!("node {node} gets the state at {position}")),
             MemberEvent::Denied(why) => self.tell(at, || format!("node {node} may not: {why}")),
             MemberEvent::Notice(notice) => self.tell(at, || format!("node {node} notices {notice:?}")),
+            MemberEvent::Gap => self.tell(at, || format!("node {node} misses some of the order")),
+            MemberEvent::Sequencer(who) => {
+                let who = who.and_then(|it| self.roles.node(&it));
+                self.tell(at, || format!("node {node} says that {who:?} orders"));
+            }
             MemberEvent::Installed(epoch) => {
                 let (view, nodes) = (epoch.view.clone(), self.roles.nodes_of(&epoch.view));
                 self.tell(at, || format!("node {node} installs {:?} of {nodes:?} ({:?})", view.epoch, view.change));
@@ -223,6 +228,7 @@ impl Observer<Player> for Watch {
                 None => return,
             },
             MemberEvent::Gap => Event::Gap,
+            MemberEvent::Sequencer(who) => Event::Sequencer(who),
             MemberEvent::Keyed { epoch, passed: false } => Event::Keyed(epoch.view.epoch),
             MemberEvent::Speaks(version) => {
                 self.versions.insert(node, version);

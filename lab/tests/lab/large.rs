@@ -62,6 +62,7 @@ impl Observer<Player> for Seen {
             | MemberEvent::Ordered(..)
             | MemberEvent::Doubted(_)
             | MemberEvent::Gap
+            | MemberEvent::Sequencer(_)
             | MemberEvent::State(..)
             | MemberEvent::Restored(_)
             | MemberEvent::Notice(_) => {}

@@ -1,0 +1,66 @@
+//! A planted fault for each checker of an order that members make.
+
+use super::*;
+
+const T: &str = "t";
+
+fn topic() -> [Arc<str>; 1] {
+    [T.into()]
+}
+
+fn epoch(counter: u32) -> EpochId {
+    EpochId { counter, hash: u64::from(counter) }
+}
+
+/// A node shows a view of these.
+fn shows(node: usize, counter: u32, members: &[usize]) -> (usize, Event) {
+    (node, Event::Installed(Arc::new(view(counter, members, node, Change::Formed)), None))
+}
+
+fn orders(node: usize, by: Option<usize>) -> (usize, Event) {
+    (node, Event::Sequencer(by.map(|it| member(it).id.cert)))
+}
+
+/// A node gets the message of an author with that number, at a position, sealed in that epoch.
+fn gets(node: usize, at: u64, (author, number): (u32, u64), counter: u32) -> (usize, Event) {
+    let (topic, body, epoch) = (T.into(), body(author, number), Some(epoch(counter)));
+    (node, Event::Delivered { sequence: at, topic, body, origin: Origin::Anonymous, epoch })
+}
+
+fn publishes(author: u32, number: u64) -> (usize, Event) {
+    (author as usize, published(&body(author, number)))
+}
+
+fn acknowledged(author: u32, number: u64, at: u64) -> (usize, Event) {
+    (author as usize, Event::Ordered(Body { author, life: 1, number }, at))
+}
+
+#[test]
+fn rule_b2_an_acknowledged_message_that_is_lost_is_reported() {
+    let of = |story: &[(usize, Event)]| told(Acknowledged::of(topic()), story);
+    assert!(of(&[acknowledged(0, 1, 5)])[0].contains("nobody saw it"));
+    let both = [shows(0, 1, &[0, 1]), shows(1, 1, &[0, 1]), acknowledged(0, 1, 5), gets(0, 5, (0, 1), 1)];
+    assert!(of(&both)[0].contains("never came to node 1"));
+    for excuse in [Event::Stopped, Event::Excluded, Event::Gap] {
+        assert_eq!(of(&[&both[..], &[(1, excuse)]].concat()), [""; 0]);
+    }
+    assert_eq!(of(&[&both[..], &[orders(1, None)]].concat()), [""; 0], "its majority is gone for good");
+    assert!(!of(&[&both[..], &[orders(1, None), orders(1, Some(0))]].concat()).is_empty());
+}
+
+#[test]
+fn two_messages_that_are_acknowledged_at_one_position_are_reported() {
+    let of = |story: &[(usize, Event)]| told(Acknowledged::of(topic()), story);
+    let twice = [gets(0, 5, (0, 1), 1), acknowledged(0, 1, 5), acknowledged(1, 1, 5)];
+    assert!(of(&twice)[0].contains("are acknowledged at 5"));
+    assert!(of(&[acknowledged(0, 1, 5), gets(1, 5, (1, 1), 1)])[0].contains("where node 1 gets"));
+    assert!(of(&[gets(1, 5, (1, 1), 1), acknowledged(0, 1, 5)])[0].contains("was delivered"));
+}
+
+#[test]
+fn a_gap_in_an_ordered_topic_that_is_not_told_is_reported() {
+    let start = [shows(0, 1, &[0, 1]), shows(1, 1, &[0, 1]), publishes(0, 1), publishes(0, 2)];
+    let of = |story: &[(usize, Event)]| told(Fifo::ordered(topic()), &[&start[..], story].concat());
+    assert!(of(&[gets(1, 2, (0, 2), 1)])[0].contains("without"));
+    assert_eq!(of(&[(1, Event::Gap), gets(1, 2, (0, 2), 1)]), [""; 0]);
+}
