@@ -16,6 +16,8 @@ mod leaders;
 pub mod loss;
 mod numbers;
 mod order;
+mod primary;
+mod same_view;
 mod secrecy;
 mod states;
 
@@ -43,6 +45,8 @@ pub use leaders::Leaders;
 pub use loss::Loss;
 pub use numbers::Numbers;
 pub use order::OneOrder;
+pub use primary::OnePrimary;
+pub use same_view::SameView;
 pub use secrecy::Secrecy;
 pub use states::States;
 

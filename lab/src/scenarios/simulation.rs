@@ -18,7 +18,7 @@ use super::watch::Watch;
 use crate::checkers::loss::Tally;
 use crate::checkers::{
     Acknowledged, Agreement, Blame, Body, Duplicates, Event, Exclusions, Fifo, Forward, Gapless, Leaders, Loss,
-    Numbers, OneOrder, Panel, Property, Roles, Secrecy, States, Violation,
+    Numbers, OneOrder, OnePrimary, Panel, Property, Roles, SameView, Secrecy, States, Violation,
 };
 use crate::member::MemberCommand;
 use crate::misbehaviour::Misbehaviour;
@@ -426,7 +426,9 @@ fn of_order(fixture: &dyn Fixture) -> Vec<Box<Property>> {
         Box::new(Gapless::of(ordered.clone())),
         Box::<States>::default(),
         Box::new(in_turn),
-        Box::new(Acknowledged::of(ordered)),
+        Box::new(Acknowledged::of(ordered.clone())),
+        Box::new(OnePrimary::of(ordered.clone())),
+        Box::new(SameView::of(ordered)),
     ]
 }
 

@@ -36,6 +36,66 @@ fn acknowledged(author: u32, number: u64, at: u64) -> (usize, Event) {
 }
 
 #[test]
+fn rule_b1_two_primaries_that_order_in_parallel_are_reported() {
+    let of = |story: &[(usize, Event)]| told(OnePrimary::of(topic()), story);
+    let parted = [shows(0, 2, &[0, 1]), shows(2, 3, &[2, 3]), orders(0, Some(0)), orders(2, Some(2))];
+    let one_goes_on = [gets(0, 5, (0, 1), 2), gets(0, 6, (0, 2), 2), gets(2, 7, (2, 1), 3), gets(0, 6, (0, 2), 2)];
+    assert_eq!(of(&[&parted[..], &one_goes_on].concat()), [""; 0]);
+    for both in [
+        [gets(0, 5, (0, 1), 2), gets(2, 5, (2, 1), 3), gets(0, 7, (0, 2), 2)],
+        [gets(0, 5, (0, 1), 2), gets(2, 6, (2, 1), 3), gets(0, 7, (0, 2), 2)],
+        [gets(0, 5, (0, 1), 2), gets(0, 7, (0, 2), 2), gets(2, 6, (2, 1), 3)],
+        [gets(0, 7, (0, 1), 2), gets(2, 6, (2, 1), 3), gets(0, 5, (0, 2), 2)],
+    ] {
+        assert!(!of(&[&parted[..], &both].concat()).is_empty());
+    }
+}
+
+#[test]
+fn rule_b1_an_order_in_a_view_that_is_not_primary_is_reported() {
+    let of = |story: &[(usize, Event)]| told(OnePrimary::of(topic()), story);
+    let first = [shows(0, 1, &[0, 1]), orders(0, Some(0)), gets(0, 1, (0, 1), 1)];
+    let parted = [shows(0, 2, &[0]), orders(0, None)];
+    let with = |last| of(&[&first[..], &parted, &[last]].concat());
+    assert!(with(gets(0, 2, (0, 2), 2))[0].contains("does not order"));
+    assert_eq!(with(gets(0, 2, (0, 2), 1)), [""; 0], "what was ordered before comes after all");
+}
+
+#[test]
+fn rule_b3_two_sequencers_of_one_view_are_reported() {
+    let story = [
+        shows(0, 1, &[0, 1]),
+        shows(1, 1, &[0, 1]),
+        orders(0, Some(0)),
+        orders(1, Some(1)),
+        gets(0, 1, (0, 1), 1),
+        gets(1, 1, (0, 1), 1),
+    ];
+    assert!(told(OnePrimary::of(topic()), &story)[0].contains("different sequencers"));
+}
+
+#[test]
+fn rule_b4_another_list_in_one_view_is_reported() {
+    let of = |story: &[(usize, Event)]| told(SameView::of(topic()), story);
+    let all = [gets(0, 1, (0, 1), 1), gets(0, 2, (0, 2), 1)];
+    let with = |story: &[(usize, Event)]| of(&[&all[..], story].concat());
+    assert_eq!(with(&[gets(1, 1, (0, 1), 1)]), [""; 0], "a prefix");
+    assert!(with(&[gets(1, 2, (0, 2), 1)])[0].contains("as message 0"), "it begins later");
+    assert!(with(&[gets(1, 1, (0, 1), 1), gets(1, 2, (1, 1), 1)])[0].contains("as message 1"));
+    // Both go on to the next view, one of them without the last message.
+    let short = [gets(1, 1, (0, 1), 1), gets(0, 3, (0, 3), 2), gets(1, 3, (0, 3), 2)];
+    assert!(with(&short)[0].contains("after 1 messages"));
+    let told_so = [gets(1, 1, (0, 1), 1), gets(0, 3, (0, 3), 2), (1, Event::Gap), gets(1, 3, (0, 3), 2)];
+    assert_eq!(with(&told_so), [""; 0]);
+}
+
+#[test]
+fn rule_b4_other_members_of_one_view_are_reported() {
+    let story = [shows(0, 1, &[0, 1]), shows(1, 1, &[0, 1, 2])];
+    assert!(told(SameView::of(topic()), &story)[0].contains("another one"));
+}
+
+#[test]
 fn rule_b2_an_acknowledged_message_that_is_lost_is_reported() {
     let of = |story: &[(usize, Event)]| told(Acknowledged::of(topic()), story);
     assert!(of(&[acknowledged(0, 1, 5)])[0].contains("nobody saw it"));
