@@ -17,8 +17,8 @@ use super::script::{Script, Step};
 use super::watch::Watch;
 use crate::checkers::loss::Tally;
 use crate::checkers::{
-    Acknowledged, Agreement, Blame, Body, Duplicates, Event, Exclusions, Fifo, Forward, Gapless, Leaders, Loss,
-    Numbers, OneOrder, OnePrimary, Panel, Property, Roles, SameView, Secrecy, States, Violation,
+    Acknowledged, Agreement, Blame, Body, Causal, Duplicates, Event, Exclusions, Fifo, Forward, Gapless, Leaders,
+    Linearizable, Loss, Numbers, OneOrder, OnePrimary, Panel, Property, Roles, SameView, Secrecy, States, Violation,
 };
 use crate::member::MemberCommand;
 use crate::misbehaviour::Misbehaviour;
@@ -419,7 +419,7 @@ fn of_order(fixture: &dyn Fixture) -> Vec<Box<Property>> {
         let channels = fixture.channels().iter();
         channels.filter(move |(_, it)| is(*it)).map(|(topic, _)| Arc::from(*topic)).collect::<Vec<Arc<str>>>()
     };
-    let ordered = topics(|it| it >= Guarantee::Ordered);
+    let (ordered, fifo) = (topics(|it| it >= Guarantee::Ordered), topics(|it| it == Guarantee::Fifo));
     // Where somebody may lack messages of a time when nobody was primary, it says so.
     let in_turn = if fixture.delivers_ordered() { Fifo::of(ordered.clone()) } else { Fifo::ordered(ordered.clone()) };
     vec![
@@ -427,6 +427,8 @@ fn of_order(fixture: &dyn Fixture) -> Vec<Box<Property>> {
         Box::<States>::default(),
         Box::new(in_turn),
         Box::new(Acknowledged::of(ordered.clone())),
+        Box::new(Causal::of(ordered.clone(), fifo)),
+        Box::new(Linearizable::of(ordered.clone())),
         Box::new(OnePrimary::of(ordered.clone())),
         Box::new(SameView::of(ordered)),
     ]

@@ -96,6 +96,34 @@ fn rule_b4_other_members_of_one_view_are_reported() {
 }
 
 #[test]
+fn an_effect_before_its_cause_is_reported() {
+    let of = |story: &[(usize, Event)]| told(Causal::of(topic(), ["f".into()]), story);
+    let cause = [publishes(0, 1), gets(1, 5, (0, 1), 1), publishes(1, 1)];
+    let with = |at| of(&[&cause[..], &[gets(2, at, (1, 1), 1)]].concat());
+    assert_eq!(with(6), [""; 0]);
+    assert!(with(4)[0].contains("published after what is at 5"));
+    // Of one publisher.
+    let own = [publishes(0, 1), publishes(0, 2), gets(1, 5, (0, 2), 1), gets(1, 6, (0, 1), 1)];
+    assert!(of(&own)[0].contains("number 2 of its publisher"));
+    let (topic, body, origin) = ("f".into(), body(0, 1), Origin::Anonymous);
+    let fifo = (1, Event::Delivered { sequence: 1, topic, body, origin, epoch: Some(epoch(1)) });
+    assert!(of(&[shows(1, 1, &[0, 1]), gets(1, 5, (0, 2), 1), fifo])[0].contains("ordered after it"));
+}
+
+#[test]
+fn an_order_that_disagrees_with_real_time_is_reported() {
+    let of = |story: &[(usize, Event)]| told(Linearizable::of(topic()), story);
+    let first = [publishes(0, 1), acknowledged(0, 1, 5), publishes(1, 1)];
+    let with = |story: &[(usize, Event)]| of(&[&first[..], story].concat());
+    assert_eq!(with(&[acknowledged(1, 1, 6)]), [""; 0]);
+    assert!(with(&[acknowledged(1, 1, 4)])[0].contains("published after 5"));
+    assert!(with(&[gets(2, 4, (1, 1), 1)])[0].contains("published after 5"));
+    // A read that is no prefix.
+    assert!(with(&[gets(2, 4, (3, 1), 1), gets(2, 6, (1, 1), 1)])[0].contains("without"));
+    assert_eq!(with(&[gets(2, 4, (3, 1), 1), (2, Event::Gap), gets(2, 6, (1, 1), 1)]), [""; 0]);
+}
+
+#[test]
 fn rule_b2_an_acknowledged_message_that_is_lost_is_reported() {
     let of = |story: &[(usize, Event)]| told(Acknowledged::of(topic()), story);
     assert!(of(&[acknowledged(0, 1, 5)])[0].contains("nobody saw it"));
