@@ -11,6 +11,7 @@ mod equivocator;
 mod evicted;
 mod flooder;
 mod forger;
+mod ordered;
 mod replayer;
 mod splitter;
 mod twin;
@@ -68,6 +69,8 @@ pub enum Misbehaviour {
     Downgrader,
     /// A member whose keys come from a centre, and who lies to the others.
     CenterLiar(CenterLie),
+    /// A member of a group that orders, who lies about the order.
+    Orders(OrderLie),
     /// A leader who is revoked, goes on leading, and captures whoever comes.
     RevokedLeader,
     /// The centre lies, or somebody is in its place.
@@ -80,6 +83,7 @@ pub enum Misbehaviour {
 }
 
 pub use center::{CenterLie, KdcLie};
+pub use ordered::{OrderLie, OrderingRobot};
 
 /// Makes a process of the member that an insider was, which keeps all rules but these.
 pub type Make = Box<dyn Fn(Now, [u8; 32], &'static [Rule]) -> Robot>;
@@ -144,9 +148,22 @@ pub fn insider(
         | Misbehaviour::Forger
         | Misbehaviour::Flooder
         | Misbehaviour::CenterLiar(_)
+        | Misbehaviour::Orders(_)
         | Misbehaviour::RevokedLeader
         | Misbehaviour::FalseKdc(_) => None,
     }
+}
+
+/// Makes a process of a member of a group that orders.
+pub type MakeOrdering = Box<dyn Fn(Now) -> OrderingRobot>;
+
+/// Somebody in a group that orders; `None` if there is no such misbehaviour there.
+pub fn ordering(kind: Misbehaviour, make: MakeOrdering) -> Option<Birth<Player>> {
+    let Misbehaviour::Orders(lie) = kind else { return None };
+    Some(Box::new(move |now, _| match lie {
+        OrderLie::TellsTwo => Box::new(ordered::TwoOrders::new(make(now), make(now))),
+        lie => Box::new(ordered::OrderLiar::new(now, make(now), lie)),
+    }))
 }
 
 /// Makes a process of a member whose keys come from a centre.

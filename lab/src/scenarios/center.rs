@@ -43,6 +43,8 @@ pub struct CenterRobots {
     channels: &'static [(&'static str, Guarantee)],
     /// Whether nobody who stays may lack an ordered message.
     complete: bool,
+    /// Whether a member that holds all up is left out.
+    expels: bool,
 }
 
 impl CenterRobots {
@@ -50,7 +52,7 @@ impl CenterRobots {
     pub fn new(members: usize) -> CenterRobots {
         let channels = &[(TOPIC, Guarantee::BestEffort)];
         let leads: fn(usize) -> bool = |member| member.is_multiple_of(2);
-        CenterRobots { members, leads, all_registered: false, without: &[], channels, complete: true }
+        CenterRobots { members, leads, all_registered: false, without: &[], channels, complete: true, expels: false }
     }
 
     /// The same; they publish fifo, too.
@@ -61,6 +63,11 @@ impl CenterRobots {
     /// The same; they publish ordered, too, and everything of that comes to all who stay, if it is `complete`.
     pub fn ordering(self, complete: bool) -> CenterRobots {
         CenterRobots { channels: fifo::ALL, complete, ..self }
+    }
+
+    /// The same, where a member that holds all up is left out, and has a gap then.
+    pub fn expelling(self) -> CenterRobots {
+        CenterRobots { expels: true, ..self.ordering(false) }
     }
 
     /// The same, of whom all may lead.
@@ -93,7 +100,13 @@ impl CenterRobots {
             .expect("all are registered in the group");
         let usual = multicast::Config::default();
         let delivery: Box<dyn Delivery> = match self.orders() {
-            true => Box::new(Sequencer::new(usual, limits::RELIABLE_BACKLOG_BYTES)),
+            true => {
+                let mut delivery = Sequencer::new(usual, limits::RELIABLE_BACKLOG_BYTES);
+                if self.expels {
+                    delivery.expel_slow(fifo::EXPELLED_AFTER);
+                }
+                Box::new(delivery)
+            }
             false => Box::new(Multicast::new(usual)),
         };
         Member::new(now, keys, delivery, OriginMode::Auto)

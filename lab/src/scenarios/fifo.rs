@@ -15,6 +15,7 @@ use super::fixture::{Fixture, Player, TOPIC, TOPIC_FIFO, TOPIC_ORDERED, TOPIC_SA
 use super::lan::{SECOND, all_publish, formed, network};
 use super::script::{Knobs, Script, Step};
 use crate::member::{Member, keys_records};
+use crate::misbehaviour::{self, Misbehaviour, OrderingRobot};
 
 /// What members publish on two channels.
 pub(super) const BOTH: &[(&str, Guarantee)] = &[(TOPIC, Guarantee::BestEffort), (TOPIC_FIFO, Guarantee::Fifo)];
@@ -52,6 +53,21 @@ impl ReliableRobots {
     pub(crate) fn expelling() -> ReliableRobots {
         ReliableRobots { expels: true, ..ReliableRobots::ordering(false) }
     }
+
+    /// How a member's processes are made.
+    fn make(&self, member: usize, seed: [u8; 32]) -> impl Fn(Now, &Records) -> OrderingRobot + 'static {
+        let config = Config { memo: self.robots.memo(), reliable: true, ..Config::new(GROUP, identity(member)) };
+        let expels = self.expels;
+        move |now, records| {
+            let records: Vec<(u64, Vec<u8>)> = keys_records(records).into_iter().collect();
+            let keys = Contributory::restore(config.clone(), seed, now, &records);
+            let mut delivery = Sequencer::new(OfMulticast::default(), limits::RELIABLE_BACKLOG_BYTES);
+            if expels {
+                delivery.expel_slow(EXPELLED_AFTER);
+            }
+            Member::new(now, keys, delivery, OriginMode::Auto)
+        }
+    }
 }
 
 impl Fixture for ReliableRobots {
@@ -60,17 +76,13 @@ impl Fixture for ReliableRobots {
     }
 
     fn member(&self, member: usize, _life: u32, seed: [u8; 32]) -> Birth<Player> {
-        let config = Config { memo: self.robots.memo(), reliable: true, ..Config::new(GROUP, identity(member)) };
-        let expels = self.expels;
-        Box::new(move |now: Now, records: &Records| {
-            let records: Vec<(u64, Vec<u8>)> = keys_records(records).into_iter().collect();
-            let keys = Contributory::restore(config.clone(), seed, now, &records);
-            let mut delivery = Sequencer::new(OfMulticast::default(), limits::RELIABLE_BACKLOG_BYTES);
-            if expels {
-                delivery.expel_slow(2 * SECOND);
-            }
-            Box::new(Member::new(now, keys, delivery, OriginMode::Auto))
-        })
+        let make = self.make(member, seed);
+        Box::new(move |now: Now, records: &Records| Box::new(make(now, records)))
+    }
+
+    fn imposter(&self, member: usize, kind: Misbehaviour, seed: [u8; 32]) -> Option<Birth<Player>> {
+        let make = self.make(member, seed);
+        misbehaviour::ordering(kind, Box::new(move |now| make(now, &Records::new())))
     }
 
     fn channels(&self) -> &'static [(&'static str, Guarantee)] {
@@ -154,3 +166,6 @@ pub(super) fn state(knobs: &Knobs, dice: &mut Dice) -> Script {
     script.wait(3 * SECOND).converge(0..n, 20 * SECOND);
     script
 }
+
+/// A member that holds all up for so long is left out.
+pub(super) const EXPELLED_AFTER: Duration = Duration::from_secs(2);

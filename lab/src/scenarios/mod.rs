@@ -11,6 +11,7 @@ mod insiders;
 mod lan;
 mod leaders;
 mod mocks;
+mod order;
 pub mod pairs;
 pub mod script;
 pub mod simulation;
@@ -120,6 +121,10 @@ impl Drop for Again<'_> {
         }
     }
 }
+
+/// What a sequencer can do that is an insider: not among all, since checkers report it.
+pub static TWO_ORDERS: Scenario =
+    ordering("order-two-orders", 5, 50_000, "whoever orders says two orders", order::two_orders);
 
 /// All scenarios.
 pub static ALL: &[Scenario] = &[
@@ -283,6 +288,49 @@ pub static ALL: &[Scenario] = &[
     ordering("order-replayer", 5, 50_000, "an outsider sends everything again, at once and later", lan::replayer),
     ordering("order-restart", 5, 50_000, "processes die and come back while all publish ordered", lan::restart),
     ordering("order-frozen", 5, 50_000, "a process, the sequencer perhaps, is stopped and goes on", lan::frozen),
+    ordering(
+        "order-sequencer-killed",
+        5,
+        50_000,
+        "whoever orders dies and comes back, twice, while all publish ordered",
+        order::sequencer_killed,
+    ),
+    ordering(
+        "order-double-failover",
+        5,
+        50_000,
+        "whoever orders dies, and during the change whoever orders next",
+        order::double_failover,
+    ),
+    ordering(
+        "order-acknowledger",
+        5,
+        100_000,
+        "a member says that it holds all of the order before it does",
+        order::acknowledger,
+    ),
+    ordering("order-nak-flooder", 5, 50_000, "a member asks for everything, again and again", order::nak_flooder),
+    ordering(
+        "order-evicted-sequencer",
+        5,
+        50_000,
+        "whoever orders is evicted, does not listen, and goes on",
+        order::evicted_sequencer,
+    ),
+    Scenario {
+        name: "order-stopped",
+        story: "a process, the sequencer perhaps, is stopped for 10 s and goes on with its old state; it may have a gap",
+        knobs: knobs(5),
+        fixture: ordering_robots_with_gaps,
+        write: order::stopped,
+    },
+    Scenario {
+        name: "order-fast-churn",
+        story: "a hundred times in a second members come, leave or die while all publish ordered",
+        knobs: knobs(6),
+        fixture: ordering_robots_with_gaps,
+        write: order::fast_churn,
+    },
     Scenario {
         name: "order-slow",
         story: "a member that gets nothing holds all up, is left out as slow, and comes back; it may have a gap",
@@ -616,6 +664,30 @@ pub static ALL: &[Scenario] = &[
         "members come, leave and die, two at once, while all publish ordered",
         leaders::churn,
     ),
+    center(
+        "center-order-fast-churn",
+        6,
+        50000,
+        center_order_with_gaps,
+        "a hundred times in a second members come, leave or die while all publish ordered",
+        order::fast_churn,
+    ),
+    center(
+        "center-order-stopped",
+        5,
+        50000,
+        center_order_with_gaps,
+        "a process, the leader perhaps, is stopped for 10 s and goes on with its old state",
+        order::stopped,
+    ),
+    center(
+        "center-order-slow",
+        5,
+        50000,
+        center_order_expelling,
+        "a member that gets nothing holds all up, is left out as slow, and comes back",
+        fifo::slow,
+    ),
     center("center-churn", 7, 50000, center_lan, "members come, leave and die, two at once", leaders::churn),
     center(
         "center-usurper",
@@ -799,6 +871,10 @@ fn center_order_leaders(knobs: &Knobs) -> Box<dyn Fixture> {
 
 fn center_order_with_gaps(knobs: &Knobs) -> Box<dyn Fixture> {
     Box::new(CenterRobots::new(knobs.members).ordering(false))
+}
+
+fn center_order_expelling(knobs: &Knobs) -> Box<dyn Fixture> {
+    Box::new(CenterRobots::new(knobs.members).expelling())
 }
 
 fn ordering_robots(_knobs: &Knobs) -> Box<dyn Fixture> {

@@ -32,6 +32,14 @@ pub enum Step {
     Stop(usize),
     /// It goes on.
     Resume(usize),
+    /// Whoever orders ends without a word: of the members that run, the first one of their views.
+    CrashSequencer,
+    /// It is stopped instead.
+    StopSequencer,
+    /// All members that do not run start, and all that are stopped go on.
+    Return,
+    /// Within this time all members that run have one view of exactly these.
+    Rest(Duration),
     /// Its application asks for something of the group.
     Command(usize, Command),
     /// It evicts another one.

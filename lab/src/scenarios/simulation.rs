@@ -102,6 +102,7 @@ struct Simulation<'a, C> {
     watch: Watch,
     dice: Dice,
     imposters: BTreeMap<usize, Misbehaviour>,
+    stopped: BTreeSet<usize>,
     lives: Vec<u32>,
     numbers: Vec<u64>,
     /// What the applications do next: (when, which of the traffics).
@@ -170,6 +171,7 @@ impl<'a, C: Carrier> Simulation<'a, C> {
             watch,
             dice: Dice::new(seed, STREAM_STAGE),
             imposters: BTreeMap::new(),
+            stopped: BTreeSet::new(),
             lives: vec![0; members],
             numbers: vec![0; members],
             due: BTreeSet::new(),
@@ -198,13 +200,27 @@ impl<'a, C: Carrier> Simulation<'a, C> {
             Step::Start(node) if *node >= self.members => self.start_helper(*node),
             Step::Start(member) => self.start(*member),
             Step::Crash(node) => {
+                self.stopped.remove(node);
                 self.carrier.crash(*node);
                 if *node < self.members {
                     self.watch.stopped(now, *node);
                 }
             }
-            Step::Stop(member) => self.carrier.stop(*member),
-            Step::Resume(member) => self.carrier.resume(*member, &mut self.watch),
+            Step::Stop(member) => self.stop(*member),
+            Step::Resume(member) => self.resume(*member),
+            Step::CrashSequencer => {
+                self.sequencer().into_iter().for_each(|it| self.step(&Step::Crash(it)));
+            }
+            Step::StopSequencer => self.sequencer().into_iter().for_each(|it| self.stop(it)),
+            Step::Return => {
+                std::mem::take(&mut self.stopped).into_iter().for_each(|it| self.resume(it));
+                (0..self.members)
+                    .filter(|it| !self.carrier.runs(*it))
+                    .collect::<Vec<_>>()
+                    .into_iter()
+                    .for_each(|it| self.start(it));
+            }
+            Step::Rest(within) => self.converge(&self.running(), *within, &BTreeSet::new()),
             Step::Command(member, command) => self.ask(*member, command.clone()),
             Step::Evict { by, whom } => self.ask(*by, self.fixture.eviction(*whom)),
             Step::Suspect { by, whom } => {
@@ -284,6 +300,33 @@ impl<'a, C: Carrier> Simulation<'a, C> {
             }
             Step::Never { members, whom } => self.watch.never.push((members.clone(), *whom)),
         }
+    }
+
+    /// Those that run and are not stopped.
+    fn running(&self) -> BTreeSet<usize> {
+        (0..self.members).filter(|it| self.carrier.runs(*it) && !self.stopped.contains(it)).collect()
+    }
+
+    /// Of those, the first one of the view that most of them see.
+    fn sequencer(&self) -> Option<usize> {
+        let running = self.running();
+        let first = |it: &usize| {
+            let nodes = self.watch.roles.nodes_of(self.watch.views[*it].as_ref()?);
+            nodes.into_iter().find(|it| running.contains(it))
+        };
+        let mut votes: BTreeMap<usize, usize> = BTreeMap::new();
+        running.iter().filter_map(first).for_each(|it| *votes.entry(it).or_default() += 1);
+        votes.into_iter().max_by_key(|(_, votes)| *votes).map(|(node, _)| node)
+    }
+
+    fn stop(&mut self, member: usize) {
+        self.stopped.insert(member);
+        self.carrier.stop(member);
+    }
+
+    fn resume(&mut self, member: usize) {
+        self.stopped.remove(&member);
+        self.carrier.resume(member, &mut self.watch);
     }
 
     /// Until all of these have one view of exactly these, of none of the epochs before.

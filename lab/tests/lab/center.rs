@@ -42,6 +42,7 @@ scenarios! {
     rule_b3_center_order_suspect = "center-order-suspect",
     rule_b3_center_order_frozen = "center-order-frozen",
     rule_c2_center_order_leader_killed = "center-order-leader-killed",
+    rule_b3_center_order_stopped = "center-order-stopped",
     rule_b1_center_order_split = "center-order-split",
     lsgc_w6_center_order_forger = "center-order-forger",
     rule_g8_center_churn = "center-churn",
@@ -67,6 +68,8 @@ fn rule_g7_center_stories_that_take_long() {
     played("center-order-kdc-lost", 10);
     played("center-order-double-failover", 10);
     played("center-flooder", 10);
+    played("center-order-fast-churn", 10);
+    played("center-order-slow", 10);
 }
 
 /// Seeds in which members that came back, at once, while the centre was away or beside those who stayed without a leader, began

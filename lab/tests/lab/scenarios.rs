@@ -8,7 +8,7 @@ use sealcast_lab::scenarios::command::again;
 use sealcast_lab::scenarios::contributory::Robots;
 use sealcast_lab::scenarios::script::{Knobs, Step};
 use sealcast_lab::scenarios::simulation::{self, Keep};
-use sealcast_lab::scenarios::{Ground, Scenario};
+use sealcast_lab::scenarios::{Ground, Scenario, TWO_ORDERS};
 use sealcast_sim::dice::Chance;
 
 /// Plays the seeds of a scenario; a failure says how to see it again.
@@ -92,6 +92,9 @@ scenarios! {
     rule_g4_order_replayer = "order-replayer",
     rule_b1_order_restart = "order-restart",
     rule_b3_order_frozen = "order-frozen",
+    rule_b3_order_sequencer_killed = "order-sequencer-killed",
+    rule_b3_order_double_failover = "order-double-failover",
+    rule_b3_order_stopped = "order-stopped",
     life = "life",
     rule_g2_claimed_number = "claimed-number",
     rule_a6_captor = "captor",
@@ -104,6 +107,37 @@ scenarios! {
 #[test]
 fn members_of_two_versions_speak_the_highest_of_all() {
     played("mixed-versions", 20);
+}
+
+#[test]
+fn rule_g8_order_fast_churn() {
+    played("order-fast-churn", 40);
+}
+
+/// In seed 7 a member that says that it misses some of the order gets its own messages again, at other positions than the rest.
+#[test]
+fn rule_b2_order_acknowledger() {
+    played("order-acknowledger", 7);
+}
+
+#[test]
+fn rule_b10_order_nak_flooder() {
+    played("order-nak-flooder", 20);
+}
+
+#[test]
+fn rule_b3_order_evicted_sequencer() {
+    played("order-evicted-sequencer", 20);
+}
+
+/// Planted: stamps that are right for each half of the group and differ between them.
+#[test]
+fn rule_b8_a_sequencer_that_says_two_orders_is_reported() {
+    let reports = |seed| TWO_ORDERS.play(&TWO_ORDERS.knobs, seed, Keep::default()).violations;
+    let found: Vec<_> = (0..PLANTED_SEEDS).flat_map(reports).collect();
+    for checker in ["one order", "same view"] {
+        assert!(found.iter().any(|v| v.checker == checker), "{checker}: {found:?}");
+    }
 }
 
 /// More: `sealcast-lab sim order-life --seeds 0..100`.

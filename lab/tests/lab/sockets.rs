@@ -57,6 +57,8 @@ over_sockets! {
     rule_g8_churner = "churner", 4;
     rule_g2_climber = "climber", 4;
     rule_a5_nothing_lost_beside_a_visitor = "visitor", 4;
+    rule_b5_fifo_rotate = "fifo-rotate", 4;
+    rule_b4_order_rotate = "order-rotate", 4;
     center_formation = "center-formation", 4;
     rule_a3_center_leave = "center-leave", 4;
     rule_a4_center_evict = "center-evict", 4;
