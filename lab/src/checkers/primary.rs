@@ -73,14 +73,14 @@ impl Checker<Roles, Event> for OnePrimary {
         match event {
             Event::Started | Event::Stopped | Event::Excluded => *status = Status::default(),
             Event::Installed(view, _) => {
+                // What was ordered there may come once the next view is shown.
+                status.note();
                 status.epoch = Some(view.epoch);
                 status.shown.insert(view.epoch);
             }
             Event::Sequencer(who) => status.sequencer = *who,
             Event::Delivered { topic, sequence, epoch: Some(epoch), .. } if self.topics.contains(topic) => {
-                if let (Some(now), Some(_)) = (status.epoch, status.sequencer) {
-                    status.primary.insert(now);
-                }
+                status.note();
                 if status.shown.contains(epoch) && !status.primary.contains(epoch) {
                     return Err(format!("node {node} gets {sequence} in {epoch:?}, which does not order"));
                 }
@@ -94,7 +94,15 @@ impl Checker<Roles, Event> for OnePrimary {
             }
             _ => {}
         }
-        // What is shown of a view comes before its messages; who orders is shown after the view, at once.
         Ok(())
+    }
+}
+
+impl Status {
+    /// Somebody orders in the view that is shown. Asked once that is known: who orders is shown after the view, at once.
+    fn note(&mut self) {
+        if let (Some(epoch), Some(_)) = (self.epoch, self.sequencer) {
+            self.primary.insert(epoch);
+        }
     }
 }
