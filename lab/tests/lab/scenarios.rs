@@ -103,15 +103,15 @@ scenarios! {
     rule_a9_twins = "twins",
 }
 
-/// 200 seeds: `sealcast-lab sim mixed-versions --seeds 0..200`.
+/// More of them: `sealcast-lab sim mixed-versions --seeds 0..200`.
 #[test]
 fn members_of_two_versions_speak_the_highest_of_all() {
-    played("mixed-versions", 20);
+    played("mixed-versions", 100);
 }
 
 #[test]
 fn rule_g8_order_fast_churn() {
-    played("order-fast-churn", 40);
+    played("order-fast-churn", 20);
 }
 
 /// In seed 7 a member that says that it misses some of the order gets its own messages again, at other positions than the rest.
@@ -143,22 +143,22 @@ fn rule_b8_a_sequencer_that_says_two_orders_is_reported() {
 /// More: `sealcast-lab sim order-life --seeds 0..100`.
 #[test]
 fn rule_b1_order_life() {
-    played("order-life", 10);
+    played("order-life", 100);
 }
 
 #[test]
 fn who_holds_all_up_is_left_out_and_comes_back() {
-    played("order-slow", 10);
+    played("order-slow", 60);
 }
 
 #[test]
 fn who_comes_gets_the_state_though_givers_die() {
-    played("order-state", 5);
+    played("order-state", 10);
 }
 
 #[test]
 fn a_downgrade_is_refused_and_reported() {
-    played("downgrader", 20);
+    played("downgrader", 100);
 }
 
 #[test]
