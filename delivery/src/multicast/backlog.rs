@@ -459,6 +459,11 @@ impl Backlog {
         self.streams.get(&stream).is_some_and(|sent| sent.last > sent.acknowledged)
     }
 
+    /// The last record of a stream that all readers have.
+    pub(crate) fn acknowledged(&self, stream: Stream) -> u64 {
+        self.streams.get(&stream).map_or(0, |sent| sent.acknowledged)
+    }
+
     /// The last record of a stream.
     pub(crate) fn last(&self, stream: Stream) -> u64 {
         self.streams.get(&stream).map_or(0, |sent| sent.last)

@@ -217,16 +217,31 @@ impl Incoming {
         self.find(epoch)?.streams.get(&of).map(|it| it.next)
     }
 
-    /// The first of our own records that comes back to us: what was sent before nobody here wanted.
-    pub(super) fn begin_at(&mut self, now: Monotonic, record: &Record<'_>) {
-        let is_all = self.heard_own || record.of.stream == Stream::ORDERED;
-        let first = if is_all { 1 } else { record.number };
+    /// The first of our own records that comes back to us: what was sent before nobody here wanted. What all readers have of
+    /// them is not kept to fill a gap with. Whether it is one to take in.
+    pub(super) fn begin_at(&mut self, now: Monotonic, record: &Record<'_>, acknowledged: u64) -> bool {
+        let first = match record.of.stream {
+            Stream::ORDERED => 1,
+            _ if self.heard_own => acknowledged + 1,
+            _ => record.number,
+        };
+        let is_known = self.find(record.epoch).is_some_and(|it| it.streams.contains_key(&record.of));
+        // Anybody can send old ones again.
+        if !is_known && record.of.stream != Stream::ORDERED && record.number <= acknowledged {
+            return false;
+        }
         let streams = &mut self.epoch(now, record.epoch).streams;
         streams.entry(record.of).or_insert_with(|| Incomplete {
             next: first,
             done: first,
             ..Incomplete::new(record.incarnation)
         });
+        true
+    }
+
+    /// Whether our own records came back to us in the epoch before, so that somebody here reads them.
+    pub(super) fn hears_own(&self) -> bool {
+        self.heard_own
     }
 
     /// The order has a record of this number, of a stream that may not be known yet.
@@ -406,7 +421,8 @@ impl Incoming {
         sink: &mut impl Sink,
     ) {
         self.members = members;
-        let own = |it: &Epoch| it.until.is_none() && it.streams.keys().any(|of| of.slot == it.me);
+        let is_own = |of: &Of, me: Slot| of.slot == me && of.stream.is_fifo();
+        let own = |it: &Epoch| it.until.is_none() && it.streams.keys().any(|of| is_own(of, it.me));
         self.heard_own = self.epochs.iter().any(own);
         for other in self.epochs.iter_mut().filter(|it| it.installed) {
             other.until.get_or_insert(now + limits::EPOCH_OVERLAP);

@@ -276,11 +276,15 @@ impl Sequencer {
         }
         // Of another epoch it is not known who reads what: what comes after something waits for it.
         let reads = |domain| current.is_none_or(|it| it.epoch != epoch || it.reads(domain));
+        let ours = slot == me && is_now;
+        let acknowledged = if ours { multicast.lock().backlog().map_or(0, |it| it.acknowledged(stream)) } else { 0 };
         let (receiver, inbox) = multicast.receiving();
         let frames = receiver.prove(now, (epoch, slot), (sealed, number, stream == Stream::STAMPS), frame, protect)?;
         let record = Record { source, epoch, incarnation, of, number, signed, frames };
         if slot == me {
-            incoming.begin_at(now, &record);
+            if !incoming.begin_at(now, &record, acknowledged) {
+                return Err(Dropped::Replay);
+            }
         }
         let words: Vec<Control> = match stream {
             Stream::STAMPS => Frames::of(frames).map_while(Result::ok).filter_map(signed_word).collect(),
@@ -615,8 +619,9 @@ impl Sequencer {
     /// Records of our own that we hear, too, and that got lost on their way to us, before they are forgotten.
     fn fill_own(&mut self, now: Monotonic, of: Of, number: u64) {
         let Some((epoch, me)) = self.current.as_ref().map(|it| (it.epoch, it.me)) else { return };
-        // Of ordered ones we need all.
-        let first = self.incoming.next(epoch, of).or((of.stream == Stream::ORDERED).then_some(1));
+        // Of ordered ones we need all; of others, too, if somebody here reads them.
+        let all = of.stream == Stream::ORDERED || of.stream.is_fifo() && self.incoming.hears_own();
+        let first = self.incoming.next(epoch, of).or(all.then_some(1));
         let Some(first) = first else { return };
         if of.stream.is_fifo() && number.saturating_sub(first) > OWN_MISSED {
             return self.incoming.forget(epoch, of);

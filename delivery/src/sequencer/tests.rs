@@ -1003,6 +1003,29 @@ fn rule_g7_a_tail_after_a_refused_record_takes_nobody_down() {
     assert_eq!(incoming.next(epoch, of), Some(1), "that one is missing again");
 }
 
+/// Anybody sends our own records again, after all readers have them and they are forgotten: a stream that began with them would
+/// have a gap for good, and the order waits for what comes after it.
+#[test]
+fn rule_g8_our_own_old_records_sent_again_begin_no_stream() {
+    let mut net = Net::new(1, 0, 1);
+    let incoming = &mut net.nodes[0].incoming;
+    let (now, slot, epoch) = (Monotonic(1), Slot(0), EpochId { counter: 1, hash: 1 });
+    let of = Of { slot, stream: Stream { domain: Domain(1), signed: false } };
+    let incarnation = incarnation(slot);
+    let mut begins = |of: Of, number| {
+        let source = Source::Inside { epoch, slot, incarnation, counter: number, domain: of.stream.domain };
+        let record = Record { source, epoch, incarnation, of, number, signed: false, frames: &[] };
+        let begins = incoming.begin_at(now, &record, 5);
+        (begins, incoming.next(epoch, of))
+    };
+    assert_eq!(begins(of, 3), (false, None));
+    assert_eq!(begins(of, 5), (false, None));
+    assert_eq!(begins(Of { slot, stream: Stream::STAMPS }, 5), (false, None));
+    assert_eq!(begins(of, 7), (true, Some(7)));
+    assert_eq!(begins(of, 3), (true, Some(7)), "where the stream is known, it knows what is old");
+    assert_eq!(begins(Of { slot, stream: Stream::ORDERED }, 3), (true, Some(1)), "of these all are needed");
+}
+
 #[test]
 fn a_member_that_holds_all_up_goes_by_its_own_reports_where_slow_ones_are_expelled() {
     for expels in [false, true] {
