@@ -45,6 +45,7 @@ scenarios! {
     rule_b3_center_order_stopped = "center-order-stopped",
     rule_b1_center_order_split = "center-order-split",
     lsgc_w6_center_order_forger = "center-order-forger",
+    rule_g4_center_order_replayer = "center-order-replayer",
     rule_g8_center_churn = "center-churn",
     rule_c2_center_usurper = "center-usurper",
     rule_c1_center_token_thief = "center-token-thief",

@@ -114,7 +114,6 @@ fn rule_g8_order_fast_churn() {
     played("order-fast-churn", 20);
 }
 
-/// In seed 7 a member that says that it misses some of the order gets its own messages again, at other positions than the rest.
 #[test]
 fn rule_b2_order_acknowledger() {
     played("order-acknowledger", 7);
