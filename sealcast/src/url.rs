@@ -98,6 +98,14 @@ impl Url {
         format!("quorum:{}", path.display().to_string().replace('%', "%25").replace('?', "%3F"))
     }
 
+    /// So long after a message was taken it is known what became of it, unless its publisher says otherwise.
+    pub(crate) fn outcome_within(&self) -> Duration {
+        match &self.address {
+            TransportAddress::Quorum(_) => self.options.wait,
+            TransportAddress::Multicast { .. } | TransportAddress::Memory { .. } => OUTCOME_WITHIN,
+        }
+    }
+
     /// That of a client of brokers whose cluster file is no file here.
     #[cfg(feature = "brokers")]
     pub(crate) fn of_brokers(keys: Scheme, wait: Duration) -> Url {
@@ -593,6 +601,8 @@ const LCM_ADDRESS: Ipv4Addr = Ipv4Addr::new(239, 255, 76, 67);
 const LCM_PORT: u16 = 7667;
 /// Places of a key distribution centre and its stand-bys.
 const KDC_PLACES_MAX: usize = 8;
+/// In a group that is reached directly, so long after a message was taken its publisher knows what became of it.
+const OUTCOME_WITHIN: Duration = Duration::from_secs(5);
 const KNOWN: &str = "ttl recv_buf_size interface mtu segment linger batch gso group origin suite rekey detect wait keys order (and backlog, slow and fec with order=total, kdc with keys=center, pin and authority for quorum:)";
 
 #[cfg(test)]

@@ -126,6 +126,8 @@ pub const RELIABLE_BACKLOG_BYTES_MIN: usize = 64 << 10;
 pub const RELIABLE_BACKLOG_BYTES_MAX: usize = 64 << 20;
 /// Runs of reliable messages of ours that are remembered as such of which others may lack some.
 pub const DOUBTFUL_MAX: usize = 1024;
+/// Members who repair what a sender does not, one after another; later ones do together.
+pub const REPAIR_TURNS_MAX: usize = 8;
 /// Records of one stream that came ahead of a missing one.
 pub const RELIABLE_AHEAD_MAX: u64 = 1 << 16;
 /// Bytes of all records that came ahead of missing ones.

@@ -281,10 +281,8 @@ impl Sequencer {
         let (receiver, inbox) = multicast.receiving();
         let frames = receiver.prove(now, (epoch, slot), (sealed, number, stream == Stream::STAMPS), frame, protect)?;
         let record = Record { source, epoch, incarnation, of, number, signed, frames };
-        if slot == me {
-            if !incoming.begin_at(now, &record, acknowledged) {
-                return Err(Dropped::Replay);
-            }
+        if slot == me && !incoming.begin_at(now, &record, acknowledged) {
+            return Err(Dropped::Replay);
         }
         let words: Vec<Control> = match stream {
             Stream::STAMPS => Frames::of(frames).map_while(Result::ok).filter_map(signed_word).collect(),

@@ -486,7 +486,7 @@ impl Order {
         let mut repairs = Batch::default();
         let is_known = self.members.binary_search(&slot).is_ok();
         let Some((first, _)) = ranges.first().copied().filter(|_| is_known) else { return repairs };
-        let turn = self.members.iter().position(|it| *it == self.me).unwrap_or(0).min(TURNS_MAX) as u32;
+        let turn = self.members.iter().position(|it| *it == self.me).unwrap_or(0).min(limits::REPAIR_TURNS_MAX) as u32;
         let (asked, times) = self.sequencing.asked.entry(slot).or_default();
         *times = if *asked == first { *times + 1 } else { 1 };
         *asked = first;
@@ -588,5 +588,3 @@ const HELD_AGAIN_MAX: Duration = Duration::from_millis(320);
 const HELPED_AGAIN: Duration = Duration::from_millis(10);
 /// So often in vain somebody asks for a sender's records until the sequencer answers, and then the next one.
 const ASKED_IN_VAIN: u32 = 3;
-/// All later ones answer together.
-const TURNS_MAX: usize = 8;

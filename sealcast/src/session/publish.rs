@@ -15,7 +15,6 @@ use crate::code::Code;
 use crate::error::{Error, Result};
 use crate::group::{Publication, PublishError, lock};
 use crate::remedy::Remedy;
-use crate::url::TransportAddress;
 
 /// What became of a published message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -225,11 +224,7 @@ impl Ticket {
             Some(token) if shared.is_waited_for(guarantee) => TicketState::Waits(Token(token), guarantee),
             _ => TicketState::Done(Published { number }),
         };
-        let usual = match &shared.url.address {
-            TransportAddress::Quorum(_) => shared.url.options.wait,
-            _ => OUTCOME_WITHIN,
-        };
-        let within = within.unwrap_or(usual);
+        let within = within.unwrap_or(shared.url.outcome_within());
         let deadline = Instant::now() + within;
         Ticket { shared, state, within, deadline }
     }
@@ -310,9 +305,6 @@ impl Drop for Ticket {
 fn passes(why: SendError) -> bool {
     matches!(why, SendError::Full | SendError::NotReady | SendError::Old | SendError::Retired)
 }
-
-/// So long after a message was taken it is known what became of it, unless its publisher says otherwise.
-const OUTCOME_WITHIN: Duration = Duration::from_secs(5);
 
 impl<'a> IntoFuture for Publish<'a> {
     type Output = Result<Published>;
