@@ -32,6 +32,8 @@ pub(crate) struct Backlog {
     /// Of those, the ones of stamps and of what is said at the end of a view.
     stamps_bytes: usize,
     congestion: Congestion,
+    /// Who asked for what was sent again last.
+    turn: Slot,
     parity: Option<Parity>,
     /// When something happened last.
     now: Monotonic,
@@ -82,12 +84,12 @@ struct Sent {
     ends: VecDeque<u64>,
     /// Of other streams: after which of their records this one was told to come.
     after: BTreeMap<Stream, u64>,
-    /// When records were sent again last, and how often they were.
-    repaired: BTreeMap<u64, (Monotonic, u32)>,
+    /// When records were sent again last.
+    repaired: BTreeMap<u64, Monotonic>,
     /// When one of those was acknowledged last.
     waited: Monotonic,
-    /// Records that are to be sent again, by how often they were.
-    wanted: BTreeSet<(u32, u64)>,
+    /// Records that are to be sent again, by who asks for them.
+    wanted: BTreeMap<Slot, BTreeSet<u64>>,
 }
 
 /// A batch of records that were sealed together.
@@ -162,6 +164,7 @@ impl Backlog {
             now: Monotonic(0),
             since: None,
             watched: false,
+            turn: Slot(0),
             orders: Orders::Not(SendError::NotReady),
             unstamped: false,
             slowest: None,
@@ -359,7 +362,10 @@ impl Backlog {
         let sealed = whole.map_or(0, |it| it.sealed);
         sent.acknowledged = number;
         sent.repaired = sent.repaired.split_off(&(number + 1));
-        sent.wanted.retain(|(_, it)| *it > number);
+        sent.wanted.retain(|_, wanted| {
+            *wanted = wanted.split_off(&(number + 1));
+            !wanted.is_empty()
+        });
         while let Some(end) = sent.ends.pop_front_if(|end| *end <= number) {
             sent.ended = end;
         }
@@ -405,37 +411,43 @@ impl Backlog {
         self.congestion.asked(now, (by, stream), (ranges, sent.last), latest);
         let pause = self.congestion.repair_pause();
         let numbers = ranges.iter().flat_map(|(from, to)| *from..=(*to).min(sent.last));
+        let mut wanted = sent.wanted.remove(&by).unwrap_or_default();
         for number in numbers.take(LOOKED_AT) {
             // A record is sent again once in the time that takes.
-            match sent.repaired.get(&number) {
-                // All readers said that they have it.
-                _ if number <= sent.acknowledged => _ = sent.wanted.insert((u32::MAX, number)),
-                Some((at, times)) if now >= *at + pause => _ = sent.wanted.insert((*times, number)),
-                Some(_) => {}
-                None => _ = sent.wanted.insert((0, number)),
+            if sent.repaired.get(&number).is_none_or(|at| now >= *at + pause) {
+                wanted.insert(number);
             }
         }
-        while sent.wanted.len() > LOOKED_AT {
-            sent.wanted.pop_last();
+        while wanted.len() > LOOKED_AT {
+            wanted.pop_last();
+        }
+        if !wanted.is_empty() {
+            sent.wanted.insert(by, wanted);
         }
         Ok(())
     }
 
-    /// Records that are asked for, as many as may be sent again now. Those that were sent again least often come first, so that
-    /// who asks for some without end takes nothing from others; of these the first ones, since readers wait for those.
+    /// Records that are asked for, as many as may be sent again now. Those who ask take turns, so that who asks without end takes
+    /// little from others; each gets the first ones first, since it waits for those.
     pub(crate) fn repairs(&mut self, now: Monotonic) -> Batch {
         let mut repairs = Batch::default();
         self.congestion.refill(now);
         let mut first_time = 0;
-        let times = |sent: &Sent| sent.wanted.first().map(|(times, _)| *times);
-        while let Some(sent) = self.streams.values_mut().filter(|it| times(it).is_some()).min_by_key(|it| times(it)) {
-            if repairs.lengths.len() >= limits::REPAIRS_MAX || !self.congestion.may_repair() {
-                break;
-            }
-            let Some((times, number)) = sent.wanted.pop_first() else { break };
+        while repairs.lengths.len() < limits::REPAIRS_MAX {
+            let askers = || self.streams.values().flat_map(|it| it.wanted.keys()).copied();
+            let next = askers().filter(|it| *it > self.turn).min().or_else(|| askers().min());
+            let Some(by) = next.filter(|_| self.congestion.may_repair()) else { break };
+            self.turn = by;
+            let Some(sent) = self.streams.values_mut().find(|it| it.wanted.contains_key(&by)) else { break };
+            let Some(number) = sent.wanted.get(&by).and_then(|it| it.first().copied()) else { break };
+            // Others who ask for it get it, too.
+            sent.wanted.retain(|_, wanted| {
+                wanted.remove(&number);
+                !wanted.is_empty()
+            });
             let entry = sent.entries.get(sent.entries.partition_point(|it| it.last() < number));
             if let Some((_, datagram)) = entry.and_then(|it| it.records().find(|(at, _)| *at == number)) {
-                first_time += usize::from(sent.repaired.insert(number, (now, times.saturating_add(1))).is_none());
+                first_time += usize::from(sent.repaired.insert(number, now).is_none());
                 repairs.push(datagram);
             }
         }
