@@ -507,7 +507,7 @@ pub enum Output {
     Entered(EpochId),
     /// Who orders in the view in use, as it changed.
     Order(OrderStatus),
-    /// Reliable messages of this member, which left, or of which a reader was said to have all, never come.
+    /// Fifo messages of this member never come: somebody told it that we have them, and it has forgotten them.
     Gap(Slot),
     /// What becomes of the application's state of this topic, in turn with its messages.
     State(Arc<str>, StateEvent),

@@ -143,9 +143,12 @@ pub const REPORTED_MEMBERS_MAX: usize = 64;
 /// Primary views that a member may have been in more than we know of.
 pub const ORDINALS_AHEAD_MAX: u64 = 1 << 20;
 /// So much more of an order than we do another member of its view may say that it holds.
-pub const HELD_AHEAD_MAX: u64 = 1 << 32;
-/// So much of an order that is not ours a member may say that it holds: there is always much after it.
-pub const HELD_MAX: u64 = 1 << 62;
+pub const HELD_AHEAD_MAX: u64 = 1 << 24;
+/// So much of an order that is not ours a member may say that it holds: there is always much after it. Who is in none yet
+/// believes twice that.
+pub const HELD_MAX: u64 = 1 << 50;
+/// Sequence numbers of an order: with the number of a message in its record, which has 13 bits, each fits 64.
+pub const SEQUENCE_MAX: u64 = 2 * HELD_MAX - 1;
 /// Bytes of a report: it fits the shortest segment, signed.
 pub const REPORT_BYTES_MAX: usize = 715;
 /// Ranges of missing records that one NAK names.

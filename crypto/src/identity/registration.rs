@@ -273,7 +273,7 @@ mod tests {
         assert!(a.mixed(&sigma, &weak.registration).is_none(), "a key of small order would give all the same");
     }
 
-    /// Whoever shows somebody's registration with a verification key of its own comes to no key of that principal's.
+    /// Who shows somebody's registration with a verification key of its own comes to no key of that principal's.
     #[test]
     fn rule_c3_a_registration_binds_its_verification_key() {
         let mallory = OriginKey::from_seed(&Secret::from_bytes([4; 32])).public().clone();

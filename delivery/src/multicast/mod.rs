@@ -357,6 +357,10 @@ impl Inbox {
 }
 
 impl Sink for Inbox {
+    fn has_readers(&self) -> bool {
+        !self.paused
+    }
+
     fn message(&mut self, message: Received<'_>) {
         if self.paused {
             self.refused += 1;

@@ -30,6 +30,11 @@ pub trait Sink {
         true
     }
 
+    /// Whether readers take messages now; reliable ones wait until they do.
+    fn has_readers(&self) -> bool {
+        true
+    }
+
     /// A message of the application.
     fn message(&mut self, message: Received<'_>);
 

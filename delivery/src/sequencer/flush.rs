@@ -125,7 +125,11 @@ impl Sequencer {
         }
         // The same of how much of the order it holds. Who was in our last view cannot hold much more than we do.
         let is_ours = read.installed.is_some() && read.installed == self.report.installed;
-        let most = if is_ours { self.report.held.saturating_add(limits::HELD_AHEAD_MAX) } else { limits::HELD_MAX };
+        let most = match &self.report.installed {
+            Some(_) if is_ours => self.report.held.saturating_add(limits::HELD_AHEAD_MAX),
+            Some(_) => limits::HELD_MAX,
+            None => limits::SEQUENCE_MAX,
+        };
         if read.held > most {
             return Err(Dropped::Malformed);
         }

@@ -43,8 +43,6 @@ pub(super) struct Incoming {
     ordered: Vec<(u64, u64)>,
     /// Whether records of our own came back to us in the epoch before.
     heard_own: bool,
-    /// Readers take nothing now: nothing is handed on, and so nothing more is acknowledged as had.
-    paused: bool,
     /// Of the view that is installed.
     members: usize,
     drops: Drops,
@@ -295,11 +293,6 @@ impl Incoming {
         self.buffers.give(record.frames);
         self.advance(now, epoch, of.slot, &reads, sink);
         true
-    }
-
-    /// Readers take nothing from now on, or again.
-    pub(super) fn pause(&mut self, pauses: bool) {
-        self.paused = pauses;
     }
 
     /// What the sequencer said.
@@ -571,7 +564,8 @@ impl Incoming {
     /// tries it again.
     fn hand_on(&mut self, now: Monotonic, from: From, old: bool, frames: &[u8], sink: &mut impl Sink) -> bool {
         let From { of, source, incarnation, signed, position } = from;
-        if self.paused {
+        // What is not handed on is not acknowledged.
+        if !sink.has_readers() {
             return false;
         }
         // All of a record or nothing: a message that came in this epoch is not known by its number.

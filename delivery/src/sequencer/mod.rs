@@ -438,11 +438,10 @@ impl Sequencer {
     /// The same; `anyway`, what comes after messages of the other channel waits for those no more.
     fn deliver_as(&mut self, now: Monotonic, anyway: bool) {
         // At the end of a view nothing of it waits any more.
-        let paused = anyway && self.multicast.receiving().1.pause(false);
-        if paused {
-            self.pause(false);
+        if anyway && self.multicast.receiving().1.pause(false) {
             self.deliver_as(now, anyway);
-            return self.pause(true);
+            self.multicast.receiving().1.pause(true);
+            return;
         }
         let Sequencer { multicast, current, last, incoming, delivered, leaving, .. } = self;
         let Some(view) = ordering(current, last) else { return };
@@ -759,12 +758,6 @@ impl Sequencer {
         self.multicast.transmit_soon();
     }
 
-    /// Readers take nothing from now on, or again: what is reliable waits here, unacknowledged, and its senders with it.
-    fn pause(&mut self, pauses: bool) {
-        self.incoming.pause(pauses);
-        self.multicast.receiving().1.pause(pauses);
-    }
-
     /// Hands on what waited for readers.
     fn hand_on(&mut self, now: Monotonic) {
         let Some(current) = &self.current else { return };
@@ -920,9 +913,10 @@ impl Delivery for Sequencer {
             }
             Input::State(input) => self.states_for(now.monotonic, input),
             Input::Excluded => self.exclude(),
-            Input::Pause => self.pause(true),
+            // What is reliable waits here, unacknowledged, and its senders with it.
+            Input::Pause => _ = self.multicast.receiving().1.pause(true),
             Input::Resume => {
-                self.pause(false);
+                self.multicast.receiving().1.pause(false);
                 self.hand_on(now.monotonic);
             }
             Input::Fetch(..)

@@ -251,7 +251,8 @@ impl Order {
         for number in from..=to {
             let Some(kept) = self.kept.get(&(slot, number)) else { break };
             let is_full = self.stamps.len() >= limits::STAMPS_AHEAD_MAX / 2;
-            if is_full || self.last() >= self.delivered + limits::RELIABLE_AHEAD_MAX {
+            let is_over = self.last() >= limits::SEQUENCE_MAX;
+            if is_full || is_over || self.last() >= self.delivered + limits::RELIABLE_AHEAD_MAX {
                 self.sequencing.waits = true;
                 break;
             }

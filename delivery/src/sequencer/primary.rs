@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use sealcast_crypto::hash::Transcript;
 use sealcast_wire::codec::{Malformed, Reader};
-use sealcast_wire::limits::{REPORT_BYTES_MAX, REPORTED_MEMBERS_MAX};
+use sealcast_wire::limits::{REPORT_BYTES_MAX, REPORTED_MEMBERS_MAX, SEQUENCE_MAX};
 use sealcast_wire::{EpochId, Incarnation};
 
 /// The beginning of a run's incarnation.
@@ -206,7 +206,7 @@ pub(super) fn decide(reports: &BTreeMap<Id, Report>, is_whole: bool) -> Decision
     let is_forced = !may && reports.values().any(|it| it.forces);
     let is_primary = may || is_forced;
     let most = of_last().max_by_key(|it| (it.held, it.chain));
-    let (cut, chain) = most.map_or((0, [0; 32]), |it| (it.held, it.chain));
+    let (cut, chain) = most.map_or((0, [0; 32]), |it| (it.held.min(SEQUENCE_MAX), it.chain));
     Decision { is_primary, is_early, is_forced, last, cut, chain }
 }
 
@@ -304,7 +304,7 @@ mod tests {
         let reports = [(1, &lie), (2, &lie)].map(|(id, it)| ([id; 8], it.clone())).into();
         let decision = decide(&reports, true);
         let next = decision.next(&reports, EpochId::default());
-        assert_eq!((decision.is_primary, decision.cut, next.ordinal), (true, u64::MAX, u64::MAX));
+        assert_eq!((decision.is_primary, decision.cut, next.ordinal), (true, SEQUENCE_MAX, u64::MAX));
     }
 
     #[test]

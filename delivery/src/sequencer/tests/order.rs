@@ -678,7 +678,8 @@ fn rule_g7_nobody_says_that_it_holds_more_of_an_order_than_there_can_be() {
     net.prepare(3, &[0, 1, 2], 10_000);
     let (_, view) = Net::view(3, &[0, 1, 2], 0);
     let known = [0, 1, 2].map(|it| primary::id_of(&incarnation(Slot(it))));
-    for (held, taken) in [(1 << 60, Err(Dropped::Malformed)), (u64::MAX, Err(Dropped::Malformed)), (1_000, Ok(()))] {
+    assert_eq!(limits::SEQUENCE_MAX << MESSAGES_PER_RECORD_BITS >> MESSAGES_PER_RECORD_BITS, limits::SEQUENCE_MAX);
+    for (held, taken) in [(1 << 50, Err(Dropped::Malformed)), (u64::MAX, Err(Dropped::Malformed)), (1_000, Ok(()))] {
         let far = primary::Report { held, ..net.nodes[0].report.clone() };
         let report = far.bytes(&known).expect("it is short");
         let now = net.at().monotonic;
@@ -686,7 +687,7 @@ fn rule_g7_nobody_says_that_it_holds_more_of_an_order_than_there_can_be() {
     }
     // Of an order that is not ours, too.
     let other = primary::Primary { ordinal: 9, epoch: view.epoch, members: known.into() };
-    let far = primary::Report { installed: Some(other), held: u64::MAX, ..net.nodes[0].report.clone() };
+    let far = primary::Report { installed: Some(other), held: limits::HELD_MAX + 1, ..net.nodes[0].report.clone() };
     let report = far.bytes(&known).expect("it is short");
     let now = net.at().monotonic;
     assert_eq!(net.nodes[0].take_report(now, Slot(1), view.epoch, (0, &report)), Err(Dropped::Malformed));
