@@ -254,7 +254,7 @@ mod tests {
         assert_ne!(alice.authentication, alice.exchange);
     }
 
-    /// LSGC, weakness 3: a pair had one key for ever. Here whoever steals one has nothing of the pair's other sessions.
+    /// LSGC, weakness 3: a pair had one key for good. Here who steals one has nothing of the pair's other sessions.
     #[test]
     fn lsgc_w3_a_stolen_pair_key_is_none_of_the_pairs_other_ones() {
         let (master, mut rng) = (master(), rng());

@@ -482,7 +482,7 @@ impl Order {
     }
 
     /// Somebody asks for records of another member; those, if that one does not answer. The sequencer does so first, and then
-    /// whoever holds them, one after another.
+    /// the others that hold them, one after another.
     pub(super) fn repair(&mut self, now: Monotonic, slot: Slot, ranges: &[(u64, u64)]) -> Batch {
         let mut repairs = Batch::default();
         let is_known = self.members.binary_search(&slot).is_ok();

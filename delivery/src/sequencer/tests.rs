@@ -472,7 +472,7 @@ fn each_senders_messages_come_once_in_order_and_are_acknowledged() {
     }
 }
 
-/// LSGC, weakness 18: whoever lost a sender's last message did not learn of it before the next one.
+/// LSGC, weakness 18: who lost a sender's last message did not learn of it before the next one.
 #[test]
 fn lsgc_w18_the_last_record_is_missed_too() {
     let mut net = Net::new(3, 0, 1);

@@ -700,7 +700,7 @@ impl Center {
             if proposed.acks[slot].is_none() {
                 proposed.waits_for -= 1;
                 proposed.heard = now.monotonic;
-                // Whoever overhears it can say it again from elsewhere, and does so later.
+                // Who overhears it can say it again from elsewhere, but later.
                 proposed.addresses[slot] = from;
             }
             proposed.acks[slot] = Some(m);
