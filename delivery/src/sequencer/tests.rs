@@ -286,6 +286,17 @@ impl Net {
         }
     }
 
+    /// Node 1 says to node 0, the sequencer, in the name of this slot, that it holds all of the order.
+    fn acknowledge_for(&mut self, forger: &Ring, slot: Slot, counter: u64) {
+        self.run(self.now + 1_000);
+        let mut frame = Vec::new();
+        let said = self.nodes[0].current.as_ref().and_then(|it| it.order.as_ref()).map_or(0, Order::held);
+        crate::multicast::frame::write_control(&Control::Ack(said).bytes(), &mut frame);
+        let forged = forger.forge(Domain::GROUP, 0, slot, counter, &frame);
+        self.carry(1, 0, &forged);
+        self.run(self.now + 5_000);
+    }
+
     fn drain(&mut self, node: usize) {
         loop {
             let mut batch = Batch::default();
@@ -1101,13 +1112,7 @@ fn lsgc_w20_rule_a3_a_member_that_lacks_what_all_forgot_is_told_so_with_proof_an
     net.deaf.insert(2);
     for n in 0..40_u8 {
         net.publish_patiently_as(Guarantee::Ordered, 0, "c1/a", &[n]);
-        net.run(net.now + 1_000);
-        let mut frame = Vec::new();
-        let said = net.nodes[0].current.as_ref().and_then(|it| it.order.as_ref()).map_or(0, Order::held);
-        crate::multicast::frame::write_control(&Control::Ack(said).bytes(), &mut frame);
-        let forged = ring.forge(Domain::GROUP, 0, Slot(2), 4_000 + u64::from(n), &frame);
-        net.carry(1, 0, &forged);
-        net.run(net.now + 5_000);
+        net.acknowledge_for(&ring, Slot(2), 4_000 + u64::from(n));
     }
     assert_eq!(net.ordered[0].len(), 40, "all are said to hold it");
     net.deaf.clear();

@@ -712,13 +712,7 @@ fn rule_g7_stamps_that_all_hold_are_not_kept_for_who_does_not_say_so() {
     net.deaf.insert(2);
     for n in 0..400_u32 {
         net.publish_patiently_as(Guarantee::Ordered, 1, "c1/a", &n.to_be_bytes());
-        net.run(net.now + 1_000);
-        let mut frame = Vec::new();
-        let said = net.nodes[0].current.as_ref().and_then(|it| it.order.as_ref()).map_or(0, Order::held);
-        crate::multicast::frame::write_control(&Control::Ack(said).bytes(), &mut frame);
-        let forged = ring.forge(Domain::GROUP, 0, Slot(2), 4_000 + u64::from(n), &frame);
-        net.carry(1, 0, &forged);
-        net.run(net.now + 5_000);
+        net.acknowledge_for(&ring, Slot(2), 4_000 + u64::from(n));
     }
     assert_eq!(net.ordered[1].len(), 400, "all are said to hold it");
     let kept = net.nodes[0].multicast.lock().backlog().map_or(0, |it| it.kept());
