@@ -364,7 +364,8 @@ impl Sequencer {
         self.renew_at = (!is_decided).then(|| now + turn);
         let sequencer = order.as_ref().and_then(Order::sequencer).and_then(|slot| view.member(slot).cloned());
         let term = self.report.installed.as_ref().map_or(0, |it| it.ordinal);
-        let from = self.report.held << super::MESSAGES_PER_RECORD_BITS;
+        // The last of the positions that the messages of a record may have.
+        let from = ((self.report.held + 1) << super::MESSAGES_PER_RECORD_BITS) - 1;
         let status = OrderStatus { sequencer, is_settled: is_decided, forced, gap, term, from };
         self.order_news = (status != self.order_status).then(|| status.clone());
         self.order_status = OrderStatus { forced: false, gap: false, ..status };

@@ -77,8 +77,9 @@ struct Net {
     garbled: BTreeSet<(usize, usize)>,
     /// Who was told that some of the order never comes.
     gaps: Vec<usize>,
-    /// By node: whose promised messages never come.
+    /// By node: whose promised messages never come, and behind which position ordered ones do.
     lost: Vec<(usize, Slot)>,
+    from: Vec<u64>,
     /// If each machine lets in from another one, besides what goes to all, what answers it: from whom and to whom something
     /// went.
     guards: Option<BTreeSet<(usize, usize)>>,
@@ -175,6 +176,7 @@ impl Net {
             slow: None,
             slow_told: Vec::new(),
             lost: Vec::new(),
+            from: vec![0; members],
             suspected: Vec::new(),
             garbled: BTreeSet::new(),
             gaps: Vec::new(),
@@ -325,6 +327,7 @@ impl Net {
                     assert_eq!(it.signed, it.topic.ends_with('!'));
                     let Source::Inside { counter, .. } = it.source else { panic!("it is from inside") };
                     if counter & sealcast_wire::frame::COUNTER_ORDERED != 0 {
+                        assert!(it.index > self.from[node], "node {node}, {}", it.index);
                         self.order[node].push((it.index, slot, it.body.clone()));
                         if &*it.topic == STATE_TOPIC
                             && let Some(state) = self.states.get_mut(&node)
@@ -352,9 +355,16 @@ impl Net {
                     }
                 }
                 Some(Output::Left) => self.left.push(node),
-                Some(Output::Order(OrderStatus { gap: true, .. })) => self.gaps.push(node),
+                Some(Output::Order(OrderStatus { gap, from, sequencer, .. })) => {
+                    self.gaps.extend(gap.then_some(node));
+                    // Where a view orders, what was delivered is up to there, and what comes is behind it.
+                    if sequencer.is_some() {
+                        assert!(self.order[node].iter().all(|(position, ..)| *position <= from), "node {node}, {from}");
+                        self.from[node] = from;
+                    }
+                }
                 Some(Output::Gap(slot)) => self.lost.push((node, slot)),
-                Some(Output::Entered(_) | Output::Order(_)) => {}
+                Some(Output::Entered(_)) => {}
                 Some(other) => panic!("{other:?}"),
             }
         }
