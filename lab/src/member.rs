@@ -68,7 +68,7 @@ pub enum MemberEvent {
     /// One with this body may be delivered or not.
     Doubted(Vec<u8>),
     /// Some of the order never comes.
-    Gap,
+    Gap(u64),
     /// Who orders in our view, if anybody does.
     Sequencer(Option<CertHash>),
     /// Our state after the ordered message at this position, as a hash.
@@ -172,13 +172,13 @@ impl<K: Keys, D: Delivery> Member<K, D> {
                     let epoch = group.epoch_of(view.epoch).expect("a view that is shown has its key").clone();
                     self.tell(MemberEvent::Installed(epoch));
                 }
-                Output::View(ViewEvent::Order { sequencer, gap, .. }) => {
+                Output::View(ViewEvent::Order { sequencer, gap, from, .. }) => {
                     if gap {
-                        self.tell(MemberEvent::Gap);
+                        self.tell(MemberEvent::Gap(from));
                     }
                     self.tell(MemberEvent::Sequencer(sequencer.map(|it| it.id.cert)));
                 }
-                Output::View(ViewEvent::Gap { .. }) => self.tell(MemberEvent::Gap),
+                Output::View(ViewEvent::Gap { .. }) => self.tell(MemberEvent::Gap(0)),
                 Output::View(ViewEvent::Excluded(why)) => self.tell(MemberEvent::Excluded(why)),
                 Output::View(other) => panic!("no checker looks at {other:?}"),
                 Output::Store { of, id, record } => {

@@ -37,12 +37,6 @@ impl Acknowledged {
     pub fn of(topics: impl IntoIterator<Item = Arc<str>>) -> Acknowledged {
         Acknowledged { topics: topics.into_iter().collect(), ..Acknowledged::default() }
     }
-
-    fn last(&self) -> Option<u64> {
-        let last =
-            [self.delivered.last_key_value().map(|it| *it.0), self.acknowledged.last_key_value().map(|it| *it.0)];
-        last.into_iter().flatten().max()
-    }
 }
 
 impl Checker<Roles, Event> for Acknowledged {
@@ -55,7 +49,10 @@ impl Checker<Roles, Event> for Acknowledged {
             Event::Installed(view, _) => _ = self.nodes.entry(node).or_default().shown.insert(view.epoch),
             Event::Started | Event::Changed | Event::Stopped | Event::Excluded => _ = self.nodes.remove(&node),
             Event::Sequencer(who) => self.nodes.entry(node).or_default().is_parted = who.is_none(),
-            Event::Gap => self.nodes.entry(node).or_default().misses = self.last(),
+            Event::Gap(from) => {
+                let misses = &mut self.nodes.entry(node).or_default().misses;
+                *misses = (*misses).max(Some(*from));
+            }
             Event::Delivered { topic, sequence, body, epoch, .. } if self.topics.contains(topic) => {
                 let Some(body) = Body::read(body) else { return Ok(()) };
                 self.delivered.entry(*sequence).or_insert((body, *epoch));

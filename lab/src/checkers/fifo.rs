@@ -102,7 +102,7 @@ impl Checker<Roles, Event> for Fifo {
             }
             Event::Sequencer(Some(_)) => _ = self.parted.remove(&node),
             Event::Sequencer(None) if self.ordered => _ = self.parted.insert(node),
-            Event::Gap if self.ordered => self.retain(|_, to| to != node),
+            Event::Gap(_) if self.ordered => self.retain(|_, to| to != node),
             Event::Doubted(body) => {
                 self.missing.remove(body);
             }

@@ -37,7 +37,7 @@ impl Checker<Roles, Event> for Gapless {
                 self.all.entry(*sequence).or_insert(node);
                 self.runs.entry(node).or_default().push(*sequence);
             }
-            Event::Started | Event::Gap => {
+            Event::Started | Event::Gap(_) => {
                 self.ended.extend(self.runs.get_mut(&node).map(|run| (node, mem::take(run))));
             }
             _ => {}

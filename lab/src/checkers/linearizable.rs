@@ -43,7 +43,7 @@ impl Checker<Roles, Event> for Linearizable {
 
     fn event(&mut self, _at: Monotonic, node: usize, event: &Event, _roles: &Roles) -> Verdict {
         match event {
-            Event::Started | Event::Gap => _ = self.reads.remove(&node),
+            Event::Started | Event::Gap(_) => _ = self.reads.remove(&node),
             Event::Published { topic, body } if self.topics.contains(topic) => {
                 if let (Some(body), Some((last, _))) = (Body::read(body), self.acknowledged.last_key_value()) {
                     self.after.insert(body, *last);

@@ -87,7 +87,7 @@ pub enum Event {
     /// One may be delivered or not.
     Doubted(Body),
     /// The node says that it misses some of the order.
-    Gap,
+    Gap(u64),
     /// The node says who orders in the view that it is in; nobody, if that view does not order.
     Sequencer(Option<CertHash>),
     /// The node's state after the ordered message at this position: a hash of it.

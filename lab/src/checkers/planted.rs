@@ -291,7 +291,7 @@ fn a_gap_in_the_order_that_is_not_told_is_reported() {
     };
     let of = |story: &[(usize, Event)]| told(Gapless::of(["t".into()]), story);
     assert!(of(&[at(0, 5), at(0, 6), at(0, 7), at(1, 5), at(1, 7)])[0].contains("misses what node 0 got at 6"));
-    assert_eq!(of(&[at(0, 5), at(0, 6), at(0, 7), at(1, 5), (1, Event::Gap), at(1, 7)]), [""; 0]);
+    assert_eq!(of(&[at(0, 5), at(0, 6), at(0, 7), at(1, 5), (1, Event::Gap(9)), at(1, 7)]), [""; 0]);
     assert_eq!(of(&[at(0, 5), at(0, 6), at(0, 7), at(1, 6)]), [""; 0]);
 }
 

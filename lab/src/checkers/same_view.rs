@@ -78,7 +78,7 @@ impl Checker<Roles, Event> for SameView {
     fn event(&mut self, _at: Monotonic, node: usize, event: &Event, roles: &Roles) -> Verdict {
         match event {
             Event::Started => _ = self.nodes.remove(&node),
-            Event::Gap => {
+            Event::Gap(_) => {
                 let progress = self.nodes.entry(node).or_default();
                 *progress = Progress { last: None, misses: progress.last.map(|(epoch, _)| epoch).or(progress.misses) };
             }

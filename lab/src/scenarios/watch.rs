@@ -150,7 +150,7 @@ impl Observer<Player> for Watch {
             MemberEvent::Restored(position) => self.tell(at, || format!("node {node} gets the state at {position}")),
             MemberEvent::Denied(why) => self.tell(at, || format!("node {node} may not: {why}")),
             MemberEvent::Notice(notice) => self.tell(at, || format!("node {node} notices {notice:?}")),
-            MemberEvent::Gap => self.tell(at, || format!("node {node} misses some of the order")),
+            MemberEvent::Gap(_) => self.tell(at, || format!("node {node} misses some of the order")),
             MemberEvent::Sequencer(who) => {
                 let who = who.and_then(|it| self.roles.node(&it));
                 self.tell(at, || format!("node {node} says that {who:?} orders"));
@@ -227,7 +227,7 @@ impl Observer<Player> for Watch {
                 Some(body) => Event::Doubted(body),
                 None => return,
             },
-            MemberEvent::Gap => Event::Gap,
+            MemberEvent::Gap(from) => Event::Gap(from),
             MemberEvent::Sequencer(who) => Event::Sequencer(who),
             MemberEvent::Keyed { epoch, passed: false } => Event::Keyed(epoch.view.epoch),
             MemberEvent::Speaks(version) => {

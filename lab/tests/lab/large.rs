@@ -61,7 +61,7 @@ impl Observer<Player> for Seen {
             | MemberEvent::Outcome(_)
             | MemberEvent::Ordered(..)
             | MemberEvent::Doubted(_)
-            | MemberEvent::Gap
+            | MemberEvent::Gap(_)
             | MemberEvent::Sequencer(_)
             | MemberEvent::State(..)
             | MemberEvent::Restored(_)

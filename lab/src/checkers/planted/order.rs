@@ -85,7 +85,7 @@ fn rule_b4_another_list_in_one_view_is_reported() {
     // Both go on to the next view, one of them without the last message.
     let short = [gets(1, 1, (0, 1), 1), gets(0, 3, (0, 3), 2), gets(1, 3, (0, 3), 2)];
     assert!(with(&short)[0].contains("after 1 messages"));
-    let told_so = [gets(1, 1, (0, 1), 1), gets(0, 3, (0, 3), 2), (1, Event::Gap), gets(1, 3, (0, 3), 2)];
+    let told_so = [gets(1, 1, (0, 1), 1), gets(0, 3, (0, 3), 2), (1, Event::Gap(9)), gets(1, 3, (0, 3), 2)];
     assert_eq!(with(&told_so), [""; 0]);
 }
 
@@ -120,7 +120,7 @@ fn an_order_that_disagrees_with_real_time_is_reported() {
     assert!(with(&[gets(2, 4, (1, 1), 1)])[0].contains("published after 5"));
     // A read that is no prefix.
     assert!(with(&[gets(2, 4, (3, 1), 1), gets(2, 6, (1, 1), 1)])[0].contains("without"));
-    assert_eq!(with(&[gets(2, 4, (3, 1), 1), (2, Event::Gap), gets(2, 6, (1, 1), 1)]), [""; 0]);
+    assert_eq!(with(&[gets(2, 4, (3, 1), 1), (2, Event::Gap(9)), gets(2, 6, (1, 1), 1)]), [""; 0]);
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn rule_b2_an_acknowledged_message_that_is_lost_is_reported() {
     assert!(of(&[acknowledged(0, 1, 5)])[0].contains("nobody saw it"));
     let both = [shows(0, 1, &[0, 1]), shows(1, 1, &[0, 1]), acknowledged(0, 1, 5), gets(0, 5, (0, 1), 1)];
     assert!(of(&both)[0].contains("never came to node 1"));
-    for excuse in [Event::Stopped, Event::Excluded, Event::Gap] {
+    for excuse in [Event::Stopped, Event::Excluded, Event::Gap(9)] {
         assert_eq!(of(&[&both[..], &[(1, excuse)]].concat()), [""; 0]);
     }
     assert_eq!(of(&[&both[..], &[orders(1, None)]].concat()), [""; 0], "its majority is gone for good");
@@ -150,5 +150,5 @@ fn a_gap_in_an_ordered_topic_that_is_not_told_is_reported() {
     let start = [shows(0, 1, &[0, 1]), shows(1, 1, &[0, 1]), publishes(0, 1), publishes(0, 2)];
     let of = |story: &[(usize, Event)]| told(Fifo::ordered(topic()), &[&start[..], story].concat());
     assert!(of(&[gets(1, 2, (0, 2), 1)])[0].contains("without"));
-    assert_eq!(of(&[(1, Event::Gap), gets(1, 2, (0, 2), 1)]), [""; 0]);
+    assert_eq!(of(&[(1, Event::Gap(9)), gets(1, 2, (0, 2), 1)]), [""; 0]);
 }
