@@ -78,7 +78,11 @@ impl Checker<Roles, Event> for OnePrimary {
                 status.epoch = Some(view.epoch);
                 status.shown.insert(view.epoch);
             }
-            Event::Sequencer(who) => status.sequencer = *who,
+            Event::Sequencer(who) => {
+                // Who catches up in a view says who orders there before it shows that view.
+                status.note();
+                status.sequencer = *who;
+            }
             Event::Delivered { topic, sequence, epoch: Some(epoch), .. } if self.topics.contains(topic) => {
                 status.note();
                 if status.shown.contains(epoch) && !status.primary.contains(epoch) {
