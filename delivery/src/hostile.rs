@@ -72,6 +72,7 @@ impl Target {
                 Ok(Frame::After { .. }) => "after",
                 Ok(Frame::Stamps { .. }) => "stamps",
                 Ok(Frame::Heard { .. }) => "heard",
+                Ok(Frame::Named { .. }) => "named",
                 Err(_) => "bad frame",
             });
         }

@@ -136,6 +136,8 @@ pub const RELIABLE_HELD_BYTES_MAX: usize = 128 << 20;
 pub const ORDERED_KEPT_BYTES_MAX: usize = 64 << 20;
 /// Bytes of ordered records that we cannot open and no stamp has named yet: they may be anybody's.
 pub const ORDERED_UNREAD_BYTES_MAX: usize = 1 << 20;
+/// A record may say what others are that came at most so many before it.
+pub const NAMED_BEHIND_MAX: u64 = 1 << 10;
 /// Stamps that wait for their records, or for others to hold theirs.
 pub const STAMPS_AHEAD_MAX: usize = 2 * RELIABLE_AHEAD_MAX as usize;
 /// Members of primary views that a report names.

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::mem;
 use std::sync::Arc;
 
-use sealcast_wire::{Access, Domain, EpochId, Guarantee, Header, Monotonic, Protect, Slot, limits};
+use sealcast_wire::{Access, Domain, EpochId, Header, Monotonic, Protect, Slot, limits};
 
 use super::congestion::Congestion;
 use super::frame::Stream;
@@ -63,7 +63,7 @@ pub struct Flow {
 
 /// Whether ordered messages are taken.
 pub(crate) enum Orders {
-    /// This member orders, and holds what it reads; whether that is us.
+    /// This member orders; what it reads, and whether that is us.
     By { slot: Slot, access: Arc<dyn Access>, ours: bool },
     /// Not now.
     Not(SendError),
@@ -201,12 +201,19 @@ impl Backlog {
         self.orders = orders;
     }
 
-    /// Whether a message of this compartment may be ordered now.
-    pub(super) fn admit_ordered(&self, domain: Domain, guarantee: Guarantee) -> Result<(), SendError> {
+    /// Whether a message may be ordered now.
+    pub(super) fn admit_ordered(&self) -> Result<(), SendError> {
         match &self.orders {
-            Orders::By { slot, access, .. } if access.reads(*slot, domain) => Ok(()),
-            Orders::By { .. } => Err(SendError::NotGiven(guarantee)),
+            Orders::By { .. } => Ok(()),
             Orders::Not(why) => Err(*why),
+        }
+    }
+
+    /// Whether the sequencer has to be told what ordered records of this compartment are, as it cannot open them.
+    pub(super) fn names(&self, domain: Domain) -> bool {
+        match &self.orders {
+            Orders::By { slot, access, .. } => domain != Domain::GROUP && !access.reads(*slot, domain),
+            Orders::Not(_) => false,
         }
     }
 

@@ -11,6 +11,7 @@
 //! control    | 4 | length u16 | bytes |                           of the reliable channel; in the group's own domain
 //! after      | 5 | domain u16 | signed u8 | number u64 |          in a reliable record, before all but others of its kind
 //! stamps     | 6 | first u64 | count u8 | (slot u32, number u64, safe u8, hash 16 bytes) … |       in a stream of their own
+//! named      | 8 | first u64 | count u8 | (hash 16 bytes) … |    in an ordered record, of ordered records before it
 //! padding    | 0 … 0 |                                           to the end of the frames
 //!
 //! kind of whole and piece: bits 0–4: 1 whole message, 2 piece of a message
@@ -23,11 +24,13 @@
 //! and `offset` is the place of the bytes in it. Each piece names its topic, so that a receiver can pass
 //! over it without putting it together. Keys and heartbeats are good in `Domain::GROUP` only.
 
+use sealcast_crypto::hash::sha256;
 use sealcast_wire::codec::{Malformed, Reader};
 use sealcast_wire::frame::{HEADER_LEN, SEGMENT_MIN, TAG_LEN};
 use sealcast_wire::{Domain, Slot};
 
 use super::origin::PROOF_BYTES_MAX;
+use super::parity::PARITY_BYTES;
 
 /// One of a sender's reliable streams in an epoch: its records are numbered from 1 and come in that order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -112,6 +115,13 @@ pub enum Frame<'a> {
         /// The record's number there.
         number: u64,
     },
+    /// What the sender's ordered records are that not all members can open.
+    Named {
+        /// The number of the first one.
+        first: u64,
+        /// They, by ascending numbers: as [`Stamp::hash_of`].
+        hashes: Vec<[u8; 16]>,
+    },
     /// Which ordered records come next in the order.
     Stamps {
         /// The sequence number of the first one.
@@ -132,6 +142,15 @@ pub struct Stamp {
     pub safe: bool,
     /// SHA-256 of the datagram as it was sealed, its first bytes (B8).
     pub hash: [u8; 16],
+}
+
+impl Stamp {
+    /// What names a sealed datagram.
+    pub fn hash_of(datagram: &[u8]) -> [u8; 16] {
+        let hash = sha256(datagram);
+        let (first, _) = hash.split_first_chunk().expect("SHA-256 has 32 bytes");
+        *first
+    }
 }
 
 /// What a message is about.
@@ -257,6 +276,18 @@ pub fn write_stamps(first: u64, stamps: &[Stamp], record: &mut Vec<u8>) {
     }
 }
 
+/// Appends what the sender's ordered records from this number on are.
+///
+/// # Panics
+/// If there are more than [`NAMED_MAX`].
+pub fn write_named(first: u64, hashes: &[[u8; 16]], record: &mut Vec<u8>) {
+    assert!(hashes.len() <= NAMED_MAX, "callers bound names");
+    record.push(NAMED);
+    record.extend_from_slice(&first.to_be_bytes());
+    record.push(hashes.len() as u8);
+    record.extend(hashes.iter().flatten());
+}
+
 /// The frames of a record, in order; after the first malformed one there are no more.
 #[derive(Clone, Debug)]
 pub struct Frames<'a> {
@@ -310,6 +341,13 @@ fn read<'a>(r: &mut Reader<'a>) -> Result<Option<Frame<'a>>, Malformed> {
             let stamps = (0..count).map(|_| read_stamp(r)).collect::<Result<_, _>>()?;
             return Ok(Some(Frame::Stamps { first, stamps }));
         }
+        NAMED => {
+            let (first, count) = (r.u64()?, usize::from(r.u8()?));
+            if count > NAMED_MAX {
+                return Err(Malformed);
+            }
+            return Ok(Some(Frame::Named { first, hashes: (0..count).map(|_| r.array()).collect::<Result<_, _>>()? }));
+        }
         _ => {}
     }
     let topic_len = usize::from(r.u8()?);
@@ -361,6 +399,7 @@ const CONTROL: u8 = 4;
 const AFTER: u8 = 5;
 const STAMPS: u8 = 6;
 const HEARD: u8 = 7;
+const NAMED: u8 = 8;
 const KIND_MASK: u8 = 0x1F;
 const AGAIN: u8 = 0x20;
 const KEYS: u8 = 0x40;
@@ -382,6 +421,16 @@ const STAMPS_FIXED: usize = 10;
 const STAMP_BYTES: usize = 29;
 // They fit the shortest segment.
 const _: () = assert!(STAMPS_FIXED + STAMPS_MAX * STAMP_BYTES <= SEGMENT_MIN - HEADER_LEN - TAG_LEN - PROOF_BYTES_MAX);
+/// Hashes of one `named` frame at most.
+pub const NAMED_MAX: usize = 40;
+/// Bytes of so many.
+pub(super) fn named_len(count: usize) -> usize {
+    NAMED_FIXED + count * NAMED_BYTES
+}
+const NAMED_FIXED: usize = 10;
+const NAMED_BYTES: usize = 16;
+// They fit the shortest segment, and what is longer than that by a parity.
+const _: () = assert!(NAMED_FIXED + NAMED_MAX * NAMED_BYTES <= SEGMENT_MIN - HEADER_LEN - TAG_LEN - PARITY_BYTES);
 /// Bytes of a `heard` frame before its bits.
 pub(super) const HEARD_FIXED: usize = 2;
 /// Bytes of a `control` frame before its bytes.
@@ -414,6 +463,7 @@ mod tests {
         let stamp = Stamp { slot: Slot(70_000), number: 13, safe: true, hash: [14; 16] };
         write_stamps(15, &[stamp; 2], &mut record);
         write_heard(&[0b101, 1], &mut record);
+        write_named(16, &[[17; 16]; 2], &mut record);
         assert_eq!(
             frames(&record),
             [
@@ -424,6 +474,7 @@ mod tests {
                 Ok(Frame::After { stream, number: 12 }),
                 Ok(Frame::Stamps { first: 15, stamps: vec![stamp; 2] }),
                 Ok(Frame::Heard { bits: &[0b101, 1] }),
+                Ok(Frame::Named { first: 16, hashes: vec![[17; 16]; 2] }),
             ]
         );
         let read = frames(&record).len();
@@ -490,6 +541,7 @@ mod tests {
                 Frame::After { .. } => 11,
                 Frame::Stamps { stamps, .. } => 29 * stamps.len(),
                 Frame::Heard { bits } => bits.len(),
+                Frame::Named { hashes, .. } => 16 * hashes.len(),
             }).sum();
             prop_assert!(total <= bytes.len());
         }

@@ -248,6 +248,7 @@ impl Receiver {
             | Frame::Heard { .. }
             | Frame::Control { .. }
             | Frame::After { .. }
+            | Frame::Named { .. }
             | Frame::Stamps { .. } => Err(Dropped::Malformed),
             Frame::Whole { head, body } => {
                 self.admit(from, &head, true)?;

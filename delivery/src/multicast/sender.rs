@@ -21,8 +21,8 @@ use sealcast_wire::{Access, Domain, EpochId, Exhausted, Guarantee, Monotonic, Pr
 
 use super::backlog::{Again, Backlog, Flow, Settled};
 use super::frame::{
-    AFTER_BYTES, CONTROL_FIXED, Frame, Frames, HEARD_FIXED, Head, STAMPS_MAX, Stamp, Stream, stamps_len, stamps_within,
-    write_after, write_control, write_heard, write_heartbeat, write_stamps,
+    AFTER_BYTES, CONTROL_FIXED, Frame, Frames, HEARD_FIXED, Head, NAMED_MAX, STAMPS_MAX, Stamp, Stream, named_len,
+    stamps_len, stamps_within, write_after, write_control, write_heard, write_heartbeat, write_named, write_stamps,
 };
 use super::origin::{PROOF_BYTES_MAX, TRAILER_BYTES, Unsigned, without_proof};
 use super::parity::PARITY_BYTES;
@@ -156,7 +156,7 @@ impl Sender {
             let protect = ahead.as_ref().unwrap_or(protect);
             backlog.admit(protect.epoch(), data.body.len())?;
             if data.guarantee >= Guarantee::Ordered {
-                backlog.admit_ordered(stream.domain, data.guarantee)?;
+                backlog.admit_ordered()?;
             }
         }
         let head = Head { keys: false, again: false, number: 0, sent_micros: data.sent_micros, topic: data.topic };
@@ -381,6 +381,7 @@ impl Sender {
                         | Frame::Control { .. }
                         | Frame::After { .. }
                         | Frame::Stamps { .. }
+                        | Frame::Named { .. }
                         | Frame::Heard { .. } => continue,
                     };
                     // A record may hold the end of a message that all have.
@@ -663,10 +664,29 @@ impl Sender {
         if let (Some(stream), Some(protect), Some(backlog)) = (stream, &protect, &mut self.backlog) {
             backlog.push(stream, Arc::clone(protect), &batch, &mut lane.ends);
         }
+        let domain = self.lanes[at].of.stream.domain;
+        let is_named = stream == Some(Stream::ORDERED) && self.backlog.as_ref().is_some_and(|it| it.names(domain));
+        let hashes: Vec<_> = if is_named { batch.iter().map(Stamp::hash_of).collect() } else { Vec::new() };
         self.done_bytes += batch.bytes.len();
         self.done.push_back(batch);
         if let Some(protect) = protect.filter(|_| stream.is_some()) {
             self.say_parities(&protect);
+            self.say_named(&protect, first.unwrap_or(1), &hashes);
+        }
+    }
+
+    /// Says what ordered records from this number on are, behind them: the sequencer cannot open them, and stamps no noise (B8).
+    fn say_named(&mut self, protect: &Arc<dyn Protect>, first: u64, hashes: &[[u8; 16]]) {
+        let mut first = first;
+        for hashes in hashes.chunks(NAMED_MAX) {
+            // Where nothing can be sealed any more, they are sealed anew.
+            let Ok(lane) = self.lane_of(protect, LaneOf::NAMED) else { return };
+            self.reserve(lane, named_len(hashes.len()));
+            write_named(first, hashes, &mut self.lanes[lane].batch.bytes);
+            first += hashes.len() as u64;
+        }
+        if let Some(lane) = self.lanes.iter().position(|it| it.of == LaneOf::NAMED).filter(|_| !hashes.is_empty()) {
+            self.finish(lane);
         }
     }
 
@@ -704,6 +724,10 @@ impl LaneOf {
     /// Of our last word in the order.
     const LEAVE: LaneOf =
         LaneOf { stream: Stream { domain: Domain::GROUP, signed: true }, guarantee: Guarantee::Ordered };
+
+    /// Of what names ordered records that the sequencer cannot open.
+    const NAMED: LaneOf =
+        LaneOf { stream: Stream { domain: Domain::GROUP, signed: false }, guarantee: Guarantee::Ordered };
 
     /// Room that a record must leave for its proof: stamps are no batch, and have a signature where nothing longer fits.
     fn proof_min(self) -> usize {

@@ -603,8 +603,15 @@ impl Incoming {
                 }
                 // Signed words are taken as they come.
                 Ok(Frame::Control { .. }) if matches!(of.stream, Stream::STAMPS | Stream::ORDERED) => Ok(None),
+                Ok(Frame::Named { .. }) if of.stream == Stream::ORDERED => Ok(None),
                 Ok(Frame::After { .. }) => Ok(None),
-                Ok(Frame::Heartbeat { .. } | Frame::Heard { .. } | Frame::Control { .. } | Frame::Stamps { .. })
+                Ok(
+                    Frame::Heartbeat { .. }
+                    | Frame::Heard { .. }
+                    | Frame::Control { .. }
+                    | Frame::Named { .. }
+                    | Frame::Stamps { .. },
+                )
                 | Err(_) => Err(Dropped::Malformed),
             };
             match (taken, next) {

@@ -351,7 +351,37 @@ impl Sequencer {
             let leaves = frames.is_some_and(|it| Frames::of(it).any(is_leave));
             order.keep(header.slot, number, (flags & FLAG_SAFE != 0, leaves), sealed);
         }
+        if flags & FLAG_SIGNED == 0 && header.domain == Domain::GROUP {
+            self.take_named(now, header.epoch, (header.slot, number), frame)?;
+        }
         self.go_on(now, header.epoch, header.slot);
+        Ok(())
+    }
+
+    /// A sender says in a record what those before it are that not all can open (B8).
+    fn take_named(
+        &mut self,
+        now: Monotonic,
+        epoch: EpochId,
+        (slot, by): (Slot, u64),
+        frames: &[u8],
+    ) -> Result<(), Dropped> {
+        for frame in Frames::of(frames).map_while(Result::ok) {
+            let Frame::Named { first, hashes } = frame else { continue };
+            let is_behind = first.checked_add(hashes.len() as u64).is_some_and(|end| end <= by);
+            if !is_behind || by - first > limits::NAMED_BEHIND_MAX {
+                return Err(Dropped::Malformed);
+            }
+            for (number, hash) in (first..).zip(hashes) {
+                // What was opened is what it is.
+                let of = Of { slot, stream: Stream::ORDERED };
+                let is_new = self.incoming.is_new(epoch, of, number);
+                let order = self.view(epoch).and_then(|it| it.order.as_mut());
+                if order.filter(|_| is_new).is_some_and(|it| it.name(slot, number, hash)) {
+                    self.pass_over(now, epoch, slot, number)?;
+                }
+            }
+        }
         Ok(())
     }
 
@@ -633,33 +663,45 @@ impl Sequencer {
                 Some(Arc::clone(protect))
             });
             datagram.extend_from_slice(&sealed);
-            let opened = protect.as_ref().and_then(|it| Some((it.open(&mut datagram).ok()?, it)));
+            debug_assert_eq!(of.slot, me);
+            let opened = protect.as_ref().map(|it| (it.open(&mut datagram), it));
+            let is_ordered = of.stream == Stream::ORDERED;
             // What came already is not missing.
-            let is_open = opened.is_some();
-            if let Some(((source, flags, frame), protect)) = opened {
-                debug_assert_eq!(of.slot, me);
-                let _ = match of.stream {
-                    Stream::ORDERED => self.take_ordered(now, source, flags, (frame, &sealed), Some(&**protect)),
-                    _ => self.take(now, source, flags, frame, Some(&**protect)),
-                };
-            }
+            let is_taken = match opened {
+                Some((Ok((source, flags, frame)), protect)) => {
+                    let _ = match is_ordered {
+                        true => self.take_ordered(now, source, flags, (frame, &sealed), Some(&**protect)),
+                        false => self.take(now, source, flags, frame, Some(&**protect)),
+                    };
+                    true
+                }
+                // We write some of it that we do not read.
+                Some((Err(Dropped::NoKey), _)) if is_ordered => {
+                    let _ = self.take_unread(now, &sealed);
+                    true
+                }
+                Some((Err(_), _)) | None => false,
+            };
             self.filling = (sealed, datagram);
-            if !is_open {
+            if !is_taken {
                 return;
             }
         }
     }
 
-    /// Has ordered messages taken from now on, if a view orders: those that the sequencer can tell from what anybody may have
-    /// made up.
+    /// Has ordered messages taken from now on, if a view orders.
     fn admit_ordered(&self) {
         let not = if self.order_status.is_settled { SendError::NotPrimary } else { SendError::NotReady };
         let by = self.current.as_ref().and_then(|it| {
             let slot = it.sequencer()?;
             Some(Orders::By { slot, access: it.access.clone(), ours: slot == it.me })
         });
+        self.order_by(by.unwrap_or(Orders::Not(not)));
+    }
+
+    fn order_by(&self, orders: Orders) {
         if let Some(backlog) = self.multicast.lock().backlog() {
-            backlog.order(by.unwrap_or(Orders::Not(not)));
+            backlog.order(orders);
         }
     }
 
@@ -718,6 +760,10 @@ impl Sequencer {
             // Readers know the numbers of signed messages and of others apart.
             (signed || !access.must_sign(topic)).then_some(Stream { domain, signed })
         };
+        // What is sealed anew is so for its sequencer.
+        if let Some(slot) = order.as_ref().and_then(Order::sequencer) {
+            self.order_by(Orders::By { slot, access: access.clone(), ours: slot == me });
+        }
         let told = self.multicast.lock().change_epoch(now, protect, again, route);
         if let Some(before) = self.current.take().filter(|it| it.order.is_some() && !again) {
             self.last = Some((before, now + limits::EPOCH_OVERLAP));

@@ -11,8 +11,9 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use sealcast_crypto::hash::{Transcript, sha256};
-use sealcast_wire::{Dropped, Monotonic, Slot, limits};
+use sealcast_crypto::hash::Transcript;
+use sealcast_wire::frame::FLAG_SAFE;
+use sealcast_wire::{Dropped, Header, Monotonic, Slot, limits};
 
 use super::buffers::Buffers;
 use crate::Batch;
@@ -38,6 +39,8 @@ pub(super) struct Order {
     /// Datagrams that we cannot open, before their stamps tell whether they are what they say.
     unread: BTreeMap<(Slot, u64), Vec<u8>>,
     unread_bytes: usize,
+    /// What datagrams that are not here yet are, by their senders' word, if we cannot open them.
+    named: BTreeMap<(Slot, u64), [u8; 16]>,
     /// So much of the order is here.
     held: u64,
     /// Hash of those stamps.
@@ -123,6 +126,7 @@ impl Order {
             buffers: Buffers::default(),
             unread: BTreeMap::new(),
             unread_bytes: 0,
+            named: BTreeMap::new(),
             held: last,
             chain,
             fence: None,
@@ -199,7 +203,7 @@ impl Order {
             return Err(Dropped::Stale);
         }
         match self.wanted.get(&(slot, number)) {
-            Some(hash) if *hash != hash_of(datagram) => Err(Dropped::Auth),
+            Some(hash) if *hash != Stamp::hash_of(datagram) => Err(Dropped::Auth),
             None if is_over() || self.kept.contains_key(&(slot, number)) => Err(Dropped::Replay),
             // What is stamped is never refused: all wait for it.
             None if self.bytes + datagram.len() + KEPT_OVERHEAD > limits::ORDERED_KEPT_BYTES_MAX => Err(Dropped::Queue),
@@ -210,7 +214,8 @@ impl Order {
     /// Keeps a record that [`Order::judge`] lets in.
     pub(super) fn keep(&mut self, slot: Slot, number: u64, (safe, leaves): (bool, bool), datagram: &[u8]) {
         self.wanted.remove(&(slot, number));
-        let kept = Kept { hash: hash_of(datagram), safe, leaves, datagram: self.buffers.copy(datagram) };
+        self.forget_name((slot, number));
+        let kept = Kept { hash: Stamp::hash_of(datagram), safe, leaves, datagram: self.buffers.copy(datagram) };
         self.bytes += kept.cost();
         if let Some(before) = self.kept.insert((slot, number), kept) {
             self.bytes -= before.cost();
@@ -218,8 +223,8 @@ impl Order {
         self.hold();
     }
 
-    /// A datagram that we cannot open: whether a stamp says that it is what it seems, so that it is kept. Others may be
-    /// anybody's, and wait for their stamps in little room.
+    /// A datagram that we cannot open: whether a stamp says that it is what it seems, or its sender, so that it is kept. Others
+    /// may be anybody's, and wait for that in little room.
     pub(super) fn keep_unread(
         &mut self,
         slot: Slot,
@@ -228,9 +233,16 @@ impl Order {
         datagram: &[u8],
     ) -> Result<bool, Dropped> {
         self.judge(slot, number, datagram)?;
-        if self.wanted.contains_key(&(slot, number)) {
+        let named = self.named.get(&(slot, number));
+        if self.wanted.contains_key(&(slot, number)) || named == Some(&Stamp::hash_of(datagram)) {
             self.keep(slot, number, (safe, false), datagram);
             return Ok(true);
+        }
+        if named.is_some() {
+            return Err(Dropped::Auth);
+        }
+        if number > self.stamped.get(&slot).copied().unwrap_or(0) + limits::RELIABLE_AHEAD_MAX {
+            return Err(Dropped::Queue);
         }
         if self.unread_bytes + datagram.len() > limits::ORDERED_UNREAD_BYTES_MAX {
             return Err(Dropped::Queue);
@@ -240,6 +252,32 @@ impl Order {
             self.unread_bytes -= before.len();
         }
         Ok(false)
+    }
+
+    /// A sender says what a record of its own is; whether that one is here, cannot be opened, and is kept from now on.
+    pub(super) fn name(&mut self, slot: Slot, number: u64, hash: [u8; 16]) -> bool {
+        let key = (slot, number);
+        let is_stamped = number <= self.stamped.get(&slot).copied().unwrap_or(0);
+        if self.fence.is_some() || is_stamped || self.kept.contains_key(&key) {
+            return false;
+        }
+        let unread = self.unread.remove(&key);
+        self.unread_bytes -= unread.as_ref().map_or(0, Vec::len);
+        match unread.filter(|it| Stamp::hash_of(it) == hash) {
+            Some(datagram) => {
+                let is_safe = Header::parse(&datagram).is_ok_and(|it| it.flags & FLAG_SAFE != 0);
+                self.keep(slot, number, (is_safe, false), &datagram);
+                true
+            }
+            None => {
+                self.bytes += if self.named.insert(key, hash).is_none() { KEPT_OVERHEAD } else { 0 };
+                false
+            }
+        }
+    }
+
+    fn forget_name(&mut self, key: (Slot, u64)) {
+        self.bytes -= if self.named.remove(&key).is_some() { KEPT_OVERHEAD } else { 0 };
     }
 
     /// The sequencer: the next records of a sender have their positions, up to this one.
@@ -327,9 +365,10 @@ impl Order {
             let key = (stamp.slot, stamp.number);
             let unread = self.unread.remove(&key);
             self.unread_bytes -= unread.as_ref().map_or(0, Vec::len);
+            self.forget_name(key);
             let record = match (self.kept.get(&key), unread) {
                 (Some(kept), _) if kept.hash == stamp.hash => Stamped::Here,
-                (None, Some(datagram)) if hash_of(&datagram) == stamp.hash => {
+                (None, Some(datagram)) if Stamp::hash_of(&datagram) == stamp.hash => {
                     self.keep(stamp.slot, stamp.number, (stamp.safe, false), &datagram);
                     Stamped::Unread
                 }
@@ -568,13 +607,6 @@ impl Order {
     pub(super) fn bytes(&self) -> usize {
         self.bytes + self.unread_bytes
     }
-}
-
-/// What stamps name a sealed datagram by.
-pub(super) fn hash_of(datagram: &[u8]) -> [u8; 16] {
-    let hash = sha256(datagram);
-    let (first, _) = hash.split_first_chunk().expect("SHA-256 has 32 bytes");
-    *first
 }
 
 /// Stamps that are handed on in one frame: less than the sequencer says in one, since more stands beside them.

@@ -140,6 +140,7 @@ fn rule_g9_what_the_vectors_seal_are_records_of_delivery() {
                 Frame::After { .. } => (5, false, false),
                 Frame::Stamps { .. } => (6, false, false),
                 Frame::Heard { .. } => (7, false, false),
+                Frame::Named { .. } => (8, false, false),
             });
         }
     }

@@ -4,7 +4,6 @@ use sealcast_wire::frame::{COUNTER_ORDERED, COUNTER_RELIABLE, COUNTER_SIGNED, FL
 
 use super::*;
 use crate::multicast::frame::write_stamps;
-use crate::sequencer::order::hash_of;
 
 impl Net {
     /// All nodes got one order, the positions rise, and each sender's messages are in it in the order of publishing.
@@ -150,12 +149,72 @@ fn rule_b8_members_without_the_key_hold_what_they_cannot_read() {
         let read: Vec<_> = net.order[0].iter().filter(|(_, slot, body)| slot.0 == 2 || body[1] % 2 == 1).collect();
         assert!(net.order[2].iter().eq(read), "it reads the rest in the same order");
         assert_eq!(net.bytes(2), 0);
-        // Nobody can stamp what it cannot tell from anything that a stranger made up.
-        net.access = Arc::new(Topics { deaf: Some(Slot(0)) });
-        net.change(3, &[0, 1, 2]);
-        let refused = net.publish_as(Guarantee::Ordered, 1, "c2/b", b"\x01\0");
-        assert_eq!(refused.unwrap_err(), SendError::NotGiven(Guarantee::Ordered));
     }
+}
+
+/// Senders tell the sequencer what it cannot open, its own records among that; it dies amid them, and one follows it that reads.
+#[test]
+fn rule_b8_a_sequencer_orders_what_it_cannot_read() {
+    for (loss, seed) in [(0, 10), (0, 11), (150, 12), (150, 13), (150, 14)] {
+        let mut net = Net::new(4, loss, seed);
+        net.access = Arc::new(Topics { deaf: Some(Slot(0)) });
+        net.order(1, &[0, 1, 2, 3]);
+        let big = [vec![1, 200], vec![7; 20_000]].concat();
+        for n in 0..30 {
+            net.publish_patiently_as(Guarantee::Safe, 1, ["c2/b", "c1/a"][usize::from(n) % 2], &[1, n]);
+            net.publish_patiently_as(Guarantee::Ordered, 2, "c2/b", &[2, n]);
+            net.publish_patiently_as(Guarantee::Ordered, 0, "c2/b!", &[0, n]);
+            net.run(net.now + 500);
+        }
+        net.publish_patiently_as(Guarantee::Ordered, 1, "c2/b", &big);
+        net.run(net.now + 5 * SECOND);
+        assert_eq!((net.order[1].len(), net.ordered[1].len(), net.ordered[2].len()), (91, 31, 30), "seed {seed}");
+        assert_eq!(net.ordered[0].len(), 30, "seed {seed}");
+        assert!(net.order[1] == net.order[2] && net.order[1] == net.order[3], "seed {seed}");
+        assert!(net.order[0].iter().all(|(_, slot, body)| slot.0 == 0 || slot.0 == 1 && body[1] % 2 == 1));
+        assert_eq!((net.bytes(0), net.bytes(3)), (0, 0), "seed {seed}");
+        for n in 30..60 {
+            net.publish_patiently_as(Guarantee::Ordered, 1, "c2/b", &[1, n]);
+        }
+        net.run(net.now + seed * 200);
+        net.deaf.insert(0);
+        net.access = Arc::new(Topics { deaf: None });
+        net.change(3, &[1, 2, 3]);
+        net.run(net.now + 5 * SECOND);
+        assert_eq!((net.order[1].len(), net.ordered[1].len()), (121, 61), "seed {seed}");
+        assert!(net.order[1] == net.order[2] && net.order[1] == net.order[3], "seed {seed}");
+    }
+}
+
+/// A stranger takes the numbers of a sender's records first, and one with the group's key names what no record follows.
+#[test]
+fn rule_b8_noise_does_not_keep_a_sequencer_from_what_it_cannot_read() {
+    let mut net = Net::new(3, 0, 15);
+    net.access = Arc::new(Topics { deaf: Some(Slot(0)) });
+    net.order(1, &[0, 1, 2]);
+    let (epoch, flags) = (net.keys[0][&2].epoch(), FLAG_RELIABLE | FLAG_ORDERED);
+    let noise = |number: u64| {
+        let mut noise = vec![7; 1_000];
+        let counter = COUNTER_RELIABLE | COUNTER_ORDERED | number;
+        Header { domain: Domain(2), epoch, slot: Slot(1), flags, counter }.write(&mut noise);
+        noise
+    };
+    (1..2_000).chain(1 << 40..1 << 40 | 9).for_each(|number| net.hear(1, 0, &mut noise(number)));
+    assert!(net.bytes(0) <= limits::ORDERED_UNREAD_BYTES_MAX);
+    for n in 0..20 {
+        net.publish_as(Guarantee::Ordered, 1, ["c1/a", "c2/b"][usize::from(n) % 2], &[1, n]).expect("there is room");
+        net.run(net.now + 1_000);
+    }
+    net.run(net.now + 5 * SECOND);
+    assert_eq!((net.order[2].len(), net.order[0].len(), net.ordered[1].len()), (20, 10, 20));
+    // Each name costs the room of a record, and those of records that come after it, or long before, count for nothing.
+    let mut order = Order::new(Slot(0), (0..3).map(Slot).collect(), (0, [0; 32]));
+    assert!(!order.name(Slot(1), 1, [7; 16]) && order.bytes() > 0);
+    assert_eq!(order.keep_unread(Slot(1), 1, false, &noise(1)), Err(Dropped::Auth));
+    let record = noise(2);
+    assert_eq!(order.keep_unread(Slot(1), 2, false, &record), Ok(false));
+    assert!(order.name(Slot(1), 2, Stamp::hash_of(&record)));
+    assert!(!order.name(Slot(1), 2, [7; 16]), "it is known");
 }
 
 /// The sender is gone once a majority holds its message: the sequencer hands it on to who lacks it.
@@ -207,7 +266,7 @@ fn rule_a3_nobody_but_the_sequencer_stamps() {
     net.order(1, &[0, 1, 2]);
     let mallory = Ring::member(2, 2, 3);
     let record = forged_record(&mallory, 1, b"forged");
-    let stamp = Stamp { slot: Slot(1), number: 1, safe: false, hash: hash_of(&record) };
+    let stamp = Stamp { slot: Slot(1), number: 1, safe: false, hash: Stamp::hash_of(&record) };
     for (slot, flags, far) in [
         (0, FLAG_RELIABLE | FLAG_SIGNED, COUNTER_RELIABLE | COUNTER_SIGNED),
         (0, FLAG_RELIABLE, COUNTER_RELIABLE),
