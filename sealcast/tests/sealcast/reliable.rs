@@ -295,6 +295,42 @@ fn rule_b3_one_order_goes_on_without_the_member_that_made_it() {
 }
 
 /// Nothing is sealed, and nobody has a certificate; views, order and acknowledgements are those of a sealed group.
+/// Each topic is closed to one of three members, so that one of them is to whoever is the sequencer.
+#[test]
+fn rule_b8_who_orders_need_not_read() {
+    let (mut ca, place) = (Ca::new(), url(ORDER));
+    let topics = ["ab", "bc", "ca"];
+    let rights = [["both:ab", "both:ca"], ["both:ab", "both:bc"], ["both:bc", "both:ca"]];
+    let sessions = [("alice", 0), ("bob", 1), ("carol", 2)].map(|(name, n)| open(&place, &ca.member(name, &rights[n])));
+    // By topic: who has it.
+    let of = [[0, 1], [1, 2], [2, 0]];
+    let mut subs = [0, 1, 2].map(|topic: usize| {
+        of[topic].map(|n| sessions[n].subscribe(topics[topic]).capacity(1_000).wait().expect("subscribed"))
+    });
+    together(&sessions.each_ref(), 3);
+    let mut tickets = Vec::new();
+    for n in 0..100_u8 {
+        for topic in 0..3 {
+            let body = [n; 700];
+            let sender = &sessions[of[topic][usize::from(n) % 2]];
+            let publish = sender.publish(topics[topic], &body);
+            let publish = if n % 10 == 9 { publish.safe() } else { publish.ordered() };
+            tickets.push(publish.ticket().expect("taken"));
+        }
+    }
+    tickets.into_iter().for_each(|ticket| assert!(ticket.wait().expect("acknowledged").number.is_some()));
+    for of_topic in &mut subs {
+        let got = of_topic.each_mut().map(|sub| {
+            let next = |_| sub.next_timeout(SOON).expect("open").expect("delivered").payload()[0];
+            (0..100).map(next).collect::<Vec<_>>()
+        });
+        assert_eq!(got[0], got[1], "one order");
+        let mut all = got[0].clone();
+        all.sort_unstable();
+        assert!(all.into_iter().eq(0..100));
+    }
+}
+
 #[test]
 fn rule_b4_a_plain_group_orders_in_clear() {
     let place = url("&order=total&keys=plain");
