@@ -124,6 +124,8 @@ pub const RELIABLE_WINDOW_BYTES_MIN: usize = 6 << 10;
 pub const RELIABLE_BACKLOG_BYTES_MIN: usize = 64 << 10;
 /// The most: what members keep of an order, and hold of a stream behind a gap, covers it.
 pub const RELIABLE_BACKLOG_BYTES_MAX: usize = 64 << 20;
+/// How long all wait for a member that takes nothing of what they send reliably (`slow=wait`).
+pub const RELIABLE_STALLED: Duration = Duration::from_secs(60);
 /// Runs of reliable messages of ours that are remembered as such of which others may lack some.
 pub const DOUBTFUL_MAX: usize = 1024;
 /// Members who repair what a sender does not, one after another; later ones do together.

@@ -1,16 +1,17 @@
-//! Members that hold all others up (`slow=expel`).
+//! Members that hold all others up: for longer than `slow=expel` allows, or taking nothing at all for long.
 //!
 //! ```text
 //! ACK, STATUS ─▶ the sequencer ── at each check: behind what most had at the check before? ── for so long ─▶ SLOW, suspected
 //! ```
 //! The sequencer, which is the coordinator too, judges a member by that member's own reports: they say how far it is, and only
 //! grow, so nobody else's word makes it slower. SLOW, which is proved, tells all why it goes; nobody acts on it. Without
-//! `slow=expel` nobody is judged: senders wait for the slowest member.
+//! `slow=expel` senders wait for the slowest member, as long as it takes something now and then: so what waits for
+//! acknowledgement is bounded by time, too.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use sealcast_wire::{Monotonic, Slot};
+use sealcast_wire::{Monotonic, Slot, limits};
 
 use super::control::{Control, Of};
 use super::order::Order;
@@ -18,13 +19,17 @@ use super::{Current, Sequencer};
 use crate::Output;
 
 /// What the sequencer knows of members that lag. Of one view.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Slow {
-    /// How long a member may hold all up; `None`: for ever.
-    most: Option<Duration>,
+    /// How long a member may hold all up.
+    most: Duration,
+    /// Whether one may that takes something meanwhile.
+    is_patient: bool,
     due: Option<Monotonic>,
     /// What most had at the last check, of the order and of each fifo stream.
     marks: BTreeMap<Option<Of>, u64>,
+    /// What each member had.
+    had: BTreeMap<(Option<Of>, Slot), u64>,
     /// Since when members have been behind at each check.
     behind: BTreeMap<Slot, Monotonic>,
     told: BTreeSet<Slot>,
@@ -33,16 +38,27 @@ pub(super) struct Slow {
 /// How far members are in the order, or in one sender's stream.
 pub(super) type Progress = (Option<Of>, Vec<(Slot, u64)>);
 
+impl Default for Slow {
+    fn default() -> Slow {
+        Slow::of(limits::RELIABLE_STALLED, true)
+    }
+}
+
 impl Slow {
-    /// Members go that hold all up for so long.
+    fn of(most: Duration, is_patient: bool) -> Slow {
+        let (marks, had) = (BTreeMap::new(), BTreeMap::new());
+        Slow { most, is_patient, due: None, marks, had, behind: BTreeMap::new(), told: BTreeSet::new() }
+    }
+
+    /// Members go that hold all up for so long, whatever they take meanwhile.
     pub(super) fn expel_after(&mut self, most: Duration) {
-        self.most = Some(most);
+        (self.most, self.is_patient) = (most, false);
     }
 
     /// A view begins, in which we judge.
     fn begin(&mut self, now: Monotonic, judges: bool) {
-        *self = Slow { most: self.most, ..Slow::default() };
-        self.due = self.most.filter(|_| judges).map(|most| now + most / CHECKS);
+        *self = Slow::of(self.most, self.is_patient);
+        self.due = judges.then(|| now + self.most / CHECKS);
     }
 
     /// When the next check is due.
@@ -52,9 +68,8 @@ impl Slow {
 
     /// A check: who held all up for too long, if anybody did. Never so many that those who stay are no majority.
     fn check(&mut self, now: Monotonic, members: usize, lines: Vec<Progress>) -> Option<Slot> {
-        let most = self.most?;
-        let mut behind = BTreeSet::new();
-        let mut marks = BTreeMap::new();
+        let most = self.most;
+        let (mut behind, mut marks, mut had) = (BTreeSet::new(), BTreeMap::new(), BTreeMap::new());
         for (of, line) in lines {
             let mut numbers: Vec<u64> = line.iter().map(|(_, number)| *number).collect();
             numbers.sort_unstable_by(|a, b| b.cmp(a));
@@ -62,9 +77,13 @@ impl Slow {
             marks.insert(of, majority);
             let Some(mark) = self.marks.get(&of).copied() else { continue };
             let lags = |number: u64| number < mark && number.saturating_add(LAG_MIN) <= majority;
-            behind.extend(line.iter().filter(|(_, number)| lags(*number)).map(|(slot, _)| *slot));
+            let waits = |slot, number| !self.is_patient || self.had.get(&(of, slot)) == Some(&number);
+            for (slot, number) in line.into_iter().filter(|(_, number)| lags(*number)) {
+                behind.extend(waits(slot, number).then_some(slot));
+                had.insert((of, slot), number);
+            }
         }
-        (self.marks, self.due) = (marks, Some(now + most / CHECKS));
+        (self.marks, self.had, self.due) = (marks, had, Some(now + most / CHECKS));
         self.behind.retain(|slot, _| behind.contains(slot));
         behind.into_iter().for_each(|slot| _ = self.behind.entry(slot).or_insert(now));
         let room = |slot: &Slot| self.told.contains(slot) || 2 * (self.told.len() + 1) < members;
@@ -145,8 +164,10 @@ mod tests {
     const MOST: Duration = Duration::from_millis(1600);
 
     fn played(members: usize, progress: impl Fn(u32, u64) -> u64) -> Vec<Option<Slot>> {
-        let mut slow = Slow::default();
-        slow.expel_after(MOST);
+        played_with(Slow::of(MOST, false), members, progress)
+    }
+
+    fn played_with(mut slow: Slow, members: usize, progress: impl Fn(u32, u64) -> u64) -> Vec<Option<Slot>> {
         slow.begin(Monotonic(0), true);
         let check = |nth: u64| {
             let line = (0..members as u32).map(|slot| (Slot(slot), progress(slot, nth))).collect();
@@ -163,6 +184,21 @@ mod tests {
         let told =
             played(4, |slot, nth| if slot == 3 && nth % 12 != 0 { 100 * nth - 300.min(100 * nth) } else { 100 * nth });
         assert!(told.iter().all(Option::is_none), "{told:?}");
+    }
+
+    /// `slow=wait`: senders wait for who is slow, but not for ever for who takes nothing.
+    #[test]
+    fn a_member_that_takes_nothing_goes_where_a_slow_one_stays() {
+        let patient = || Slow::of(MOST, true);
+        let told = played_with(patient(), 4, |slot, nth| if slot == 3 { 10 * nth } else { 100 * nth });
+        assert!(told.iter().all(Option::is_none), "{told:?}");
+        // All others wait for it, and send no more.
+        let told = played_with(patient(), 4, |slot, nth| if slot == 3 { 7 } else { 100 * nth.min(5) });
+        assert_eq!(told.iter().flatten().next(), Some(&Slot(3)));
+        let first = told.iter().position(Option::is_some);
+        assert!(first.is_some_and(|it| (17..20).contains(&it)), "{told:?}");
+        let told = played_with(patient(), 4, |slot, nth| if slot == 3 { nth / 15 } else { 100 * nth.min(5) });
+        assert!(told.iter().all(Option::is_none), "it takes one now and then: {told:?}");
     }
 
     #[test]

@@ -1091,6 +1091,28 @@ fn a_member_that_holds_all_up_goes_by_its_own_reports_where_slow_ones_are_expell
     }
 }
 
+/// Senders wait for a member whose readers take nothing; a minute later it is judged, however long its own application waits.
+#[test]
+fn what_waits_for_acknowledgement_is_bounded_by_time() {
+    for guarantee in [Guarantee::Fifo, Guarantee::Ordered] {
+        let mut net = Net::new(4, 0, 902);
+        net.order(1, &[0, 1, 2, 3]);
+        let now = net.at();
+        net.nodes[3].handle(now, Input::Pause);
+        let mut room = true;
+        for _ in 0..10_000 {
+            room = net.publish_as(guarantee, 1, "c1/a", &[7; 900]).is_ok();
+            net.run(net.now + 1_000);
+        }
+        assert!(!room, "senders wait");
+        net.run(net.now + 40 * SECOND);
+        assert!(net.slow_told.is_empty(), "{:?}", net.slow_told);
+        net.run(net.now + 30 * SECOND);
+        let told: BTreeSet<_> = net.slow_told.iter().copied().collect();
+        assert!(told.contains(&(0, Slot(3), true)), "{guarantee:?}: {told:?}");
+    }
+}
+
 #[test]
 fn no_insider_can_make_another_member_slow() {
     let mut net = Net::new(4, 0, 901);
