@@ -302,7 +302,7 @@ pub(super) fn told(notice: &Notice, about: Option<&str>) -> String {
 fn said(why: Misbehaviour) -> &'static str {
     match why {
         Misbehaviour::Silent => "it is silent",
-        Misbehaviour::Slow => "it is slow, and all wait for it (slow=expel)",
+        Misbehaviour::Slow => "all wait for it, and it takes too little (slow=)",
         Misbehaviour::Equivocation => "it sent two different messages where one belongs",
         Misbehaviour::WrongValue => "it sent a wrong value",
         Misbehaviour::Rights => "its rights do not allow what it did",
