@@ -124,6 +124,10 @@ pub const RELIABLE_WINDOW_BYTES_MIN: usize = 6 << 10;
 pub const RELIABLE_BACKLOG_BYTES_MIN: usize = 64 << 10;
 /// The most: what members keep of an order, and hold of a stream behind a gap, covers it.
 pub const RELIABLE_BACKLOG_BYTES_MAX: usize = 64 << 20;
+/// Bytes a second of best effort that are sent beside reliable records, however full the network is.
+pub const PACE_MIN: u64 = 64 << 10;
+/// By so many bytes a second they grow each 10 ms in which nothing was lost, and by a 512th.
+pub const PACE_STEP: u64 = 8 << 10;
 /// How long all wait for a member that takes nothing of what they send reliably (`slow=wait`).
 pub const RELIABLE_STALLED: Duration = Duration::from_secs(60);
 /// Runs of reliable messages of ours that are remembered as such of which others may lack some.

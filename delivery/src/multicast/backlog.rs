@@ -227,6 +227,16 @@ impl Backlog {
         }
     }
 
+    /// Whether so many bytes of best effort may be sent now, beside what is reliable.
+    pub(super) fn paces(&mut self, now: Monotonic, bytes: usize) -> bool {
+        self.congestion.pace.take(now, bytes)
+    }
+
+    /// When best effort that waits may be sent.
+    pub(super) fn paced_until(&mut self, now: Monotonic) -> Option<Monotonic> {
+        self.congestion.pace.until(now)
+    }
+
     /// Bytes that publishers wait for: what the order says of itself takes nothing of theirs.
     fn published(&self) -> usize {
         self.bytes - self.stamps_bytes

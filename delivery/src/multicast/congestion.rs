@@ -19,6 +19,7 @@ use std::time::Duration;
 use sealcast_wire::{Monotonic, Slot, limits};
 
 use super::frame::Stream;
+use super::pace::Pace;
 
 /// See the module.
 #[derive(Debug)]
@@ -41,6 +42,8 @@ pub(super) struct Congestion {
     /// The window is short for so many rounds, after one in which round trips were so long.
     probe: Option<(u32, Duration)>,
     repairs: Allowance,
+    /// Best effort beside it.
+    pub(super) pace: Pace,
 }
 
 /// What one receiver lost of one stream.
@@ -91,6 +94,7 @@ impl Congestion {
             lost: BTreeMap::new(),
             probe: None,
             repairs: Allowance { left: 2 * limits::REPAIRS_MAX, at: Monotonic(0) },
+            pace: Pace::default(),
         }
     }
 
@@ -216,11 +220,11 @@ impl Congestion {
         let in_sample = self.sealed - self.sample;
         if worst > 0 && self.rtt.queue() > QUEUE_FULL {
             self.competes = Some(now);
-            self.shrink(worst.min(count) as f64 / count as f64);
+            self.shrink(now, worst.min(count) as f64 / count as f64);
         } else if in_sample >= SAMPLE {
             let worst = self.lost.values().map(|it| it.sample).max().unwrap_or(0);
             if 6 * worst > in_sample {
-                self.shrink(worst.min(in_sample) as f64 / in_sample as f64);
+                self.shrink(now, worst.min(in_sample) as f64 / in_sample as f64);
             }
         }
         if in_sample >= SAMPLE {
@@ -250,15 +254,16 @@ impl Congestion {
         if self.rtt.last > before.mul_f64(OURS) {
             self.competes = Some(now);
         } else {
-            self.shrink(1.0 - QUEUE_LEFT);
+            self.shrink(now, 1.0 - QUEUE_LEFT);
         }
     }
 
     /// This part of what was sent got lost.
-    fn shrink(&mut self, part: f64) {
+    fn shrink(&mut self, now: Monotonic, part: f64) {
         let left = self.window as f64 * (1.0 - part).clamp(SHRINK_MOST, SHRINK_LEAST);
         self.window = (left as usize).max(limits::RELIABLE_WINDOW_BYTES_MIN);
         self.threshold = self.window;
+        self.pace.cut(now);
     }
 }
 
@@ -360,14 +365,32 @@ mod tests {
     /// second, with a queue for so many; this part of them is lost besides. Returns how many passed in the last half of the
     /// time, and the window.
     fn played(per_second: u64, queue: u64, loss_percent: u64, path: Duration) -> (u64, usize) {
+        let (passed, _, window) = played_beside(per_second, queue, loss_percent, path, 0);
+        (passed, window)
+    }
+
+    /// The same with so many records of best effort offered a second, and how many of those passed.
+    fn played_beside(
+        per_second: u64,
+        queue: u64,
+        loss_percent: u64,
+        path: Duration,
+        best_effort: u64,
+    ) -> (u64, u64, usize) {
         let mut congestion = Congestion::new(MOST);
         let (mut sent, mut acknowledged, mut waits, mut passed, mut dice) = (0_u64, 0_u64, 0_u64, 0, 1_u64);
+        let mut beside = 0;
         // When it was sealed, when an answer comes, and whether it was lost.
         let mut under_way: std::collections::VecDeque<(Monotonic, Monotonic, bool)> = <_>::default();
         let ticks = 20_000;
         for tick in 0..ticks {
             let now = Monotonic(tick * 1_000);
             waits = waits.saturating_sub(per_second / 1_000);
+            for _ in 0..best_effort / 1_000 {
+                if congestion.pace.take(now, RECORD) && waits < queue {
+                    (waits, beside) = (waits + 1, beside + u64::from(tick >= ticks / 2));
+                }
+            }
             while (sent - acknowledged) as usize * RECORD + RECORD <= congestion.window()
                 && sent - acknowledged < 10_000
             {
@@ -391,7 +414,20 @@ mod tests {
                 passed += u64::from(!is_lost && tick >= ticks / 2);
             }
         }
-        (passed, congestion.window())
+        (passed, beside, congestion.window())
+    }
+
+    /// Of a link that either would fill.
+    #[test]
+    fn best_effort_and_what_is_reliable_each_get_a_share() {
+        for (per_second, queue) in [(10_000, 500), (2_000, 100), (50_000, 2_000)] {
+            let (passed, beside, window) =
+                played_beside(per_second, queue, 0, Duration::from_millis(1), 3 * per_second);
+            println!("{per_second}/s, a queue of {queue}: {passed} passed, {beside} beside, window {window}");
+            let all = 10 * per_second;
+            assert!(passed >= all / 5 && beside >= all / 5, "{passed} and {beside} of {all}");
+            assert!(passed + beside >= all * 3 / 4, "{passed} and {beside} of {all}");
+        }
     }
 
     #[test]

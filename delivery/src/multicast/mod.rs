@@ -15,6 +15,7 @@ mod congestion;
 pub mod frame;
 mod liveness;
 pub(crate) mod origin;
+mod pace;
 pub(crate) mod parity;
 mod receiver;
 mod sender;

@@ -159,6 +159,12 @@ impl Sender {
                 backlog.admit_ordered()?;
             }
         }
+        if data.guarantee == Guarantee::BestEffort
+            && let Some(backlog) = &mut self.backlog
+            && !backlog.paces(now, data.body.len())
+        {
+            return Err(SendError::Full);
+        }
         let head = Head { keys: false, again: false, number: 0, sent_micros: data.sent_micros, topic: data.topic };
         let protect = ahead.as_ref().unwrap_or(protect);
         self.sealed(now, protect, LaneOf { stream, guarantee: data.guarantee }, head, data.body)
@@ -323,6 +329,11 @@ impl Sender {
     /// How much waits to be acknowledged, where that is told.
     pub fn flow(&self) -> Option<Flow> {
         self.backlog.as_ref().map(Backlog::flow)
+    }
+
+    /// When best effort may be sent again that waits for its pace.
+    pub fn paced_until(&mut self, now: Monotonic) -> Option<Monotonic> {
+        self.backlog.as_mut().and_then(|it| it.paced_until(now))
     }
 
     /// What not all readers have.
