@@ -168,7 +168,11 @@ impl Publish<'_> {
             // No key yet is no error yet.
             Err(PublishError::NotReady) => shared.ended().map(Err),
             Err(PublishError::Send(why))
-                if passes(why) && (shared.tx_queue.is_none() || !patient || shared.is_waited_for(self.guarantee)) =>
+                if passes(why)
+                    && (shared.tx_queue.is_none()
+                        || !patient
+                        || why == SendError::Full
+                        || shared.is_waited_for(self.guarantee)) =>
             {
                 shared.ended().map(Err)
             }

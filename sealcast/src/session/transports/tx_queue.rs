@@ -94,7 +94,7 @@ impl TxQueue {
     /// Publishes one message: frames it, and sends it or sees to it that it is sent.
     ///
     /// `patient` callers wait while the network is slower than they are; others are told `Full`, and so is a caller that publishes
-    /// reliably, since room comes when others acknowledge. While the key is changing, the latter is told `Retired`. `first` is done before
+    /// reliably, since room comes when others acknowledge, or for whom best effort goes too fast beside that. While the key is changing, the latter is told `Retired`. `first` is done before
     /// anything else, unless this is a forked child.
     pub(in crate::session) fn publish(
         &self,
@@ -112,7 +112,7 @@ impl TxQueue {
         let mut message = *message;
         message.sent_micros = Some(self.clock.wall_micros(now));
         loop {
-            let (sent, gathers, pending, full) = {
+            let (sent, gathers, pending, full, paced) = {
                 // The gate stays locked until the message is with the sender: once the gate is paused,
                 // nothing is taken for the old key any more (A5).
                 let mut gate = lock(&self.gate);
@@ -135,7 +135,8 @@ impl TxQueue {
                     _ if signed => Gathers::Signed,
                     _ => Gathers::Not,
                 };
-                (sent, gathers, sender.pending(), sender.has_full())
+                let paced = sent == Err(sealcast_delivery::SendError::Full) && sender.paced_until(now).is_some();
+                (sent, gathers, sender.pending(), sender.has_full(), paced)
             };
             match sent {
                 Ok(number) => {
@@ -145,7 +146,7 @@ impl TxQueue {
                 }
                 // The sender knows already that the epoch is over; the gate will in a moment.
                 Err(sealcast_delivery::SendError::Retired) if patient => std::thread::yield_now(),
-                Err(sealcast_delivery::SendError::Full) if patient => self.flush(),
+                Err(sealcast_delivery::SendError::Full) if patient && !paced => self.flush(),
                 Err(why) => {
                     self.arm();
                     return Err(why.into());
@@ -233,17 +234,18 @@ impl TxQueue {
         }
     }
 
-    /// Sends what has gathered, but for what may gather further; returns until when that may.
+    /// Sends what has gathered, but for what may gather further; returns until when that may, or something waits for its pace.
     fn flush_gathered(&self) -> Option<Monotonic> {
         let _turn = lock(&self.transmit);
         self.process.end_batch();
         loop {
             let mut sender = lock(&self.sender);
-            let Some(batch) = sender.poll_gathered(self.clock.monotonic()) else {
+            let now = self.clock.monotonic();
+            let Some(batch) = sender.poll_gathered(now) else {
                 // Told under the sender's lock: who adds to it afterwards knows whether somebody comes.
                 let until = sender.gathers_until();
                 self.gathers.store(until.is_some(), Ordering::Relaxed);
-                return until;
+                return [until, sender.paced_until(now)].into_iter().flatten().min();
             };
             drop(sender);
             self.hand_over(&batch);
