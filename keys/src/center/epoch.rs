@@ -301,6 +301,7 @@ impl Center {
         (self.cut, self.prepared) = (Some([0; 32]), false);
         (self.follows, self.gathers, self.courts, self.towards) = (None, None, None, None);
         self.early.clear();
+        self.overtook = None;
         (self.join_wait, self.joins) = (super::JOIN_RETRY, 0);
         for timer in [Timer::Flush, Timer::Ack, Timer::Form, Timer::Join] {
             self.timers.stop(timer);
@@ -320,7 +321,7 @@ impl Center {
         } else {
             self.timers.stop(Timer::Beacon);
         }
-        self.fetch_keys(now);
+        self.fetch_keys(now, &content.slots);
         self.plan(now, super::lead::GATHER);
         if self.phase == Phase::Leaving {
             self.wish(super::WishKind::Leave);

@@ -227,6 +227,7 @@ impl Center {
         known.key.verify(&id, &m.signature).map_err(|_| Dropped::Auth)?;
         if !may_follow {
             self.doubt(now, &m);
+            self.overtook = Some((now.monotonic, from, m));
             return Err(Dropped::Policy);
         }
         // An older attempt of the same leader, which came late.
@@ -252,6 +253,14 @@ impl Center {
             None => self.gather(now, from, m),
         }
         Ok(())
+    }
+
+    /// Somebody has to go: the proposal that follows from that may have overtaken the word of it.
+    pub(super) fn follow_late(&mut self, now: Now) {
+        let overtook = self.overtook.take();
+        if let Some((_, from, m)) = overtook.filter(|(at, ..)| now.monotonic.since(*at) < OVERTAKEN) {
+            let _ = self.on_propose(now, from, m);
+        }
     }
 
     /// Follows a proposal whose roster is here.
@@ -383,6 +392,7 @@ impl Center {
             follows.state = FollowState::Ending;
         }
         let Some((id, content)) = self.follows.as_ref().map(|it| (it.id, it.content.clone())) else { return };
+        self.fetch_keys(now, &content.slots);
         match self.installed.is_some() {
             true => self.prepare(now, &id, &content),
             false => {
@@ -424,8 +434,23 @@ impl Center {
         }
     }
 
+    /// The centre gave us a key that we may have waited for.
+    pub(super) fn take_keys(&mut self, now: Now) {
+        if self.follows.as_ref().is_some_and(|it| it.state == FollowState::Ending) {
+            self.acknowledge(now);
+        }
+    }
+
+    /// Says that we are ready. Who will stand by is once it has its keys, or the centre did not give them in time (C2).
     fn acknowledge(&mut self, now: Now) {
         let (Some(cut), base) = (self.cut, self.epoch()) else { return };
+        let waits = |it: &&Follows| {
+            let is_ending = it.state == FollowState::Ending && now.monotonic.since(it.since) < KEYS_WAIT;
+            is_ending && !self.keys_lacked(&it.content.slots).is_empty()
+        };
+        if let Some(follows) = self.follows.as_ref().filter(waits) {
+            return self.timers.sooner(Timer::Ack, follows.since + KEYS_WAIT);
+        }
         let Some(follows) = &mut self.follows else { return };
         follows.state = FollowState::Acknowledged;
         let (proposal, to) = (follows.id, follows.content.leader);
@@ -452,7 +477,10 @@ impl Center {
                 self.timers.set(Timer::Ack, now.monotonic + ACK_AGAIN);
                 self.go_on(now);
             }
-            FollowState::Ending => self.timers.set(Timer::Ack, now.monotonic + ACK_AGAIN),
+            FollowState::Ending => {
+                self.timers.set(Timer::Ack, now.monotonic + ACK_AGAIN);
+                self.acknowledge(now);
+            }
         }
     }
 
@@ -615,6 +643,10 @@ const TOWARDS: Duration = Duration::from_secs(3);
 const SPREAD: Duration = Duration::from_millis(20);
 /// The first wait before an acknowledgement is said again.
 const ACK_AGAIN: Duration = Duration::from_millis(40);
+/// So long before the word of why its leader leads a proposal may come.
+const OVERTAKEN: Duration = Duration::from_millis(100);
+/// How long a change waits for a stand-by's keys: a small part of the time after which it is silent.
+const KEYS_WAIT: Duration = Duration::from_millis(100);
 /// Acknowledgements that a leader asks for have as much between them.
 const ACK_SPACING: Duration = Duration::from_millis(20);
 /// So often an acknowledgement goes to where the proposal came from; later ones go to all.

@@ -329,6 +329,7 @@ impl Center {
         let waits: Vec<_> = waits.map(|it| (it.who, (it.epoch, it.size))).collect();
         waits.into_iter().for_each(|(who, place)| self.challenge(now, who, place));
         self.plan(now, Duration::ZERO);
+        self.take_keys(now);
     }
 
     fn challenge(&mut self, now: Now, to: MemberId, (epoch, size): (EpochId, u16)) {
@@ -890,15 +891,19 @@ impl Center {
         self.timers.set(Timer::Beacon, now.monotonic + wait);
     }
 
-    /// Who stands by has keys with all members before it needs them (C2).
-    pub(super) fn fetch_keys(&mut self, now: Now) {
-        if !self.line().take(1 + STAND_BYS).any(|it| *it == self.me) {
-            return;
+    /// Who stands by has keys with all members before it needs them (C2): those that we lack, if we do among these.
+    pub(super) fn keys_lacked(&self, slots: &[MemberId]) -> Vec<CertHash> {
+        let may_lead = |it: &&MemberId| !self.going.contains_key(&it.cert) && self.may_lead(&it.cert);
+        if !slots.iter().filter(may_lead).take(1 + STAND_BYS).any(|it| *it == self.me) {
+            return Vec::new();
         }
-        let slots = self.installed.iter().flat_map(|it| &it.slots);
-        let lacks = slots.filter(|it| **it != self.me && !self.leads.sigmas.contains_key(&it.cert));
-        let lacks: Vec<CertHash> = lacks.map(|it| it.cert).collect();
-        lacks.into_iter().for_each(|cert| _ = self.ask(now, Query::Pair(cert)));
+        let lacks = slots.iter().filter(|it| **it != self.me && !self.leads.sigmas.contains_key(&it.cert));
+        lacks.map(|it| it.cert).collect()
+    }
+
+    /// Asks for those.
+    pub(super) fn fetch_keys(&mut self, now: Now, slots: &[MemberId]) {
+        self.keys_lacked(slots).into_iter().for_each(|cert| _ = self.ask(now, Query::Pair(cert)));
     }
 
     /// Somebody in the view must go: publishers pause at once.

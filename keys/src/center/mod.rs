@@ -159,6 +159,8 @@ pub struct Center {
     gathers: Option<Gathers>,
     /// Parts of rosters that came before their proposals.
     early: Vec<Part>,
+    /// A signed proposal of somebody who does not lead yet, as far as we know.
+    overtook: Option<(Monotonic, Option<Address>, message::Propose)>,
     /// The newest attempt that we followed, and whose.
     newest: Option<(MemberId, u32)>,
     /// When we last asked to be let in.
@@ -310,6 +312,7 @@ impl Center {
             follows: None,
             gathers: None,
             early: Vec::new(),
+            overtook: None,
             newest: None,
             joined_at: None,
             failed: None,
@@ -649,6 +652,7 @@ impl Center {
         if self.is_orphaned() {
             self.timers.sooner(Timer::Join, now.monotonic);
         }
+        self.follow_late(now);
     }
 
     fn ask(&mut self, now: Now, ask: Query) -> bool {
@@ -686,7 +690,8 @@ impl Center {
             self.queries.retain(|it| !matches!(it, Query::News(since) if *since != number));
             self.news_asked = Some(now.monotonic);
             self.ask(now, Query::News(number));
-            self.fetch_keys(now);
+            let slots = self.installed.as_ref().map(|it| it.slots.clone()).unwrap_or_default();
+            self.fetch_keys(now, &slots);
         } else if let Some(leader) = self.leader() {
             // Others learn it from the leader, unless it is the leader itself.
             self.looks += 1;
