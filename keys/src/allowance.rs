@@ -40,6 +40,13 @@ impl Allowances {
         }
     }
 
+    /// It may not for so long.
+    pub(crate) fn defer(&mut self, cert: CertHash, now: Monotonic, time: Duration) {
+        let until = now + time + self.every * (self.at_once - 1);
+        self.spend(cert, now);
+        self.spent_until.entry(cert).and_modify(|spent| *spent = until.max(*spent));
+    }
+
     /// It does so, if it may.
     pub(crate) fn take(&mut self, cert: CertHash, now: Monotonic) -> bool {
         let may = self.next(&cert, now).is_none();
@@ -65,6 +72,15 @@ mod tests {
         assert_eq!(taken(&mut allowances, one, 1_999_999), 0);
         assert_eq!(taken(&mut allowances, one, 2_000_000), 1);
         assert_eq!(taken(&mut allowances, one, 600_000_000), 4);
+    }
+
+    #[test]
+    fn who_is_deferred_may_not_until_then() {
+        let mut allowances = Allowances::new(4, Duration::from_secs(2));
+        let one = CertHash([1; 32]);
+        allowances.defer(one, Monotonic(0), Duration::from_secs(30));
+        assert!(!allowances.take(one, Monotonic(29_999_999)));
+        assert!(allowances.take(one, Monotonic(30_000_000)) && !allowances.take(one, Monotonic(30_000_000)));
     }
 
     #[test]

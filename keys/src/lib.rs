@@ -170,6 +170,8 @@ pub enum Input<'a> {
     Fetched(FetchId, Fetched),
     /// The transport has not heard from a member for too long.
     Suspected(Slot),
+    /// This member is left out since all others waited for it: it may come back, but not at once.
+    Slow(CertHash),
     /// The transport has flushed the view before this prepared epoch; the hash of what is delivered up to there, which the
     /// next key depends on, or zeros where the transport flushes nothing.
     Flushed(EpochId, [u8; 32]),

@@ -52,6 +52,7 @@ impl Keys for Plain {
             | Input::InForce(_)
             | Input::Fetched(..)
             | Input::Suspected(_)
+            | Input::Slow(_)
             | Input::Flushed(..)
             | Input::Up
             | Input::Describe => Ok(()),

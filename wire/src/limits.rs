@@ -130,6 +130,8 @@ pub const PACE_MIN: u64 = 64 << 10;
 pub const PACE_STEP: u64 = 8 << 10;
 /// How long all wait for a member that takes nothing of what they send reliably (`slow=wait`).
 pub const RELIABLE_STALLED: Duration = Duration::from_secs(60);
+/// How long a member that was left out as slow is not let in again.
+pub const SLOW_OUT: Duration = Duration::from_secs(30);
 /// Runs of reliable messages of ours that are remembered as such of which others may lack some.
 pub const DOUBTFUL_MAX: usize = 1024;
 /// Members who repair what a sender does not, one after another; later ones do together.

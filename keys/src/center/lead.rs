@@ -169,6 +169,11 @@ impl Leads {
         self.token_key = Secret::random(rng);
     }
 
+    /// Somebody was left out since all waited for it.
+    pub(super) fn defer(&mut self, cert: CertHash, now: Monotonic) {
+        self.joins.defer(cert, now, limits::SLOW_OUT);
+    }
+
     /// The centre gives no key for somebody.
     pub(super) fn refused(&mut self, now: Monotonic, cert: CertHash) {
         self.applicants.retain(|who, _| who.cert != cert);

@@ -830,6 +830,10 @@ impl Keys for Center {
                 }
                 Ok(())
             }
+            Input::Slow(cert) => {
+                self.leads.defer(cert, now.monotonic);
+                Ok(())
+            }
             Input::Flushed(epoch, cut) => {
                 if epoch == self.flushing {
                     self.flushed(now, cut);

@@ -688,6 +688,10 @@ impl Keys for Contributory {
                 self.suspect(now, slot);
                 Ok(())
             }
+            Input::Slow(cert) => {
+                self.joins.defer(cert, now.monotonic, limits::SLOW_OUT);
+                Ok(())
+            }
             Input::Up => {
                 self.begin(now);
                 Ok(())

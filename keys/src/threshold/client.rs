@@ -88,6 +88,7 @@ impl Fetching {
             | Input::Fetched(..)
             | Input::Outcome(..)
             | Input::Suspected(_)
+            | Input::Slow(_)
             | Input::Flushed(..)
             | Input::Describe => {}
         }

@@ -388,7 +388,7 @@ impl<G: PrimeGroup> Keys for Threshold<G> {
                 self.outputs.push_back(Output::Described(Box::new(Status { missing, late, ..Status::default() })));
             }
             // No message is sent, nobody is known who could be silent, and there is one view.
-            Input::Outcome(..) | Input::Suspected(_) | Input::Flushed(..) | Input::Up => {}
+            Input::Outcome(..) | Input::Suspected(_) | Input::Slow(_) | Input::Flushed(..) | Input::Up => {}
         }
         Ok(())
     }

@@ -227,6 +227,18 @@ fn rule_c2_who_stands_by_has_its_keys_before_the_view_is_installed() {
 }
 
 #[test]
+fn who_held_all_up_is_not_let_in_again_at_once() {
+    let (mut net, all) = group(11, 2, 3);
+    let (slow, rest) = (all[4], &all[..4]);
+    rest.iter().for_each(|at| net.suspect(*at, slow));
+    net.call_slow(rest, net.hash(slow));
+    net.meet(rest, 500);
+    net.for_millis(limits::SLOW_OUT.as_millis() as u64 - 2_000);
+    assert!(net.together(rest), "it is there all the time, and asks");
+    net.meet(&all, 5_000);
+}
+
+#[test]
 fn without_anybody_who_may_lead_the_view_stays_until_one_comes() {
     let (mut net, all) = group(5, 1, 3);
     net.stop(all[0]);

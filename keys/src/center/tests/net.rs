@@ -249,6 +249,15 @@ impl Net {
         self.drain(at);
     }
 
+    /// What all of these are told of a member that was left out.
+    pub(in crate::center) fn call_slow(&mut self, by: &[usize], cert: CertHash) {
+        let time = now(self.time);
+        for at in by {
+            self.nodes[*at].keys.as_mut().unwrap().handle(time, Input::Slow(cert)).unwrap();
+            self.drain(*at);
+        }
+    }
+
     /// All that run suspect whom they do not hear in their view.
     pub(in crate::center) fn suspect_lost(&mut self) {
         for at in 0..self.nodes.len() {
