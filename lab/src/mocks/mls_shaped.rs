@@ -840,6 +840,7 @@ impl Keys for MlsShaped {
             Input::Outcome(token, outcome) => self.outcome(now, token, outcome),
             Input::Fetched(id, result) => self.fetched(now, id, result),
             Input::Suspected(slot) => self.suspect(slot),
+            Input::Slow(_) => {}
             Input::Flushed(epoch, cut) => self.flushed(now, epoch, cut),
             Input::Delivered(_) | Input::InForce(_) | Input::Up | Input::Describe => {}
         }

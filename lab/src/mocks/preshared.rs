@@ -64,6 +64,7 @@ impl Keys for Preshared {
             | Input::InForce(_)
             | Input::Fetched(..)
             | Input::Suspected(_)
+            | Input::Slow(_)
             | Input::Flushed(..)
             | Input::Up
             | Input::Describe => Ok(()),

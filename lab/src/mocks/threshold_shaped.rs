@@ -227,6 +227,7 @@ impl Keys for ThresholdShaped {
             Input::Outcome(..)
             | Input::InForce(_)
             | Input::Suspected(_)
+            | Input::Slow(_)
             | Input::Flushed(..)
             | Input::Up
             | Input::Describe => {}

@@ -147,7 +147,8 @@ pub(super) fn slow(knobs: &Knobs, dice: &mut Dice) -> Script {
     script.wait(SECOND);
     (0..n).filter(|other| *other != member).for_each(|other| _ = script.then(Step::Cut(other, member)));
     script.wait(dice.between(2 * SECOND + SECOND / 4, 3 * SECOND - SECOND / 10)).then(Step::Heal).wait(3 * SECOND);
-    script.converge(0..n, 10 * SECOND);
+    // It is not let in again at once.
+    script.converge(0..n, limits::SLOW_OUT + 10 * SECOND);
     script
 }
 

@@ -73,7 +73,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
             }
             keys::Output::SenderKey { epoch, slot } => self.release(now, |h| h.epoch == epoch && h.slot == slot),
             keys::Output::Epoch { view, protect, access } => {
-                let view = Arc::new(self.known_slow(view));
+                let view = Arc::new(self.known_slow(now, view));
                 self.install(now, Epoch { view, protect, access });
             }
             keys::Output::Excluded { why } => {
@@ -174,10 +174,13 @@ impl<K: Keys, D: Delivery> Group<K, D> {
     }
 
     /// A view with the reason that the transport knows: whom the scheme takes for silent may have held all up.
-    fn known_slow(&mut self, view: View) -> View {
+    fn known_slow(&mut self, now: Now, view: View) -> View {
         let slow = std::mem::take(&mut self.slow);
         let gone = self.ring.current().map(|it| it.view.members.without(&view.members)).unwrap_or_default();
-        let is_slow = !gone.is_empty() && gone.iter().all(|it| slow.contains(&it.id.cert));
+        let gone: Vec<_> = gone.iter().map(|it| it.id.cert).collect();
+        let is_slow = !gone.is_empty() && gone.iter().all(|it| slow.contains(it));
+        let left_out = gone.into_iter().filter(|it| slow.contains(it));
+        left_out.for_each(|cert| self.tell_keys(now, keys::Input::Slow(cert)));
         View { change: if is_slow && view.change == Change::Suspected { Change::Slow } else { view.change }, ..view }
     }
 

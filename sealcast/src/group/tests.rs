@@ -40,6 +40,7 @@ impl Keys for Script {
             keys::Input::Command(_) => return Err(CommandError::Unsupported.into()),
             keys::Input::Outcome(token, outcome) => format!("outcome of {}: {outcome:?}", token.0),
             keys::Input::Suspected(slot) => format!("suspect {}", slot.0),
+            keys::Input::Slow(_) => "slow".to_owned(),
             keys::Input::Delivered(message) => format!("open {}", message.index),
             keys::Input::Flushed(epoch, cut) => format!("flushed {} {}", epoch.counter, cut[0]),
             keys::Input::Up => "up".to_owned(),
