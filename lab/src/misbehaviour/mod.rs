@@ -11,6 +11,7 @@ mod equivocator;
 mod evicted;
 mod flooder;
 mod forger;
+mod liar;
 mod ordered;
 mod replayer;
 mod splitter;
@@ -82,6 +83,8 @@ pub enum Misbehaviour {
     },
 }
 
+use liar::Liar;
+
 pub use center::{CenterLie, KdcLie};
 pub use ordered::{OrderLie, OrderingRobot};
 
@@ -116,16 +119,18 @@ pub fn insider(
         Misbehaviour::Equivocator => Some(Box::new(move |now, _| {
             Box::new(equivocator::Equivocator::new(make(now, seed, &[]), make(now, seed, &[])))
         })),
-        Misbehaviour::Downgrader => {
-            Some(Box::new(move |now, _| Box::new(downgrader::Downgrader::new(now, make(now, seed, &[])))))
-        }
+        Misbehaviour::Downgrader => Some(Box::new(move |now, _| {
+            let first = now.monotonic + downgrader::EVERY;
+            Box::new(Liar::acting(make(now, seed, &[]), downgrader::Downgrader, first, downgrader::EVERY))
+        })),
         Misbehaviour::EvictedInsider => Some(Box::new(move |now, _| {
             Box::new(evicted::Insider::new(Box::new(make(now, seed, &[])), member, Box::new(|_| false)))
         })),
         Misbehaviour::Captor { target, claim } => {
             let target = target.map(|node| (node, cert(node)));
             Some(Box::new(move |now, _| {
-                Box::new(captor::Captor::new(make(now, seed, &[Rule::Proof, Rule::Caution]), target, claim))
+                let robot = make(now, seed, &[Rule::Proof, Rule::Caution]);
+                Box::new(Liar::new(robot, captor::Captor::new(target, claim)))
             }))
         }
         Misbehaviour::Splitter { lie, told_truth, members } => Some(Box::new(move |now, _| {
@@ -135,9 +140,8 @@ pub fn insider(
         Misbehaviour::Twin { members } => {
             let mine = cert(member);
             Some(Box::new(move |now, _| {
-                let collision = Collision::plant(mine);
-                let robot = make(now, seed, &[]);
-                Box::new(twin::Twin::new(now, robot, collision, &others(member, members)))
+                let twin = twin::Twin::new(Collision::plant(mine), &others(member, members));
+                Box::new(Liar::acting(make(now, seed, &[]), twin, now.monotonic, twin::EVERY))
             }))
         }
         Misbehaviour::Churner { ahead } => {
@@ -162,7 +166,10 @@ pub fn ordering(kind: Misbehaviour, make: MakeOrdering) -> Option<Birth<Player>>
     let Misbehaviour::Orders(lie) = kind else { return None };
     Some(Box::new(move |now, _| match lie {
         OrderLie::TellsTwo => Box::new(ordered::TwoOrders::new(make(now), make(now))),
-        lie => Box::new(ordered::OrderLiar::new(now, make(now), lie)),
+        lie => {
+            let first = now.monotonic + ordered::EVERY;
+            Box::new(Liar::acting(make(now), ordered::OrderLiar::new(lie), first, ordered::EVERY))
+        }
     }))
 }
 

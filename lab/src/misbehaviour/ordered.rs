@@ -12,6 +12,7 @@ use sealcast_sim::{Effect, Node, Reach};
 use sealcast_wire::frame::{FLAG_ORDERED, FLAG_RELIABLE, FLAG_SIGNED, HEADER_LEN, TAG_LEN};
 use sealcast_wire::{Address, CertHash, Domain, Header, Monotonic, Now, Slot};
 
+use super::liar::{Inside, Lies};
 use super::open_message;
 use crate::member::{Member, MemberCommand, MemberEvent};
 use crate::scenarios::fixture::TOPIC_FIFO;
@@ -42,29 +43,14 @@ fn is_shown(effect: &Effect<MemberEvent>) -> bool {
 
 /// A member that says what it should not.
 pub(super) struct OrderLiar {
-    robot: OrderingRobot,
     lie: OrderLie,
     epoch: Option<Arc<Epoch>>,
     sequencer: Option<CertHash>,
-    next: Monotonic,
-    effects: VecDeque<Effect<MemberEvent>>,
 }
 
 impl OrderLiar {
-    pub(super) fn new(now: Now, robot: OrderingRobot, lie: OrderLie) -> OrderLiar {
-        let next = now.monotonic + EVERY;
-        OrderLiar { robot, lie, epoch: None, sequencer: None, next, effects: VecDeque::new() }
-    }
-
-    fn drain(&mut self) {
-        while let Some(effect) = self.robot.poll() {
-            match &effect {
-                Effect::Tell(MemberEvent::Installed(epoch)) => self.epoch = Some(epoch.clone()),
-                Effect::Tell(MemberEvent::Sequencer(who)) => self.sequencer = *who,
-                _ => {}
-            }
-            self.effects.extend(Some(effect).filter(is_shown));
-        }
+    pub(super) fn new(lie: OrderLie) -> OrderLiar {
+        OrderLiar { lie, epoch: None, sequencer: None }
     }
 
     /// Whether it is too late to tell this one anything of the group's keys.
@@ -75,13 +61,13 @@ impl OrderLiar {
     }
 
     /// Says this about the order to all, under its own slot.
-    fn say(&mut self, control: &[u8]) {
+    fn say(&self, member: &mut Inside<OrderingRobot>, control: &[u8]) {
         let Some(protect) = self.epoch.as_ref().and_then(|it| it.protect.as_ref()) else { return };
         let mut datagram = vec![0; HEADER_LEN];
         write_control(control, &mut datagram);
         datagram.resize(datagram.len() + TAG_LEN, 0);
         if protect.seal(Domain::GROUP, 0, &mut datagram).is_ok() {
-            self.effects.push_back(Effect::Send { to: Reach::All, datagram });
+            member.send(datagram);
         }
     }
 
@@ -107,67 +93,46 @@ impl OrderLiar {
         let others = epoch.view.members.slots().map(|(slot, _)| slot).filter(|slot| *slot != epoch.view.me);
         others.flat_map(|slot| fifo.into_iter().chain([Stream::ORDERED]).map(move |it| (slot, it))).collect()
     }
-
-    fn lie(&mut self) {
-        for (slot, stream) in self.streams() {
-            let mut of = slot.to_bytes().to_vec();
-            stream.write(&mut of);
-            match self.lie {
-                OrderLie::AsksForAll => {
-                    self.say(&[&[NAK][..], &of, &[1], &1_u64.to_be_bytes(), &u64::MAX.to_be_bytes()].concat());
-                    self.say(&[&[NAK][..], &of, &[1], &1_u64.to_be_bytes(), &64_u64.to_be_bytes()].concat());
-                }
-                OrderLie::Acknowledges if stream.is_fifo() => {
-                    self.say(&[&[STATUS, 1][..], &of, &FAR.to_be_bytes()].concat());
-                }
-                _ => {}
-            }
-        }
-    }
 }
 
-impl Node for OrderLiar {
-    type Event = MemberEvent;
-    type Command = MemberCommand;
-
-    fn handle(&mut self, now: Now, from: Address, datagram: &mut [u8]) {
+impl Lies<OrderingRobot> for OrderLiar {
+    fn hear(&mut self, now: Now, member: &mut Inside<OrderingRobot>, from: Address, datagram: &mut [u8]) {
         if open_message(datagram).is_some() && self.is_deaf() {
             return;
         }
         if self.lie == OrderLie::Acknowledges
             && let Some(all) = self.stamped(datagram)
         {
-            self.say(&[&[ACK][..], &all.to_be_bytes()].concat());
+            self.say(member, &[&[ACK][..], &all.to_be_bytes()].concat());
         }
-        self.robot.handle(now, from, datagram);
-        self.drain();
+        member.robot.handle(now, from, datagram);
     }
 
-    fn command(&mut self, now: Now, command: MemberCommand) {
-        self.robot.command(now, command);
-        self.drain();
-    }
-
-    fn timeout(&self) -> Option<Monotonic> {
-        Some(self.robot.timeout().map_or(self.next, |at| at.min(self.next)))
-    }
-
-    fn handle_timeout(&mut self, now: Now) {
-        if self.next <= now.monotonic {
-            self.next = now.monotonic + EVERY;
-            self.lie();
+    fn effect(&mut self, _now: Now, member: &mut Inside<OrderingRobot>, effect: Effect<MemberEvent>) {
+        match &effect {
+            Effect::Tell(MemberEvent::Installed(epoch)) => self.epoch = Some(epoch.clone()),
+            Effect::Tell(MemberEvent::Sequencer(who)) => self.sequencer = *who,
+            _ => {}
         }
-        self.robot.handle_timeout(now);
-        self.drain();
+        member.effects.extend(Some(effect).filter(is_shown));
     }
 
-    fn stored(&mut self, now: Now) {
-        self.robot.stored(now);
-        self.drain();
-    }
-
-    fn poll(&mut self) -> Option<Effect<MemberEvent>> {
-        self.effects.pop_front()
+    fn act(&mut self, _now: Now, member: &mut Inside<OrderingRobot>) {
+        for (slot, stream) in self.streams() {
+            let mut of = slot.to_bytes().to_vec();
+            stream.write(&mut of);
+            match self.lie {
+                OrderLie::AsksForAll => {
+                    let nak = |last: u64| [&[NAK][..], &of, &[1], &1_u64.to_be_bytes(), &last.to_be_bytes()].concat();
+                    self.say(member, &nak(u64::MAX));
+                    self.say(member, &nak(64));
+                }
+                OrderLie::Acknowledges if stream.is_fifo() => {
+                    self.say(member, &[&[STATUS, 1][..], &of, &FAR.to_be_bytes()].concat());
+                }
+                _ => {}
+            }
+        }
     }
 }
 
@@ -240,7 +205,8 @@ impl Node for TwoOrders {
     }
 }
 
-const EVERY: Duration = Duration::from_millis(10);
+/// From one lie of its own to the next.
+pub(super) const EVERY: Duration = Duration::from_millis(10);
 /// More records than anybody sends.
 const FAR: u64 = 1 << 40;
 /// Members that it speaks to.
