@@ -134,8 +134,8 @@ pub fn insider(
             }))
         }
         Misbehaviour::Splitter { lie, told_truth, members } => Some(Box::new(move |now, _| {
-            let others = others(member, members);
-            Box::new(splitter::Splitter::new(make(now, seed, &[]), lie, told_truth, others))
+            let lie = splitter::Splitter::new(lie, told_truth, others(member, members));
+            Box::new(Liar::new(make(now, seed, &[]), lie))
         })),
         Misbehaviour::Twin { members } => {
             let mine = cert(member);
@@ -146,7 +146,10 @@ pub fn insider(
         }
         Misbehaviour::Churner { ahead } => {
             let make = std::rc::Rc::new(make);
-            Some(Box::new(move |now, _| Box::new(churner::Churner::new(now, make.clone(), dice.clone(), ahead))))
+            Some(Box::new(move |now, _| {
+                let (robot, churner) = churner::Churner::new(now, make.clone(), dice.clone(), ahead);
+                Box::new(Liar::acting(robot, churner, now.monotonic + churner::EVERY, churner::EVERY))
+            }))
         }
         Misbehaviour::Replayer
         | Misbehaviour::Forger
@@ -181,7 +184,8 @@ pub fn centered(member: usize, kind: Misbehaviour, make: MakeCentered, certs: Ve
     match kind {
         Misbehaviour::CenterLiar(lie) => Some(Box::new(move |now, _| {
             let victim = if let CenterLie::Steals { whom } = lie { certs[whom] } else { CertHash::default() };
-            Box::new(center::CenterLiar::new(now, make(now), lie, victim))
+            let first = now.monotonic + center::EVERY;
+            Box::new(Liar::acting(make(now), center::CenterLiar::new(lie, victim), first, center::EVERY))
         })),
         Misbehaviour::RevokedLeader => Some(Box::new(move |now, _| {
             let (reader, me) = (make(now), certs[member]);
