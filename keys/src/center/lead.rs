@@ -729,7 +729,10 @@ impl Center {
             // liar sooner.
             let is_odd = cut == [0; 32] || others.len() > alike;
             let times = if is_odd { DISAGREED_ODD } else { 1 };
-            if self.leads.disagreed >= DISAGREED_MAX * times && now.monotonic.since(since) >= DISAGREED_FOR * times {
+            let is_over = self.leads.disagreed >= DISAGREED_MAX * times;
+            #[cfg(any(test, feature = "misbehaving"))]
+            let is_over = is_over && !self.lacks(super::misbehaving::Rule::Ends);
+            if is_over && now.monotonic.since(since) >= DISAGREED_FOR * times {
                 others.into_iter().for_each(|cert| self.goes(now, cert, Gone::Silent));
             }
             return self.timers.sooner(Timer::Propose, now.monotonic + AGAIN);
