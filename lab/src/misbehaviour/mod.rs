@@ -17,10 +17,12 @@ mod replayer;
 mod splitter;
 mod twin;
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 
 use sealcast_keys::Keys;
 use sealcast_keys::center::misbehaving::MessageKind;
+use sealcast_keys::center::query;
 use sealcast_keys::contributory::misbehaving::{Claim, Collision, Lie, Rule};
 use sealcast_sim::Birth;
 use sealcast_sim::dice::Dice;
@@ -189,12 +191,16 @@ pub fn centered(member: usize, kind: Misbehaviour, make: MakeCentered, certs: Ve
             Box::new(Liar::acting(make(now), center::CenterLiar::new(lie, victim), first, center::EVERY))
         })),
         Misbehaviour::RevokedLeader => Some(Box::new(move |now, _| {
-            let (reader, me) = (make(now), certs[member]);
-            let dismisses = move |datagram: &[u8]| {
-                let keys = reader.group().keys().inner();
-                open_message(datagram).and_then(|it| keys.read(it)) == Some(MessageKind::Dismiss(me))
+            let (reader, me, is_out) = (make(now), certs[member], Cell::new(false));
+            // A stand-by proposes a view without it; from then on the centre would tell it, too.
+            let ignores = move |datagram: &[u8]| {
+                let Some(message) = open_message(datagram) else { return false };
+                let kind = reader.group().keys().inner().read(message);
+                let ends = matches!(kind, Some(MessageKind::Propose)) || kind == Some(MessageKind::Dismiss(me));
+                is_out.set(is_out.get() || ends);
+                ends || is_out.get() && message.starts_with(&query::MAGIC)
             };
-            Box::new(evicted::Insider::new(Box::new(make(now)), member, Box::new(dismisses)))
+            Box::new(evicted::Insider::new(Box::new(make(now)), member, Box::new(ignores)))
         })),
         Misbehaviour::FalseKdc(lie) => {
             Some(Box::new(move |_, records| Box::new(center::FalseKdc::new(records, lie, certs.clone()))))

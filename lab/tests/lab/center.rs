@@ -144,6 +144,18 @@ fn rule_c1_revocations_that_members_forget_are_reported() {
     planted("center-kdc-forgets", |robots| robots.lacking(&[Rule::Revocations]), &["never"]);
 }
 
+#[test]
+fn rule_a9_a_leader_that_waits_for_whoever_misjudges_is_reported() {
+    planted("center-misjudger", |robots| robots.lacking(&[Rule::Ends]), &["convergence"]);
+}
+
+/// Nobody asks the centre whether its leader is revoked, and nobody remembers that one is.
+#[test]
+fn rule_c1_a_revoked_leader_that_is_followed_is_reported() {
+    let follow = |robots: CenterRobots| robots.of_leaders().lacking(&[Rule::Check, Rule::Revocations]);
+    planted("center-revoked-leader", follow, &["never", "deaf"]);
+}
+
 /// Without the centre's return, those whom a false one kept out never come back.
 #[test]
 fn a_centre_that_goes_on_refusing_is_reported() {
