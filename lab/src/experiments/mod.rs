@@ -106,7 +106,7 @@ impl Name {
             Name::LsgcFig3 => {
                 "LSGC Fig. 3: throughput by size of the message; best effort and reliable, plain and per cipher"
             }
-            Name::LsgcFig5 => "LSGC Fig. 5: throughput by size of the group, 2 to 8; the same channels and ciphers",
+            Name::LsgcFig5 => "LSGC Fig. 5: throughput by size of the group, 2 to 64; the same channels and ciphers",
             Name::LsgcFig4 => {
                 "LSGC Fig. 4: time and bytes of a join and a leave against the number of members, 2 to 64"
             }
