@@ -8,6 +8,7 @@ use std::sync::{Arc, LazyLock};
 use rand_chacha::ChaCha8Rng;
 use rand_core::SeedableRng;
 use sealcast::url::OriginMode;
+use sealcast_crypto::aead::Suite;
 use sealcast_crypto::identity::registration::{bootstrap_secret, realm};
 use sealcast_crypto::identity::{Act, Principal, Registration, Right};
 use sealcast_crypto::leighton_micali::Master;
@@ -45,6 +46,8 @@ pub struct CenterRobots {
     complete: bool,
     /// Whether a member that holds all up is left out.
     expels: bool,
+    /// What seals payloads.
+    suite: Suite,
 }
 
 impl CenterRobots {
@@ -52,7 +55,8 @@ impl CenterRobots {
     pub fn new(members: usize) -> CenterRobots {
         let channels = &[(TOPIC, Guarantee::BestEffort)];
         let leads: fn(usize) -> bool = |member| member.is_multiple_of(2);
-        CenterRobots { members, leads, all_registered: false, without: &[], channels, complete: true, expels: false }
+        let (complete, suite) = (true, Suite::default());
+        CenterRobots { members, leads, all_registered: false, without: &[], channels, complete, expels: false, suite }
     }
 
     /// The same; they publish fifo, too.
@@ -68,6 +72,11 @@ impl CenterRobots {
     /// The same, where a member that holds all up is left out, and has a gap then.
     pub fn expelling(self) -> CenterRobots {
         CenterRobots { expels: true, ..self.ordering(false) }
+    }
+
+    /// The same, whose payloads this seals.
+    pub fn sealing_by(self, suite: Suite) -> CenterRobots {
+        CenterRobots { suite, ..self }
     }
 
     /// The same, of whom all may lead.
@@ -96,7 +105,7 @@ impl CenterRobots {
     /// The keys of a member, which leaves these rules out.
     fn keys(&self, member: usize, seed: [u8; 32], now: Now, without: &'static [Rule]) -> Center {
         let usual = Config::new(GROUP, self.principal(member), vec![Address::Node(self.members as u32)]);
-        let config = Config { without, reliable: self.orders(), ..usual };
+        let config = Config { without, reliable: self.orders(), suite: self.suite, ..usual };
         Center::new(config, seed, now).expect("all are registered in the group")
     }
 
