@@ -361,7 +361,10 @@ impl Center {
         if self.leads.token(&m.from) != Some(m.token) {
             return Err(Dropped::Stale);
         }
-        self.authentic(key.check_accept(m))?;
+        if let Err(why) = self.authentic(key.check_accept(m)) {
+            self.tell_stolen(now.monotonic, m.from.cert);
+            return Err(why);
+        }
         let registration = self.people.get(&m.from.cert).map(|it| it.registration.clone()).ok_or(Dropped::Stale)?;
         self.judge(now, &registration)?;
         // Numbers ascend for everybody; nobody makes ours run out (research: LAN attacks, L1).
