@@ -126,7 +126,7 @@ fn rule_b10_order_nak_flooder() {
 
 #[test]
 fn rule_a3_order_stamp_forger() {
-    played("order-stamp-forger", 20);
+    played("order-stamp-forger", 10);
 }
 
 #[test]
