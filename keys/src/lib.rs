@@ -415,6 +415,11 @@ pub enum Notice {
         /// How many members it may have.
         most: usize,
     },
+    /// Somebody who does not hold this one's key used the token that a leader gave it (C1), and is not let in.
+    StolenToken {
+        /// Whose.
+        cert: CertHash,
+    },
     /// A centre proved that it does not do what we asked for.
     KdcRefuses(center::query::Refusal),
     /// Another group is heard on this address, or another part of ours that we shall merge with.
@@ -432,7 +437,8 @@ impl Notice {
             | Notice::Eviction { cert, .. }
             | Notice::Expires { cert, .. }
             | Notice::OtherChannels { cert, .. }
-            | Notice::GroupFull { cert, .. } => Some(cert),
+            | Notice::GroupFull { cert, .. }
+            | Notice::StolenToken { cert } => Some(cert),
             Notice::OtherVersion { cert, .. } => cert.as_ref(),
             Notice::Attempt { .. }
             | Notice::StaleCrl

@@ -257,8 +257,12 @@ impl Sender {
         Some(datagram)
     }
 
-    /// Says which ordered records come next in the order; at most `STAMPS_MAX`.
-    pub(crate) fn stamps(
+    /// Says which ordered records come next in the order; at most `STAMPS_MAX`. Nobody believes that of others than the
+    /// sequencer.
+    ///
+    /// # Errors
+    /// [`SendError`], as for a message.
+    pub fn stamps(
         &mut self,
         now: Monotonic,
         protect: &Arc<dyn Protect>,

@@ -367,7 +367,10 @@ impl Center {
         if self.leads.token(&m.from) != Some(m.token) {
             return Err(Dropped::Stale);
         }
-        self.authentic(key.check_accept(m))?;
+        if let Err(why) = self.authentic(key.check_accept(m)) {
+            self.tell_stolen(now.monotonic, m.from.cert);
+            return Err(why);
+        }
         let registration = self.people.get(&m.from.cert).map(|it| it.registration.clone()).ok_or(Dropped::Stale)?;
         self.judge(now, &registration)?;
         // Numbers ascend for everybody; nobody makes ours run out (research: LAN attacks, L1).
@@ -735,7 +738,10 @@ impl Center {
             // liar sooner.
             let is_odd = cut == [0; 32] || others.len() > alike;
             let times = if is_odd { DISAGREED_ODD } else { 1 };
-            if self.leads.disagreed >= DISAGREED_MAX * times && now.monotonic.since(since) >= DISAGREED_FOR * times {
+            let is_over = self.leads.disagreed >= DISAGREED_MAX * times;
+            #[cfg(any(test, feature = "misbehaving"))]
+            let is_over = is_over && !self.lacks(super::misbehaving::Rule::Ends);
+            if is_over && now.monotonic.since(since) >= DISAGREED_FOR * times {
                 others.into_iter().for_each(|cert| self.goes(now, cert, Gone::Silent));
             }
             return self.timers.sooner(Timer::Propose, now.monotonic + AGAIN);

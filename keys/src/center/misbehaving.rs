@@ -35,6 +35,8 @@ pub enum Rule {
     Answers,
     /// Whoever was revoked stays so.
     Revocations,
+    /// Whoever never agrees with its leader on how a view ended is left out.
+    Ends,
 }
 
 impl Center {

@@ -203,6 +203,8 @@ pub struct Center {
     looks: u32,
     /// Of whom people were last told that it is not let in, and when.
     full_told: Option<(CertHash, Monotonic)>,
+    /// When a stolen token was told of last.
+    stolen_told: Option<Monotonic>,
     /// Whose other channels people were last told of, and when.
     channels_told: Option<(CertHash, Monotonic)>,
     join_wait: Duration,
@@ -335,6 +337,7 @@ impl Center {
             stale_told: None,
             looks: 0,
             full_told: None,
+            stolen_told: None,
             channels_told: None,
             join_wait: JOIN_RETRY,
             joins: 0,
@@ -472,6 +475,15 @@ impl Center {
         if self.full_told.is_none_or(|(of, at)| of != cert || now.since(at) >= TOLD_FOR) {
             self.full_told = Some((cert, now));
             self.notice(Notice::GroupFull { cert, is_us, most: self.members_max() });
+        }
+    }
+
+    /// Tells people that somebody used another one's token. Anybody who hears the group can do that for each newcomer, so it is
+    /// told once in a while, whoever they are.
+    fn tell_stolen(&mut self, now: Monotonic, cert: CertHash) {
+        if self.stolen_told.is_none_or(|at| now.since(at) >= TOLD_FOR) {
+            self.stolen_told = Some(now);
+            self.notice(Notice::StolenToken { cert });
         }
     }
 
@@ -908,7 +920,7 @@ const LEADER_CHECKED_EVERY: u32 = 5;
 const GOOD_FOR: Duration = Duration::from_secs(10);
 /// The part of the registrations that nothing needs that is forgotten at once.
 const FORGOTTEN_PART: usize = 16;
-/// People are told once in so long that somebody has other channels.
+/// People are told once in so long that somebody has other channels, finds no room, or used a stolen token.
 const TOLD_FOR: Duration = Duration::from_secs(60);
 /// So often a leave is said to whom it concerns alone; later to all, among whom that one is.
 const ALONE_TRIES: u32 = 2;

@@ -106,9 +106,9 @@ impl Name {
             Name::LsgcFig3 => {
                 "LSGC Fig. 3: throughput by size of the message; best effort and reliable, plain and per cipher"
             }
-            Name::LsgcFig5 => "LSGC Fig. 5: throughput by size of the group, 2 to 8; the same channels and ciphers",
+            Name::LsgcFig5 => "LSGC Fig. 5: throughput by size of the group, 2 to 64; the same channels and ciphers",
             Name::LsgcFig4 => {
-                "LSGC Fig. 4: time and bytes of a join and a leave against the number of members, 2 to 64"
+                "LSGC Fig. 4: time and bytes of a join and a leave against the number of members, 2 to 64, per cipher"
             }
             Name::LsgcNak => "LSGC Sec. 4: NAKs against the number of members, 2 to 64, at 1 % and 5 % loss",
             Name::LsgcTransition => {

@@ -162,6 +162,7 @@ const ORDERED: &[Unit] = &[
     Unit { rows: ordered::THROUGHPUT, about: "throughput with guarantees", measure: ordered::throughput },
     Unit { rows: ordered::MEMORY, about: "memory at full rate", measure: ordered::memory },
     Unit { rows: ordered::LOSS, about: "throughput under loss", measure: ordered::loss },
+    Unit { rows: ordered::LOSSY, about: "repairs for many receivers, simulated", measure: ordered::lossy },
     Unit { rows: ordered::LATENCY, about: "time to acknowledgement", measure: ordered::latency },
     Unit { rows: ordered::CRASHES, about: "failover", measure: ordered::crashes },
     Unit { rows: ordered::MERGE, about: "merging after a partition", measure: ordered::merge },

@@ -10,6 +10,7 @@ use sealcast_keys::center::query::{self, Answer, Query, Refusal};
 use sealcast_sim::{Effect, Node, Reach, Records};
 use sealcast_wire::{Address, CertHash, Monotonic, Now};
 
+use super::liar::{Inside, Lies};
 use super::{as_open, open_message};
 use crate::member::{MemberCommand, MemberEvent};
 use crate::scenarios::center::{CenterRobot, KdcNode};
@@ -32,7 +33,6 @@ pub enum CenterLie {
 
 /// A member that says what the scheme does not let it.
 pub(super) struct CenterLiar {
-    robot: CenterRobot,
     lie: CenterLie,
     /// Whose tokens it steals.
     victim: CertHash,
@@ -40,52 +40,26 @@ pub(super) struct CenterLiar {
     heard: VecDeque<Vec<u8>>,
     /// What it acknowledges for others.
     proposal: Vec<u8>,
-    next: Monotonic,
-    effects: VecDeque<Effect<MemberEvent>>,
 }
 
 impl CenterLiar {
-    pub(super) fn new(now: Now, robot: CenterRobot, lie: CenterLie, victim: CertHash) -> CenterLiar {
-        let next = now.monotonic + EVERY;
-        let (heard, effects) = (VecDeque::new(), VecDeque::new());
-        CenterLiar { robot, lie, victim, heard, proposal: Vec::new(), next, effects }
+    pub(super) fn new(lie: CenterLie, victim: CertHash) -> CenterLiar {
+        CenterLiar { lie, victim, heard: VecDeque::new(), proposal: Vec::new() }
     }
 
-    fn drain(&mut self, now: Now) {
-        while let Some(effect) = self.robot.poll() {
-            let effect = match effect {
-                Effect::Send { to, datagram } if self.lie == CenterLie::Misjudges => {
-                    let lie =
-                        open_message(&datagram).and_then(|it| self.robot.with_keys(now, |keys| keys.misjudge(it)));
-                    Effect::Send { to, datagram: lie.map_or(datagram, |it| as_open(&it)) }
-                }
-                Effect::Send { to, datagram } if self.lie == CenterLie::AcknowledgesForOthers => {
-                    // Others' acknowledgements come to the leader alone: it goes by its own.
-                    if let Some(own) = open_message(&datagram) {
-                        let proposal = &self.proposal;
-                        self.robot.with_keys(now, |keys| keys.acknowledge_falsely(proposal, own));
-                    }
-                    Effect::Send { to, datagram }
-                }
-                other => other,
-            };
-            self.effects.push_back(effect);
-        }
-    }
-
-    fn hear(&mut self, now: Now, bootstrap_sealed: &[u8]) {
+    fn look_at(&mut self, now: Now, robot: &mut CenterRobot, bootstrap_sealed: &[u8]) {
         let victim = self.victim;
         match self.lie {
             CenterLie::Steals { .. } => {
-                let kind = self.robot.group().keys().inner().read(bootstrap_sealed);
+                let kind = robot.group().keys().inner().read(bootstrap_sealed);
                 if kind == Some(MessageKind::Join(victim)) {
                     self.heard.truncate(HEARD_MAX - 1);
                     self.heard.push_front(as_open(bootstrap_sealed));
                 }
-                self.robot.with_keys(now, |keys| keys.steal(bootstrap_sealed, victim));
+                robot.with_keys(now, |keys| keys.steal(bootstrap_sealed, victim));
             }
             CenterLie::AcknowledgesForOthers => {
-                if self.robot.group().keys().inner().read(bootstrap_sealed) == Some(MessageKind::Propose) {
+                if robot.group().keys().inner().read(bootstrap_sealed) == Some(MessageKind::Propose) {
                     self.proposal = bootstrap_sealed.to_vec();
                 }
             }
@@ -94,47 +68,37 @@ impl CenterLiar {
     }
 }
 
-impl Node for CenterLiar {
-    type Event = MemberEvent;
-    type Command = MemberCommand;
-
-    fn handle(&mut self, now: Now, from: Address, datagram: &mut [u8]) {
+impl Lies<CenterRobot> for CenterLiar {
+    fn hear(&mut self, now: Now, member: &mut Inside<CenterRobot>, from: Address, datagram: &mut [u8]) {
         if let Some(bootstrap_sealed) = open_message(datagram) {
-            self.hear(now, bootstrap_sealed);
+            self.look_at(now, &mut member.robot, bootstrap_sealed);
         }
-        self.robot.handle(now, from, datagram);
-        self.drain(now);
+        member.robot.handle(now, from, datagram);
     }
 
-    fn command(&mut self, now: Now, command: MemberCommand) {
-        self.robot.command(now, command);
-        self.drain(now);
-    }
-
-    fn timeout(&self) -> Option<Monotonic> {
-        Some(self.robot.timeout().map_or(self.next, |at| at.min(self.next)))
-    }
-
-    fn handle_timeout(&mut self, now: Now) {
-        if self.next <= now.monotonic {
-            self.next = now.monotonic + EVERY;
-            if self.lie == CenterLie::Usurps {
-                self.robot.with_keys(now, |keys| keys.usurp());
+    fn effect(&mut self, now: Now, member: &mut Inside<CenterRobot>, effect: Effect<MemberEvent>) {
+        let effect = match effect {
+            Effect::Send { to, datagram } if self.lie == CenterLie::Misjudges => {
+                let lie = open_message(&datagram).and_then(|it| member.robot.with_keys(now, |keys| keys.misjudge(it)));
+                Effect::Send { to, datagram: lie.map_or(datagram, |it| as_open(&it)) }
             }
-            let again = self.heard.iter().map(|it| Effect::Send { to: Reach::All, datagram: it.clone() });
-            self.effects.extend(again);
+            Effect::Send { to, datagram } if self.lie == CenterLie::AcknowledgesForOthers => {
+                // Others' acknowledgements come to the leader alone: it goes by its own.
+                if let Some(own) = open_message(&datagram) {
+                    member.robot.with_keys(now, |keys| keys.acknowledge_falsely(&self.proposal, own));
+                }
+                Effect::Send { to, datagram }
+            }
+            other => other,
+        };
+        member.effects.push_back(effect);
+    }
+
+    fn act(&mut self, now: Now, member: &mut Inside<CenterRobot>) {
+        if self.lie == CenterLie::Usurps {
+            member.robot.with_keys(now, |keys| keys.usurp());
         }
-        self.robot.handle_timeout(now);
-        self.drain(now);
-    }
-
-    fn stored(&mut self, now: Now) {
-        self.robot.stored(now);
-        self.drain(now);
-    }
-
-    fn poll(&mut self) -> Option<Effect<MemberEvent>> {
-        self.effects.pop_front()
+        self.heard.iter().for_each(|it| member.send(it.clone()));
     }
 }
 
@@ -221,6 +185,7 @@ impl Node for FalseKdc {
     }
 }
 
-const EVERY: Duration = Duration::from_millis(50);
+/// From one lie of its own to the next.
+pub(super) const EVERY: Duration = Duration::from_millis(50);
 /// Messages of its victim that a thief says again.
 const HEARD_MAX: usize = 4;

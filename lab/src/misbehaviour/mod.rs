@@ -11,14 +11,18 @@ mod equivocator;
 mod evicted;
 mod flooder;
 mod forger;
+mod liar;
 mod ordered;
 mod replayer;
 mod splitter;
 mod twin;
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 
+use sealcast_keys::Keys;
 use sealcast_keys::center::misbehaving::MessageKind;
+use sealcast_keys::center::query;
 use sealcast_keys::contributory::misbehaving::{Claim, Collision, Lie, Rule};
 use sealcast_sim::Birth;
 use sealcast_sim::dice::Dice;
@@ -82,6 +86,8 @@ pub enum Misbehaviour {
     },
 }
 
+use liar::Liar;
+
 pub use center::{CenterLie, KdcLie};
 pub use ordered::{OrderLie, OrderingRobot};
 
@@ -116,33 +122,37 @@ pub fn insider(
         Misbehaviour::Equivocator => Some(Box::new(move |now, _| {
             Box::new(equivocator::Equivocator::new(make(now, seed, &[]), make(now, seed, &[])))
         })),
-        Misbehaviour::Downgrader => {
-            Some(Box::new(move |now, _| Box::new(downgrader::Downgrader::new(now, make(now, seed, &[])))))
-        }
+        Misbehaviour::Downgrader => Some(Box::new(move |now, _| {
+            let first = now.monotonic + downgrader::EVERY;
+            Box::new(Liar::acting(make(now, seed, &[]), downgrader::Downgrader, first, downgrader::EVERY))
+        })),
         Misbehaviour::EvictedInsider => Some(Box::new(move |now, _| {
             Box::new(evicted::Insider::new(Box::new(make(now, seed, &[])), member, Box::new(|_| false)))
         })),
         Misbehaviour::Captor { target, claim } => {
             let target = target.map(|node| (node, cert(node)));
             Some(Box::new(move |now, _| {
-                Box::new(captor::Captor::new(make(now, seed, &[Rule::Proof, Rule::Caution]), target, claim))
+                let robot = make(now, seed, &[Rule::Proof, Rule::Caution]);
+                Box::new(Liar::new(robot, captor::Captor::new(target, claim)))
             }))
         }
         Misbehaviour::Splitter { lie, told_truth, members } => Some(Box::new(move |now, _| {
-            let others = others(member, members);
-            Box::new(splitter::Splitter::new(make(now, seed, &[]), lie, told_truth, others))
+            let lie = splitter::Splitter::new(lie, told_truth, others(member, members));
+            Box::new(Liar::new(make(now, seed, &[]), lie))
         })),
         Misbehaviour::Twin { members } => {
             let mine = cert(member);
             Some(Box::new(move |now, _| {
-                let collision = Collision::plant(mine);
-                let robot = make(now, seed, &[]);
-                Box::new(twin::Twin::new(now, robot, collision, &others(member, members)))
+                let twin = twin::Twin::new(Collision::plant(mine), &others(member, members));
+                Box::new(Liar::acting(make(now, seed, &[]), twin, now.monotonic, twin::EVERY))
             }))
         }
         Misbehaviour::Churner { ahead } => {
             let make = std::rc::Rc::new(make);
-            Some(Box::new(move |now, _| Box::new(churner::Churner::new(now, make.clone(), dice.clone(), ahead))))
+            Some(Box::new(move |now, _| {
+                let (robot, churner) = churner::Churner::new(now, make.clone(), dice.clone(), ahead);
+                Box::new(Liar::acting(robot, churner, now.monotonic + churner::EVERY, churner::EVERY))
+            }))
         }
         Misbehaviour::Replayer
         | Misbehaviour::Forger
@@ -155,14 +165,17 @@ pub fn insider(
 }
 
 /// Makes a process of a member of a group that orders.
-pub type MakeOrdering = Box<dyn Fn(Now) -> OrderingRobot>;
+pub type MakeOrdering<K> = Box<dyn Fn(Now) -> OrderingRobot<K>>;
 
 /// Somebody in a group that orders; `None` if there is no such misbehaviour there.
-pub fn ordering(kind: Misbehaviour, make: MakeOrdering) -> Option<Birth<Player>> {
+pub fn ordering<K: Keys + 'static>(kind: Misbehaviour, make: MakeOrdering<K>) -> Option<Birth<Player>> {
     let Misbehaviour::Orders(lie) = kind else { return None };
     Some(Box::new(move |now, _| match lie {
         OrderLie::TellsTwo => Box::new(ordered::TwoOrders::new(make(now), make(now))),
-        lie => Box::new(ordered::OrderLiar::new(now, make(now), lie)),
+        lie => {
+            let first = now.monotonic + ordered::EVERY;
+            Box::new(Liar::acting(make(now), ordered::OrderLiar::new(lie), first, ordered::EVERY))
+        }
     }))
 }
 
@@ -174,15 +187,20 @@ pub fn centered(member: usize, kind: Misbehaviour, make: MakeCentered, certs: Ve
     match kind {
         Misbehaviour::CenterLiar(lie) => Some(Box::new(move |now, _| {
             let victim = if let CenterLie::Steals { whom } = lie { certs[whom] } else { CertHash::default() };
-            Box::new(center::CenterLiar::new(now, make(now), lie, victim))
+            let first = now.monotonic + center::EVERY;
+            Box::new(Liar::acting(make(now), center::CenterLiar::new(lie, victim), first, center::EVERY))
         })),
         Misbehaviour::RevokedLeader => Some(Box::new(move |now, _| {
-            let (reader, me) = (make(now), certs[member]);
-            let dismisses = move |datagram: &[u8]| {
-                let keys = reader.group().keys().inner();
-                open_message(datagram).and_then(|it| keys.read(it)) == Some(MessageKind::Dismiss(me))
+            let (reader, me, is_out) = (make(now), certs[member], Cell::new(false));
+            // A stand-by proposes a view without it; from then on the centre would tell it, too.
+            let ignores = move |datagram: &[u8]| {
+                let Some(message) = open_message(datagram) else { return false };
+                let kind = reader.group().keys().inner().read(message);
+                let ends = matches!(kind, Some(MessageKind::Propose)) || kind == Some(MessageKind::Dismiss(me));
+                is_out.set(is_out.get() || ends);
+                ends || is_out.get() && message.starts_with(&query::MAGIC)
             };
-            Box::new(evicted::Insider::new(Box::new(make(now)), member, Box::new(dismisses)))
+            Box::new(evicted::Insider::new(Box::new(make(now)), member, Box::new(ignores)))
         })),
         Misbehaviour::FalseKdc(lie) => {
             Some(Box::new(move |_, records| Box::new(center::FalseKdc::new(records, lie, certs.clone()))))

@@ -1,23 +1,25 @@
 //! Members of a group that orders, with a changed program: they lie about the order, or do not stop when they are evicted.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use sealcast::group::Epoch;
-use sealcast_delivery::multicast::frame::{Frame, Frames, Stream, write_control};
+use sealcast_crypto::hash::sha256;
+use sealcast_delivery::multicast::frame::{Frame, Frames, Stamp, Stream, write_control};
 use sealcast_delivery::sequencer::Sequencer;
-use sealcast_keys::contributory::Contributory;
+use sealcast_keys::Keys;
 use sealcast_sim::{Effect, Node, Reach};
 use sealcast_wire::frame::{FLAG_ORDERED, FLAG_RELIABLE, FLAG_SIGNED, HEADER_LEN, TAG_LEN};
 use sealcast_wire::{Address, CertHash, Domain, Header, Monotonic, Now, Slot};
 
+use super::liar::{Inside, Lies, Program};
 use super::open_message;
 use crate::member::{Member, MemberCommand, MemberEvent};
 use crate::scenarios::fixture::TOPIC_FIFO;
 
 /// A member of a group that orders.
-pub type OrderingRobot = Member<Contributory, Sequencer>;
+pub type OrderingRobot<K> = Member<K, Sequencer>;
 
 /// How a member lies about the order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,6 +28,8 @@ pub enum OrderLie {
     Acknowledges,
     /// It asks for everything, again and again.
     AsksForAll,
+    /// Of each ordered record that it hears it says which position it has, before the sequencer does; if it is that, it does not lie.
+    Stamps,
     /// If it is the sequencer, it says one order to half of the others and another one to the rest.
     TellsTwo,
     /// Once a group of so many orders, it does not listen to the key scheme any more, and goes on when it is evicted.
@@ -42,29 +46,16 @@ fn is_shown(effect: &Effect<MemberEvent>) -> bool {
 
 /// A member that says what it should not.
 pub(super) struct OrderLiar {
-    robot: OrderingRobot,
     lie: OrderLie,
     epoch: Option<Arc<Epoch>>,
     sequencer: Option<CertHash>,
-    next: Monotonic,
-    effects: VecDeque<Effect<MemberEvent>>,
+    /// The last position that has a record, by the sequencer's stamps and its own.
+    last: u64,
 }
 
 impl OrderLiar {
-    pub(super) fn new(now: Now, robot: OrderingRobot, lie: OrderLie) -> OrderLiar {
-        let next = now.monotonic + EVERY;
-        OrderLiar { robot, lie, epoch: None, sequencer: None, next, effects: VecDeque::new() }
-    }
-
-    fn drain(&mut self) {
-        while let Some(effect) = self.robot.poll() {
-            match &effect {
-                Effect::Tell(MemberEvent::Installed(epoch)) => self.epoch = Some(epoch.clone()),
-                Effect::Tell(MemberEvent::Sequencer(who)) => self.sequencer = *who,
-                _ => {}
-            }
-            self.effects.extend(Some(effect).filter(is_shown));
-        }
+    pub(super) fn new(lie: OrderLie) -> OrderLiar {
+        OrderLiar { lie, epoch: None, sequencer: None, last: 0 }
     }
 
     /// Whether it is too late to tell this one anything of the group's keys.
@@ -75,13 +66,13 @@ impl OrderLiar {
     }
 
     /// Says this about the order to all, under its own slot.
-    fn say(&mut self, control: &[u8]) {
+    fn say<K: Keys>(&self, member: &mut Inside<OrderingRobot<K>>, control: &[u8]) {
         let Some(protect) = self.epoch.as_ref().and_then(|it| it.protect.as_ref()) else { return };
         let mut datagram = vec![0; HEADER_LEN];
         write_control(control, &mut datagram);
         datagram.resize(datagram.len() + TAG_LEN, 0);
         if protect.seal(Domain::GROUP, 0, &mut datagram).is_ok() {
-            self.effects.push_back(Effect::Send { to: Reach::All, datagram });
+            member.send(datagram);
         }
     }
 
@@ -100,6 +91,25 @@ impl OrderLiar {
         })
     }
 
+    /// Stamps an ordered record as its sequencer would: all is right but who says it.
+    fn stamp<K: Keys>(&mut self, now: Now, robot: &OrderingRobot<K>, datagram: &[u8]) {
+        let (Ok(header), Some(epoch)) = (Header::parse(datagram), &self.epoch) else { return };
+        let Some(number) = Header::reliable_number(header.flags, header.counter) else { return };
+        let (view, hash) = (&epoch.view, sha256(datagram));
+        let is_mine = header.slot == view.me || self.sequencer == view.members.get(view.me).map(|it| it.id.cert);
+        if header.flags & FLAG_ORDERED == 0 || header.epoch != view.epoch || is_mine || self.sequencer.is_none() {
+            return;
+        }
+        let Some(protect) = &epoch.protect else { return };
+        self.last += 1;
+        let hash = *hash.first_chunk().expect("a hash has 32 bytes");
+        let stamp = Stamp { slot: header.slot, number, safe: false, hash };
+        let sender = robot.group().delivery().sender();
+        // What finds no room now is no matter.
+        let _ =
+            sender.lock().unwrap_or_else(PoisonError::into_inner).stamps(now.monotonic, protect, self.last, &[stamp]);
+    }
+
     /// The streams of all others: the ordered one, and that of fifo messages.
     fn streams(&self) -> Vec<(Slot, Stream)> {
         let Some(epoch) = &self.epoch else { return Vec::new() };
@@ -107,18 +117,43 @@ impl OrderLiar {
         let others = epoch.view.members.slots().map(|(slot, _)| slot).filter(|slot| *slot != epoch.view.me);
         others.flat_map(|slot| fifo.into_iter().chain([Stream::ORDERED]).map(move |it| (slot, it))).collect()
     }
+}
 
-    fn lie(&mut self) {
+impl<K: Keys> Lies<OrderingRobot<K>> for OrderLiar {
+    fn hear(&mut self, now: Now, member: &mut Inside<OrderingRobot<K>>, from: Address, datagram: &mut [u8]) {
+        if open_message(datagram).is_some() && self.is_deaf() {
+            return;
+        }
+        match (self.lie, self.stamped(datagram)) {
+            (OrderLie::Acknowledges, Some(all)) => self.say(member, &[&[ACK][..], &all.to_be_bytes()].concat()),
+            (OrderLie::Stamps, Some(all)) => self.last = all,
+            (OrderLie::Stamps, None) => self.stamp(now, &member.robot, datagram),
+            _ => {}
+        }
+        member.robot.handle(now, from, datagram);
+    }
+
+    fn effect(&mut self, _now: Now, member: &mut Inside<OrderingRobot<K>>, effect: Effect<MemberEvent>) {
+        match &effect {
+            Effect::Tell(MemberEvent::Installed(epoch)) => self.epoch = Some(epoch.clone()),
+            Effect::Tell(MemberEvent::Sequencer(who)) => self.sequencer = *who,
+            _ => {}
+        }
+        member.effects.extend(Some(effect).filter(is_shown));
+    }
+
+    fn act(&mut self, _now: Now, member: &mut Inside<OrderingRobot<K>>) {
         for (slot, stream) in self.streams() {
             let mut of = slot.to_bytes().to_vec();
             stream.write(&mut of);
             match self.lie {
                 OrderLie::AsksForAll => {
-                    self.say(&[&[NAK][..], &of, &[1], &1_u64.to_be_bytes(), &u64::MAX.to_be_bytes()].concat());
-                    self.say(&[&[NAK][..], &of, &[1], &1_u64.to_be_bytes(), &64_u64.to_be_bytes()].concat());
+                    let nak = |last: u64| [&[NAK][..], &of, &[1], &1_u64.to_be_bytes(), &last.to_be_bytes()].concat();
+                    self.say(member, &nak(u64::MAX));
+                    self.say(member, &nak(64));
                 }
                 OrderLie::Acknowledges if stream.is_fifo() => {
-                    self.say(&[&[STATUS, 1][..], &of, &FAR.to_be_bytes()].concat());
+                    self.say(member, &[&[STATUS, 1][..], &of, &FAR.to_be_bytes()].concat());
                 }
                 _ => {}
             }
@@ -126,62 +161,17 @@ impl OrderLiar {
     }
 }
 
-impl Node for OrderLiar {
-    type Event = MemberEvent;
-    type Command = MemberCommand;
-
-    fn handle(&mut self, now: Now, from: Address, datagram: &mut [u8]) {
-        if open_message(datagram).is_some() && self.is_deaf() {
-            return;
-        }
-        if self.lie == OrderLie::Acknowledges
-            && let Some(all) = self.stamped(datagram)
-        {
-            self.say(&[&[ACK][..], &all.to_be_bytes()].concat());
-        }
-        self.robot.handle(now, from, datagram);
-        self.drain();
-    }
-
-    fn command(&mut self, now: Now, command: MemberCommand) {
-        self.robot.command(now, command);
-        self.drain();
-    }
-
-    fn timeout(&self) -> Option<Monotonic> {
-        Some(self.robot.timeout().map_or(self.next, |at| at.min(self.next)))
-    }
-
-    fn handle_timeout(&mut self, now: Now) {
-        if self.next <= now.monotonic {
-            self.next = now.monotonic + EVERY;
-            self.lie();
-        }
-        self.robot.handle_timeout(now);
-        self.drain();
-    }
-
-    fn stored(&mut self, now: Now) {
-        self.robot.stored(now);
-        self.drain();
-    }
-
-    fn poll(&mut self) -> Option<Effect<MemberEvent>> {
-        self.effects.pop_front()
-    }
-}
-
 /// A sequencer with two faces, which differ in the order in which ordered records come to them. Both begin alike and hear the
 /// same of the key scheme, so they are one member.
-pub(super) struct TwoOrders {
-    faces: [OrderingRobot; 2],
+pub(super) struct TwoOrders<R> {
+    faces: [R; 2],
     /// An ordered record that the second face gets after the next one.
     waits: Option<(Address, Vec<u8>)>,
     effects: VecDeque<Effect<MemberEvent>>,
 }
 
-impl TwoOrders {
-    pub(super) fn new(one: OrderingRobot, other: OrderingRobot) -> TwoOrders {
+impl<R: Program> TwoOrders<R> {
+    pub(super) fn new(one: R, other: R) -> TwoOrders<R> {
         TwoOrders { faces: [one, other], waits: None, effects: VecDeque::new() }
     }
 
@@ -198,7 +188,7 @@ impl TwoOrders {
     }
 }
 
-impl Node for TwoOrders {
+impl<R: Program> Node for TwoOrders<R> {
     type Event = MemberEvent;
     type Command = MemberCommand;
 
@@ -240,7 +230,8 @@ impl Node for TwoOrders {
     }
 }
 
-const EVERY: Duration = Duration::from_millis(10);
+/// From one lie of its own to the next.
+pub(super) const EVERY: Duration = Duration::from_millis(10);
 /// More records than anybody sends.
 const FAR: u64 = 1 << 40;
 /// Members that it speaks to.

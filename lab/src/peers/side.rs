@@ -22,6 +22,10 @@ pub enum Side {
     ChaCha,
     /// As `Sealed`, each origin proved by a signature.
     Signed,
+    /// Our framing, unsealed: `keys=plain&order=total`.
+    Unsealed,
+    /// As `Unsealed`, on the channel that loses nothing.
+    ReliableUnsealed,
     /// As `Sealed`, on the channel that loses nothing.
     Reliable,
     /// As `Reliable`, under ChaCha20-Poly1305.
@@ -49,6 +53,8 @@ impl Side {
             Side::Sealed => "sealed",
             Side::ChaCha => "sealed ChaCha20",
             Side::Signed => "signed",
+            Side::Unsealed => "unsealed",
+            Side::ReliableUnsealed => "reliable unsealed",
             Side::Reliable => "reliable",
             Side::ReliableChaCha => "reliable ChaCha20",
         }
@@ -56,7 +62,7 @@ impl Side {
 
     /// Whether its messages are published fifo.
     pub fn is_reliable(self) -> bool {
-        matches!(self, Side::Reliable | Side::ReliableChaCha)
+        matches!(self, Side::ReliableUnsealed | Side::Reliable | Side::ReliableChaCha)
     }
 }
 
@@ -91,6 +97,9 @@ impl Field {
         match side {
             Side::Liblcm => common,
             Side::Plain => format!("{common}&keys=plain&{path}"),
+            Side::Unsealed | Side::ReliableUnsealed => {
+                format!("{common}&keys=plain&group=lab&order=total&{path}")
+            }
             Side::Sealed => sealed,
             Side::ChaCha => format!("{sealed}&{CHACHA}"),
             Side::Reliable => format!("{sealed}&order=total"),

@@ -8,6 +8,7 @@ use std::sync::{Arc, LazyLock};
 use rand_chacha::ChaCha8Rng;
 use rand_core::SeedableRng;
 use sealcast::url::OriginMode;
+use sealcast_crypto::aead::Suite;
 use sealcast_crypto::identity::registration::{bootstrap_secret, realm};
 use sealcast_crypto::identity::{Act, Principal, Registration, Right};
 use sealcast_crypto::leighton_micali::Master;
@@ -26,7 +27,7 @@ use sealcast_wire::{Address, CertHash, Guarantee, Monotonic, Now, Utc, limits};
 use super::fifo;
 use super::fixture::{Fixture, Player, TOPIC};
 use crate::member::{Member, MemberCommand, MemberEvent};
-use crate::misbehaviour::{self, Misbehaviour, as_open, open_message};
+use crate::misbehaviour::{self, Misbehaviour, OrderingRobot, as_open, open_message};
 
 /// Robots whose keys come from a centre.
 #[derive(Clone, Copy)]
@@ -45,6 +46,8 @@ pub struct CenterRobots {
     complete: bool,
     /// Whether a member that holds all up is left out.
     expels: bool,
+    /// What seals payloads.
+    suite: Suite,
 }
 
 impl CenterRobots {
@@ -52,7 +55,8 @@ impl CenterRobots {
     pub fn new(members: usize) -> CenterRobots {
         let channels = &[(TOPIC, Guarantee::BestEffort)];
         let leads: fn(usize) -> bool = |member| member.is_multiple_of(2);
-        CenterRobots { members, leads, all_registered: false, without: &[], channels, complete: true, expels: false }
+        let (complete, suite) = (true, Suite::default());
+        CenterRobots { members, leads, all_registered: false, without: &[], channels, complete, expels: false, suite }
     }
 
     /// The same; they publish fifo, too.
@@ -68,6 +72,11 @@ impl CenterRobots {
     /// The same, where a member that holds all up is left out, and has a gap then.
     pub fn expelling(self) -> CenterRobots {
         CenterRobots { expels: true, ..self.ordering(false) }
+    }
+
+    /// The same, whose payloads this seals.
+    pub fn sealing_by(self, suite: Suite) -> CenterRobots {
+        CenterRobots { suite, ..self }
     }
 
     /// The same, of whom all may lead.
@@ -93,23 +102,34 @@ impl CenterRobots {
         principal(member, self.all_registered || (self.leads)(member))
     }
 
+    /// The keys of a member, which leaves these rules out.
+    fn keys(&self, member: usize, seed: [u8; 32], now: Now, without: &'static [Rule]) -> Center {
+        let usual = Config::new(GROUP, self.principal(member), vec![Address::Node(self.members as u32)]);
+        let config = Config { without, reliable: self.orders(), suite: self.suite, ..usual };
+        Center::new(config, seed, now).expect("all are registered in the group")
+    }
+
+    /// Its channels, where they order.
+    fn sequencer(&self) -> Sequencer {
+        let mut delivery = Sequencer::new(multicast::Config::default(), limits::RELIABLE_BACKLOG_BYTES);
+        if self.expels {
+            delivery.expel_slow(fifo::EXPELLED_AFTER);
+        }
+        delivery
+    }
+
     /// A process of a member, which leaves these rules out.
     fn robot(&self, member: usize, seed: [u8; 32], now: Now, without: &'static [Rule]) -> CenterRobot {
-        let usual = Config::new(GROUP, self.principal(member), vec![Address::Node(self.members as u32)]);
-        let keys = Center::new(Config { without, reliable: self.orders(), ..usual }, seed, now)
-            .expect("all are registered in the group");
-        let usual = multicast::Config::default();
         let delivery: Box<dyn Delivery> = match self.orders() {
-            true => {
-                let mut delivery = Sequencer::new(usual, limits::RELIABLE_BACKLOG_BYTES);
-                if self.expels {
-                    delivery.expel_slow(fifo::EXPELLED_AFTER);
-                }
-                Box::new(delivery)
-            }
-            false => Box::new(Multicast::new(usual)),
+            true => Box::new(self.sequencer()),
+            false => Box::new(Multicast::new(multicast::Config::default())),
         };
-        Member::new(now, keys, delivery, OriginMode::Auto)
+        Member::new(now, self.keys(member, seed, now, without), delivery, OriginMode::Auto)
+    }
+
+    /// One that lies about the order.
+    fn ordering_robot(&self, member: usize, seed: [u8; 32], now: Now) -> OrderingRobot<Center> {
+        Member::new(now, self.keys(member, seed, now, &[]), self.sequencer(), OriginMode::Auto)
     }
 }
 
@@ -140,6 +160,9 @@ impl Fixture for CenterRobots {
 
     fn imposter(&self, member: usize, kind: Misbehaviour, seed: [u8; 32]) -> Option<Birth<Player>> {
         let robots = *self;
+        if let Misbehaviour::Orders(_) = kind {
+            return misbehaviour::ordering(kind, Box::new(move |now| robots.ordering_robot(member, seed, now)));
+        }
         let certs = (0..self.members).map(|it| self.cert(it)).collect();
         misbehaviour::centered(member, kind, Box::new(move |now| robots.robot(member, seed, now, &[])), certs)
     }

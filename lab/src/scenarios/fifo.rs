@@ -55,7 +55,7 @@ impl ReliableRobots {
     }
 
     /// How a member's processes are made.
-    fn make(&self, member: usize, seed: [u8; 32]) -> impl Fn(Now, &Records) -> OrderingRobot + 'static {
+    fn make(&self, member: usize, seed: [u8; 32]) -> impl Fn(Now, &Records) -> OrderingRobot<Contributory> + 'static {
         let config = Config { memo: self.robots.memo(), reliable: true, ..Config::new(GROUP, identity(member)) };
         let expels = self.expels;
         move |now, records| {

@@ -10,7 +10,7 @@ use sealcast_wire::limits;
 
 use super::lan::{SECOND, TIMEOUT, all_publish, network, without};
 use super::script::{Knobs, Script, Step};
-use crate::misbehaviour::{CenterLie, KdcLie, Misbehaviour};
+use crate::misbehaviour::{CenterLie, KdcLie, Misbehaviour, OrderLie};
 
 /// Members come in order, so that it is known who leads; stand-bys have all keys when they all are there.
 fn in_order(knobs: &Knobs, members: usize) -> Script {
@@ -182,6 +182,33 @@ pub(super) fn revoked_leader(knobs: &Knobs, dice: &mut Dice) -> Script {
     // It comes where the revoked leader alone is heard, and then to the others.
     script.then(Step::Partition(vec![vec![0, away]])).then(Step::Start(away));
     script.wait(dice.between(SECOND, 3 * SECOND)).then(Step::Heal).converge(honest, TIMEOUT).wait(2 * SECOND);
+    script
+}
+
+/// The leader, who orders, is revoked, does not listen, and goes on: to stamp, to seal and to read.
+pub(super) fn evicted_sequencer(knobs: &Knobs, dice: &mut Dice) -> Script {
+    let n = knobs.members;
+    let honest = without(n, &[0]);
+    let mut script = Script::new(n, network(knobs));
+    script.then(Step::Imposter(0, Misbehaviour::Orders(OrderLie::StaysWhenEvicted { members: n })));
+    script.then(Step::Start(0)).wait(SECOND).start_all(honest.iter().copied(), knobs.jitter, dice);
+    script.then(Step::Together { members: honest.clone(), within: TIMEOUT });
+    all_publish(&mut script, 0..n, 50, 12 * SECOND);
+    script.wait(2 * SECOND).wait(dice.between(Duration::ZERO, SECOND)).then(Step::Evict { by: 1, whom: 0 });
+    script.converge(honest.iter().copied(), TIMEOUT).then(Step::Never { members: honest.clone(), whom: 0 });
+    script.wait(3 * SECOND).then(Step::Together { members: honest.clone(), within: TIMEOUT });
+    script.then(Step::Hears { members: honest, within: TIMEOUT }).wait(SECOND);
+    script
+}
+
+/// The leader, who orders, says to half of the others another order than to the other half.
+pub(super) fn two_orders(knobs: &Knobs, dice: &mut Dice) -> Script {
+    let n = knobs.members;
+    let mut script = Script::new(n, network(knobs));
+    script.then(Step::Imposter(0, Misbehaviour::Orders(OrderLie::TellsTwo))).then(Step::Start(0)).wait(SECOND);
+    script.start_all(1..n, knobs.jitter, dice).then(Step::Together { members: (1..n).collect(), within: TIMEOUT });
+    all_publish(&mut script, 1..n, 50, 6 * SECOND);
+    script.wait(6 * SECOND);
     script
 }
 

@@ -126,6 +126,16 @@ impl Drop for Again<'_> {
 pub static TWO_ORDERS: Scenario =
     ordering("order-two-orders", 5, 50_000, "whoever orders says two orders", order::two_orders);
 
+/// The same of a leader, where keys come from a centre.
+pub static CENTER_TWO_ORDERS: Scenario = center(
+    "center-order-two-orders",
+    5,
+    50_000,
+    center_order_leaders,
+    "the leader, who orders, says two orders",
+    leaders::two_orders,
+);
+
 /// All scenarios.
 pub static ALL: &[Scenario] = &[
     robots("formation", 8, "members start within the jitter and form one group", lan::formation),
@@ -310,6 +320,13 @@ pub static ALL: &[Scenario] = &[
         order::acknowledger,
     ),
     ordering("order-nak-flooder", 5, 50_000, "a member asks for everything, again and again", order::nak_flooder),
+    ordering(
+        "order-stamp-forger",
+        5,
+        50_000,
+        "a member that does not order stamps each record that it hears",
+        order::stamp_forger,
+    ),
     ordering(
         "order-evicted-sequencer",
         5,
@@ -687,6 +704,38 @@ pub static ALL: &[Scenario] = &[
         center_order_expelling,
         "a member that gets nothing holds all up, is left out as slow, and comes back",
         fifo::slow,
+    ),
+    center(
+        "center-order-acknowledger",
+        6,
+        100_000,
+        center_order,
+        "a member says that it holds all of the order before it does",
+        order::acknowledger,
+    ),
+    center(
+        "center-order-nak-flooder",
+        6,
+        50_000,
+        center_order,
+        "a member asks for everything, again and again",
+        order::nak_flooder,
+    ),
+    center(
+        "center-order-stamp-forger",
+        6,
+        50_000,
+        center_order,
+        "a member that does not order stamps each record that it hears",
+        order::stamp_forger,
+    ),
+    center(
+        "center-order-evicted-sequencer",
+        5,
+        50_000,
+        center_order_leaders,
+        "the leader, who orders, is revoked, does not listen, and goes on",
+        leaders::evicted_sequencer,
     ),
     center("center-churn", 7, 50000, center_lan, "members come, leave and die, two at once", leaders::churn),
     center(

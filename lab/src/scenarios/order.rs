@@ -84,6 +84,11 @@ pub(super) fn nak_flooder(knobs: &Knobs, dice: &mut Dice) -> Script {
     liar(knobs, dice, OrderLie::AsksForAll, knobs.members - 1)
 }
 
+/// A member that is not the sequencer says which records come next in the order.
+pub(super) fn stamp_forger(knobs: &Knobs, dice: &mut Dice) -> Script {
+    liar(knobs, dice, OrderLie::Stamps, knobs.members - 1)
+}
+
 /// The sequencer says to half of the others another order than to the other half.
 pub(super) fn two_orders(knobs: &Knobs, dice: &mut Dice) -> Script {
     liar(knobs, dice, OrderLie::TellsTwo, LOWEST)

@@ -1,10 +1,10 @@
 //! A hundred seeds of every story of a group whose keys come from a centre, and a planted fault for each liar of them.
 
 use sealcast_keys::center::misbehaving::Rule;
-use sealcast_lab::scenarios::Scenario;
 use sealcast_lab::scenarios::center::CenterRobots;
 use sealcast_lab::scenarios::script::Step;
 use sealcast_lab::scenarios::simulation::{self, Keep};
+use sealcast_lab::scenarios::{CENTER_TWO_ORDERS, Scenario};
 
 use crate::scenarios::{hold, played, scenarios};
 
@@ -81,6 +81,26 @@ fn rule_g7_center_changes_that_take_long() {
     played("center-order-slow", 20);
 }
 
+/// More of these: `sealcast-lab sim center-order-stamp-forger --seeds 0..20`.
+#[test]
+fn rule_b8_center_insiders_who_lie_about_the_order() {
+    // Of the first twelve seeds 0, 1, 5 and 8 show a fault that is known (`docs/known-issues.md`).
+    hold("center-order-acknowledger", |knobs| knobs, &[2, 3, 4, 6, 7, 9]);
+    played("center-order-nak-flooder", 5);
+    played("center-order-stamp-forger", 10);
+    played("center-order-evicted-sequencer", 10);
+}
+
+/// Planted: stamps that are right for each half of the group and differ between them.
+#[test]
+fn rule_b8_a_leader_that_says_two_orders_is_reported() {
+    let reports = |seed| CENTER_TWO_ORDERS.play(&CENTER_TWO_ORDERS.knobs, seed, Keep::default()).violations;
+    let found: Vec<_> = (0..PLANTED_SEEDS).flat_map(reports).collect();
+    for checker in ["one order", "same view"] {
+        assert!(found.iter().any(|v| v.checker == checker), "{checker}: {found:?}");
+    }
+}
+
 /// Seeds in which members that came back, at once, while the centre was away or beside those who stayed without a leader, began
 /// a second order with the next to come.
 #[test]
@@ -123,6 +143,18 @@ fn rule_c1_a_centre_that_is_believed_without_its_key_is_reported() {
 #[test]
 fn rule_c1_revocations_that_members_forget_are_reported() {
     planted("center-kdc-forgets", |robots| robots.lacking(&[Rule::Revocations]), &["never"]);
+}
+
+#[test]
+fn rule_a9_a_leader_that_waits_for_whoever_misjudges_is_reported() {
+    planted("center-misjudger", |robots| robots.lacking(&[Rule::Ends]), &["convergence"]);
+}
+
+/// Nobody asks the centre whether its leader is revoked, and nobody remembers that one is.
+#[test]
+fn rule_c1_a_revoked_leader_that_is_followed_is_reported() {
+    let follow = |robots: CenterRobots| robots.of_leaders().lacking(&[Rule::Check, Rule::Revocations]);
+    planted("center-revoked-leader", follow, &["never", "deaf"]);
 }
 
 /// Without the centre's return, those whom a false one kept out never come back.

@@ -125,6 +125,11 @@ fn rule_b10_order_nak_flooder() {
 }
 
 #[test]
+fn rule_a3_order_stamp_forger() {
+    played("order-stamp-forger", 10);
+}
+
+#[test]
 fn rule_b3_order_evicted_sequencer() {
     played("order-evicted-sequencer", 20);
 }
@@ -331,7 +336,7 @@ fn w9_groups_that_once_outbid_each_other_form() {
 fn every_scenario_is_tested() {
     let source = concat!(include_str!("scenarios.rs"), include_str!("center.rs"));
     for scenario in sealcast_lab::scenarios::ALL {
-        let named = [format!("= \"{}\"", scenario.name), format!("played(\"{}\"", scenario.name)];
+        let named = ["= ", "played(", "hold("].map(|before| format!("{before}\"{}\"", scenario.name));
         assert!(named.iter().any(|named| source.contains(named)), "{} has no test", scenario.name);
     }
 }

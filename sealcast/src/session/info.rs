@@ -293,6 +293,9 @@ pub(super) fn told(notice: &Notice, about: Option<&str>) -> String {
         Notice::GroupFull { most, is_us: true, .. } => {
             format!("we are not let in: the group has its {most} members")
         }
+        Notice::StolenToken { cert } => {
+            format!("somebody without the key of {0} used the token given to {0}, and is not let in", who(cert))
+        }
         Notice::KdcRefuses(why) => format!("the centre at kdc= refuses: {why}"),
         Notice::OtherPart { epoch } => format!("another part of the group is heard, in epoch {}", epoch.counter),
     }
@@ -320,6 +323,8 @@ mod tests {
         let silent = Notice::LeftOut { cert, why: Misbehaviour::Silent };
         assert_eq!(told(&silent, Some("carol")), "left out carol: it is silent");
         assert_eq!(told(&silent, None), "left out abababababab: it is silent");
+        let stolen = told(&Notice::StolenToken { cert }, Some("carol"));
+        assert_eq!(stolen, "somebody without the key of carol used the token given to carol, and is not let in");
         let evicts = Notice::Eviction { cert, number: 1, reason: "lost".to_owned(), by: "desk".to_owned() };
         assert_eq!(told(&evicts, Some(&cert.beside("carol"))), "desk evicts carol (abababababab) (statement 1): lost");
     }

@@ -197,11 +197,19 @@ fn lsgc_w8_a_stolen_token_lets_nobody_in() {
     }
     let (challenge, leader) = (challenge.unwrap(), net.nodes[all[0]].me);
     net.stop(late);
+    let stolen = |from| {
+        let accept = Accept { from, to: leader, token: challenge.token, epoch: EpochId::default(), tag: [1; 16] };
+        Message::Accept(accept)
+    };
+    // The leader tells its user once, not each time.
+    for _ in 0..2 {
+        assert_eq!(net.say(all[0], &stolen(challenge.to)), AUTH);
+    }
+    assert_eq!(net.nodes[all[0]].stolen, [challenge.to.cert]);
     net.for_millis(500);
     let before = epochs(&net, &all);
     for from in [challenge.to, net.nodes[all[3]].me] {
-        let stolen = Accept { from, to: leader, token: challenge.token, epoch: EpochId::default(), tag: [1; 16] };
-        assert!(net.say(all[0], &Message::Accept(stolen)).is_err());
+        assert!(net.say(all[0], &stolen(from)).is_err());
     }
     net.for_millis(500);
     assert!(epochs(&net, &all)[0].counter <= before[0].counter + 1 && net.together(&all));

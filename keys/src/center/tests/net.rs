@@ -62,6 +62,8 @@ pub(in crate::center) struct Node {
     pub(in crate::center) refused: Vec<Refusal>,
     /// Whether it was told that it is not let in for want of room, or that somebody else is not.
     pub(in crate::center) full: Vec<bool>,
+    /// Whose tokens it was told are stolen.
+    pub(in crate::center) stolen: Vec<CertHash>,
 }
 
 pub(in crate::center) struct Installed {
@@ -124,6 +126,7 @@ impl Net {
             other_channels: Vec::new(),
             refused: Vec::new(),
             full: Vec::new(),
+            stolen: Vec::new(),
         });
         self.parts.push(0);
         self.drain(self.nodes.len() - 1);
@@ -331,6 +334,7 @@ impl Net {
                 }
                 Output::Notice { notice: Notice::KdcRefuses(why), .. } => self.nodes[at].refused.push(why),
                 Output::Notice { notice: Notice::GroupFull { is_us, .. }, .. } => self.nodes[at].full.push(is_us),
+                Output::Notice { notice: Notice::StolenToken { cert }, .. } => self.nodes[at].stolen.push(cert),
                 Output::Excluded { why } => self.nodes[at].excluded = Some(why),
                 _ => {}
             }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use rand_chacha::ChaCha20Rng;
 use rand_core::{Rng as _, SeedableRng as _};
 use sealcast::group::Epoch;
+use sealcast_crypto::aead::Suite;
 use sealcast_keys::Command;
 use sealcast_sim::dice::Chance;
 use sealcast_sim::network::Network;
@@ -85,7 +86,12 @@ pub(super) struct Sent {
 }
 
 impl Group {
-    /// So many can be members; nobody is there yet but the centre.
+    /// So many whose payloads this cipher seals can be members; nobody is there yet but the centre.
+    pub(super) fn sealing_by(suite: Suite, members: usize, network: Network, seed: u64) -> Group {
+        Group::of(CenterRobots::new(members).sealing_by(suite), members, network, seed)
+    }
+
+    /// The same with the default cipher.
     pub(super) fn new(members: usize, network: Network, seed: u64) -> Group {
         Group::of(CenterRobots::new(members), members, network, seed)
     }

@@ -12,12 +12,14 @@
 //! | `links` | a slow receiver, a bottleneck |
 //! | `peers` | beside JGroups, Aeron and NORM |
 //! | `center` | a key distribution centre's rate and memory |
+//! | `lossy` | many receivers that lose much, simulated |
 //! | `rekey` | joins and leaves a second in large groups |
 
 mod center;
 mod failover;
 mod latency;
 mod links;
+mod lossy;
 mod members;
 mod peers;
 mod rekey;
@@ -33,6 +35,7 @@ pub(super) use center::{CENTER, center};
 pub(super) use failover::{CRASHES, MERGE, crashes, merge};
 pub(super) use latency::{LATENCY, latency};
 pub(super) use links::{BOTTLENECK, SLOW, bottleneck, slow};
+pub(super) use lossy::{LOSSY, lossy};
 pub(super) use members::{CHURN, CPU, IDLE, SUSPICIONS, churn, cpu, idle, suspicions};
 pub(super) use peers::{CHANGES, PEERS, changes, peers};
 pub(super) use rekey::{REKEY_200, REKEY_350, REKEY_1000, rekey_200, rekey_350, rekey_1000};
