@@ -335,7 +335,8 @@ impl Sequencer {
                 self.report.install(next, decision.cut, decision.chain);
                 self.last = None;
                 let order = nobody_comes.then(|| Order::new(view.me, slots, (decision.cut, decision.chain)));
-                (order, true, nobody_comes)
+                // Of messages of ours that others may have at positions that we miss, nobody knows what became.
+                (order, !gap, nobody_comes)
             }
             Some((decision, _, nobody_comes)) => (None, false, nobody_comes && !decision.is_early),
             // Before the first order nothing is delivered anywhere.

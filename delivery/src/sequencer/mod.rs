@@ -646,6 +646,10 @@ impl Sequencer {
     /// Records of our own that we hear, too, and that got lost on their way to us, before they are forgotten.
     fn fill_own(&mut self, now: Monotonic, of: Of, number: u64) {
         let Some((epoch, me)) = self.current.as_ref().map(|it| (it.epoch, it.me)) else { return };
+        // Those of a view before are sealed anew, or lost.
+        if of.slot != me {
+            return;
+        }
         // Of ordered ones we need all; of others, too, if somebody here reads them.
         let all = of.stream == Stream::ORDERED || of.stream.is_fifo() && self.incoming.hears_own();
         let first = self.incoming.next(epoch, of).or(all.then_some(1));
@@ -663,7 +667,6 @@ impl Sequencer {
                 Some(Arc::clone(protect))
             });
             datagram.extend_from_slice(&sealed);
-            debug_assert_eq!(of.slot, me);
             let opened = protect.as_ref().map(|it| (it.open(&mut datagram), it));
             let is_ordered = of.stream == Stream::ORDERED;
             // What came already is not missing.
