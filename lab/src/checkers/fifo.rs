@@ -24,6 +24,10 @@ pub struct Fifo {
     missing: BTreeMap<Body, BTreeSet<usize>>,
     /// By receiver and sender's run: the number of the message that came last.
     last: BTreeMap<(usize, u32, u32), u64>,
+    /// Those who said that they miss some of the order: what they published before may be in doubt.
+    gaps: BTreeSet<usize>,
+    /// Messages of those that somebody lacks, with what is wrong, unless they turn out to be in doubt.
+    owed: BTreeMap<Body, String>,
 }
 
 impl Fifo {
@@ -70,6 +74,8 @@ impl Checker<Roles, Event> for Fifo {
                 self.parted.remove(&node);
                 self.last.retain(|(to, ..), _| *to != node);
                 self.retain(|from, to| from != node && to != node);
+                self.gaps.remove(&node);
+                self.owed.retain(|body, _| body.author as usize != node);
             }
             Event::Published { topic, body } if self.topics.contains(topic) => {
                 let Some(body) = Body::read(body) else { return Ok(()) };
@@ -90,8 +96,14 @@ impl Checker<Roles, Event> for Fifo {
                 let before = self.missing.iter().find(|(it, due)| {
                     (it.author, it.life) == (body.author, body.life) && it.number < body.number && due.contains(&node)
                 });
-                if let Some((before, _)) = before {
-                    return Err(format!("node {node} gets {body:?} without {before:?}"));
+                if let Some(before) = before.map(|(it, _)| *it) {
+                    let wrong = format!("node {node} gets {body:?} without {before:?}");
+                    // Whose fate is not known is told in its turn.
+                    if !self.ordered || !self.gaps.contains(&(body.author as usize)) {
+                        return Err(wrong);
+                    }
+                    self.owed.entry(before).or_insert(wrong);
+                    self.missing.remove(&before);
                 }
                 if let Some(due) = self.missing.get_mut(&body) {
                     due.remove(&node);
@@ -102,9 +114,13 @@ impl Checker<Roles, Event> for Fifo {
             }
             Event::Sequencer(Some(_)) => _ = self.parted.remove(&node),
             Event::Sequencer(None) if self.ordered => _ = self.parted.insert(node),
-            Event::Gap(_) if self.ordered => self.retain(|_, to| to != node),
+            Event::Gap(_) if self.ordered => {
+                self.gaps.insert(node);
+                self.retain(|_, to| to != node);
+            }
             Event::Doubted(body) => {
                 self.missing.remove(body);
+                self.owed.remove(body);
             }
             _ => {}
         }
@@ -114,6 +130,9 @@ impl Checker<Roles, Event> for Fifo {
     fn end(&mut self) -> Verdict {
         let parted = std::mem::take(&mut self.parted);
         self.retain(|_, to| !parted.contains(&to));
+        if let Some((_, wrong)) = self.owed.pop_first() {
+            return Err(wrong);
+        }
         match self.missing.first_key_value() {
             Some((body, due)) => {
                 let missing: usize = self.missing.values().map(BTreeSet::len).sum();

@@ -312,13 +312,13 @@ pub static ALL: &[Scenario] = &[
         "whoever orders dies, and during the change whoever orders next",
         order::double_failover,
     ),
-    ordering(
-        "order-acknowledger",
-        5,
-        100_000,
-        "a member says that it holds all of the order before it does",
-        order::acknowledger,
-    ),
+    Scenario {
+        name: "order-acknowledger",
+        story: "a member says that it holds all of the order before it does; others may have a gap where it alone had some",
+        knobs: Knobs { members: 5, loss: Chance(100_000), jitter: Duration::from_millis(500) },
+        fixture: ordering_robots_with_gaps,
+        write: order::acknowledger,
+    },
     ordering("order-nak-flooder", 5, 50_000, "a member asks for everything, again and again", order::nak_flooder),
     ordering(
         "order-stamp-forger",
@@ -709,8 +709,8 @@ pub static ALL: &[Scenario] = &[
         "center-order-acknowledger",
         6,
         100_000,
-        center_order,
-        "a member says that it holds all of the order before it does",
+        center_order_with_gaps,
+        "a member says that it holds all of the order before it does; others may have a gap where it alone had some",
         order::acknowledger,
     ),
     center(

@@ -116,7 +116,7 @@ fn rule_g8_order_fast_churn() {
 
 #[test]
 fn rule_b2_order_acknowledger() {
-    played("order-acknowledger", 7);
+    played("order-acknowledger", 20);
 }
 
 #[test]

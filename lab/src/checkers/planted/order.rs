@@ -151,4 +151,9 @@ fn a_gap_in_an_ordered_topic_that_is_not_told_is_reported() {
     let of = |story: &[(usize, Event)]| told(Fifo::ordered(topic()), &[&start[..], story].concat());
     assert!(of(&[gets(1, 2, (0, 2), 1)])[0].contains("without"));
     assert_eq!(of(&[(1, Event::Gap(9)), gets(1, 2, (0, 2), 1)]), [""; 0]);
+    // Its sender misses some, and does not know what became of it.
+    let lost = [(0, Event::Gap(9)), gets(1, 2, (0, 2), 1)];
+    let doubted = Event::Doubted(Body { author: 0, life: 1, number: 1 });
+    assert_eq!(of(&[&lost[..], &[(0, doubted)]].concat()), [""; 0]);
+    assert!(of(&lost)[0].contains("without"));
 }
