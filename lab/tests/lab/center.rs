@@ -3,7 +3,7 @@
 use sealcast_keys::center::misbehaving::Rule;
 use sealcast_lab::scenarios::Scenario;
 use sealcast_lab::scenarios::center::CenterRobots;
-use sealcast_lab::scenarios::script::Step;
+use sealcast_lab::scenarios::script::{Knobs, Step};
 use sealcast_lab::scenarios::simulation::{self, Keep};
 
 use crate::scenarios::{hold, played, scenarios};
@@ -79,6 +79,14 @@ fn rule_g7_center_changes_that_take_long() {
     played("center-order-double-failover", 40);
     played("center-order-fast-churn", 20);
     played("center-order-slow", 20);
+}
+
+/// More members than show each other MACs: each signs what it says of the order. A hundred, some minutes each:
+/// `sealcast-lab sim center-order-large --seeds 1..3`.
+#[test]
+fn rule_a3_rule_b3_center_order_large() {
+    played("center-order-large", 10);
+    hold("center-order-large", |knobs| Knobs { members: 66, ..knobs }, &[1]);
 }
 
 /// Seeds in which members that came back, at once, while the centre was away or beside those who stayed without a leader, began
