@@ -82,7 +82,7 @@ pub(crate) fn advice(code: Code) -> &'static str {
             "The message was sealed and sent, and there was no other member to open it. Start the others first, or say --alone."
         }
         Code::GroupFull => {
-            "64 members with order=total or without a key distribution centre, 1,024 with keys=center&order=best-effort. It lets somebody in once another one has left."
+            "64 members without a key distribution centre, 256 with keys=center&order=total, 1,024 with keys=center&order=best-effort. It lets somebody in once another one has left."
         }
         Code::Denied => {
             "'sealcast id show' lists what it grants; the authority grants more with 'sealcast invite --pub P --sub P'."

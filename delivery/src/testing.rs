@@ -1,16 +1,17 @@
 //! A group under one key for tests and the bench: real AEAD, replay windows, signatures that only
 //! their slot can make.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use sealcast_crypto::aead::{Key, Suite};
 use sealcast_crypto::secret::Secret;
 use sealcast_crypto::signature::OriginKey;
 use sealcast_wire::frame::{FLAG_RELIABLE, HEADER_LEN};
 use sealcast_wire::limits::REPLAY_WINDOW_PACKETS;
-use sealcast_wire::{Access, Domain, Dropped, EpochId, Exhausted, Header, Incarnation, Protect, Slot, Source};
+use sealcast_wire::{Access, Domain, Dropped, EpochId, Exhausted, Header, Incarnation, Protect, Slot, Source, limits};
 
 /// Domains that a [`Ring`] seals in.
 pub(crate) const DOMAINS: u16 = 4;
@@ -22,7 +23,7 @@ pub(crate) struct Ring {
     /// By slot.
     runs: Vec<Incarnation>,
     /// By slot and domain.
-    keys: BTreeMap<(Slot, Domain), Key>,
+    keys: Arc<Keys>,
     counters: Vec<AtomicU64>,
     /// By domain: of reliable records, unsigned and signed ones.
     reliable: Vec<[AtomicU64; 2]>,
@@ -31,7 +32,6 @@ pub(crate) struct Ring {
     /// Packets that may be sealed per domain.
     pub(crate) packets_max: u64,
     windows: Mutex<BTreeMap<(Slot, Domain), Window>>,
-    signing: Vec<OriginKey>,
 }
 
 impl Ring {
@@ -43,28 +43,16 @@ impl Ring {
     /// The same of these processes.
     pub(crate) fn of_runs(epoch: u32, slot: u32, runs: Vec<Incarnation>) -> Ring {
         let members = runs.len() as u32;
-        let mut keys = BTreeMap::new();
-        for of in 0..members {
-            for domain in 0..DOMAINS {
-                let mut secret = [0; 32];
-                secret[..4].copy_from_slice(&epoch.to_be_bytes());
-                secret[8..12].copy_from_slice(&Slot(of).to_bytes());
-                secret[6..8].copy_from_slice(&domain.to_be_bytes());
-                let key = Key::new(Suite::Aes256Gcm, &Secret::from_bytes(secret));
-                keys.insert((Slot(of), Domain(domain)), key);
-            }
-        }
         Ring {
-            epoch: EpochId { counter: epoch, hash: 0xE0 + u64::from(epoch) },
+            epoch: epoch_id(epoch),
             slot: Slot(slot),
             runs,
-            keys,
+            keys: keys(epoch, members),
             counters: (0..DOMAINS).map(|_| AtomicU64::new(0)).collect(),
             reliable: (0..DOMAINS).map(|_| [1, 1].map(AtomicU64::new)).collect(),
             ordered: AtomicU64::new(1),
             packets_max: u64::MAX,
             windows: Mutex::default(),
-            signing: (0..members).map(signing).collect(),
         }
     }
 
@@ -115,10 +103,39 @@ pub(crate) fn everything() -> Arc<dyn Access> {
     Arc::new(Everything)
 }
 
-fn signing(slot: u32) -> OriginKey {
-    let mut seed = [7; 32];
-    seed[..2].copy_from_slice(&Slot(slot).to_bytes()[2..]);
-    OriginKey::from_seed(&Secret::from_bytes(seed))
+/// The key of a slot, the same in every epoch.
+fn signing(slot: Slot) -> &'static OriginKey {
+    static KEYS: [OnceLock<OriginKey>; limits::ORDERED_MEMBERS_MAX] =
+        [const { OnceLock::new() }; limits::ORDERED_MEMBERS_MAX];
+    KEYS[slot.index()].get_or_init(|| {
+        let mut seed = [7; 32];
+        seed[..2].copy_from_slice(&slot.to_bytes()[2..]);
+        OriginKey::from_seed(&Secret::from_bytes(seed))
+    })
+}
+
+/// The keys of all members of an epoch, which all of them share: a large group's take long to make.
+fn keys(epoch: u32, members: u32) -> Arc<Keys> {
+    thread_local!(static LAST: RefCell<Option<(u32, u32, Arc<Keys>)>> = const { RefCell::new(None) });
+    let last = LAST.take().filter(|last| (last.0, last.1) == (epoch, members));
+    let key = |of: u32, domain: u16| {
+        let mut secret = [0; 32];
+        secret[..4].copy_from_slice(&epoch.to_be_bytes());
+        secret[8..12].copy_from_slice(&Slot(of).to_bytes());
+        secret[6..8].copy_from_slice(&domain.to_be_bytes());
+        ((Slot(of), Domain(domain)), Key::new(Suite::Aes256Gcm, &Secret::from_bytes(secret)))
+    };
+    let all = || (0..members).flat_map(|of| (0..DOMAINS).map(move |domain| key(of, domain))).collect();
+    let keys = last.map_or_else(|| Arc::new(all()), |(.., keys)| keys);
+    LAST.set(Some((epoch, members, keys.clone())));
+    keys
+}
+
+type Keys = BTreeMap<(Slot, Domain), Key>;
+
+/// The name of an epoch.
+pub(crate) fn epoch_id(epoch: u32) -> EpochId {
+    EpochId { counter: epoch, hash: 0xE0 + u64::from(epoch) }
 }
 
 impl Protect for Ring {
@@ -162,11 +179,11 @@ impl Protect for Ring {
     }
 
     fn vouch(&self, statement: &[u8], proof: &mut Vec<u8>) {
-        proof.extend_from_slice(self.signing[self.slot.index()].sign(statement).as_ref());
+        proof.extend_from_slice(signing(self.slot).sign(statement).as_ref());
     }
 
     fn vouched(&self, by: Slot, statement: &[u8], proof: &[u8]) -> bool {
-        self.signing.get(by.index()).is_some_and(|key| key.public().verify(statement, proof).is_ok())
+        by.index() < self.runs.len() && signing(by).public().verify(statement, proof).is_ok()
     }
 
     fn attest(&self, statement: &[u8], proof: &mut Vec<u8>) {

@@ -2,16 +2,19 @@
 
 use std::time::Duration;
 
-/// Members of one contributory group, and of one with a reliable channel; beyond it MLS is the right scheme (research: Dutta–Barua (8)).
+/// Members of one contributory or plain group; beyond it MLS is the right scheme (research: Dutta–Barua (8)).
 pub const MEMBERS_MAX: usize = 64;
 /// Of a group in which each member hears from each other one that it is alive.
 pub const DIRECT_MEMBERS_MAX: usize = 8;
-/// Of a group whose members show each other MACs, not signatures, what they say of the order (A3).
+/// Of a group whose members show each other MACs, not signatures, what they say of the order (A3). All have verification keys.
 pub const MAC_VECTOR_MEMBERS_MAX: usize = 64;
 /// Other runs' keys with which a run's key remembers the secret that they agree on.
 pub const AGREED_KEYS_MAX: usize = 2 * MAC_VECTOR_MEMBERS_MAX;
-/// Members of a group whose keys come from a centre. With a reliable channel it has [`MEMBERS_MAX`], too.
+/// Members of a group whose keys come from a centre.
 pub const CENTER_MEMBERS_MAX: usize = 1024;
+/// The same where it has a reliable channel: the end of a view of more may take longer than members follow a change
+/// ([`flush_within`]).
+pub const ORDERED_MEMBERS_MAX: usize = 256;
 /// Greatest number of a first epoch, which those who agree on it cannot prove: so far a claim brings a new group.
 pub const FIRST_COUNTER_MAX: u32 = 1 << 16;
 /// Topic compartments of one group, the group's own key not counted.
@@ -148,8 +151,6 @@ pub const ORDERED_UNREAD_BYTES_MAX: usize = 1 << 20;
 pub const NAMED_BEHIND_MAX: u64 = 1 << 10;
 /// Stamps that wait for their records, or for others to hold theirs.
 pub const STAMPS_AHEAD_MAX: usize = 2 * RELIABLE_AHEAD_MAX as usize;
-/// Members of primary views that a report names.
-pub const REPORTED_MEMBERS_MAX: usize = 64;
 /// Primary views that a member may have been in more than we know of.
 pub const ORDINALS_AHEAD_MAX: u64 = 1 << 20;
 /// So much more of an order than we do another member of its view may say that it holds.
@@ -159,8 +160,8 @@ pub const HELD_AHEAD_MAX: u64 = 1 << 24;
 pub const HELD_MAX: u64 = 1 << 50;
 /// Sequence numbers of an order: with the number of a message in its record, which has 13 bits, each fits 64.
 pub const SEQUENCE_MAX: u64 = 2 * HELD_MAX - 1;
-/// Bytes of a report: it fits the shortest segment, signed.
-pub const REPORT_BYTES_MAX: usize = 715;
+/// Bytes of a report: it fits the shortest segment, signed, beside a bit for each of 1,024 members.
+pub const REPORT_BYTES_MAX: usize = 767;
 /// Ranges of missing records that one NAK names.
 pub const NAK_RANGES_MAX: usize = 32;
 /// Ranges that are asked for at once: as many as four NAKs name.

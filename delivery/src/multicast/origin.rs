@@ -298,7 +298,7 @@ fn depth(count: usize) -> usize {
 pub(super) const PROOF_BYTES_MAX: usize =
     32 * limits::ORIGIN_BATCH_MAX.ilog2() as usize + SIGNATURE_BYTES + TRAILER_BYTES;
 /// Of a lone record's proof, besides what shows who said it.
-pub(super) const TRAILER_BYTES: usize = 4;
+pub(crate) const TRAILER_BYTES: usize = 4;
 const WORDS: usize = limits::SIGNED_NUMBERS_WINDOW / 64;
 
 #[cfg(test)]

@@ -9,7 +9,8 @@
 //! past    | 0c | first u64 | proof |         the first sequence number of which the sequencer still has anything
 //! held    | 06 | u64 |                              so much of the order the speaker holds: stamps and records
 //! stable  | 07 | majority u64 | all u64 | slot u32 | so much of it a majority holds, and all; who holds no more, if most do
-//! flush   | 08 | epoch 12 | heard u64 | report |     signed: what the speaker brings into a prepared view, and who reported to it
+//! flush   | 08 | epoch 12 | heard: count u8, bits | report |    signed: what the speaker brings into a prepared view, and
+//!                                                                     who reported to it
 //! parity  | 11 | stream | first u64 | parities u8 | index u8 | shard |      of a block of the speaker's records (`parity.rs`)
 //! fill    | 09 | epoch 12 | stamps |        signed: stamps that somebody lacks who stays, as a frame
 //! ```
@@ -22,11 +23,14 @@
 use sealcast_crypto::hash::Transcript;
 use sealcast_wire::codec::{Malformed, Reader};
 use sealcast_wire::frame::{HEADER_LEN, SEGMENT_MIN, TAG_LEN};
-use sealcast_wire::limits::{NAK_RANGES_MAX, STREAMS_TOLD_MAX};
+use sealcast_wire::limits::{NAK_RANGES_MAX, REPORT_BYTES_MAX, STREAMS_TOLD_MAX};
+use sealcast_wire::protect::SIGNATURE_BYTES;
 use sealcast_wire::{EpochId, Slot};
 
+use super::named::{SLOTS_BYTES, Slots};
 use super::state::StateMessage;
 use crate::multicast::frame::{CONTROL_FIXED, Stream};
+use crate::multicast::origin::TRAILER_BYTES;
 use crate::multicast::parity::{PARITY, ParityHead};
 
 /// One of them.
@@ -47,8 +51,8 @@ pub(super) enum Control {
     },
     Flush {
         view: EpochId,
-        /// The slots, as bits, of those whose reports the speaker has.
-        heard: u64,
+        /// The slots of those whose reports the speaker has.
+        heard: Slots,
         report: Vec<u8>,
     },
     Fill {
@@ -132,7 +136,7 @@ impl Control {
             Control::Flush { view, heard, report } => {
                 bytes.push(FLUSH);
                 bytes.extend_from_slice(&view.to_bytes());
-                bytes.extend_from_slice(&heard.to_be_bytes());
+                heard.write(&mut bytes);
                 bytes.extend_from_slice(report);
             }
             Control::Fill { view, stamps } => {
@@ -190,7 +194,7 @@ impl Control {
             kind @ (FLUSH | FILL) => {
                 let view = EpochId { counter: r.u32()?, hash: r.u64()? };
                 match kind {
-                    FLUSH => Control::Flush { view, heard: r.u64()?, report: r.rest().to_vec() },
+                    FLUSH => Control::Flush { view, heard: Slots::read(&mut r)?, report: r.rest().to_vec() },
                     _ => Control::Fill { view, stamps: r.rest().to_vec() },
                 }
             }
@@ -256,6 +260,7 @@ const PAST: u8 = 12;
 /// Bytes of a frame that fits the shortest segment.
 pub(super) const ROOM: usize = SEGMENT_MIN - HEADER_LEN - TAG_LEN - CONTROL_FIXED;
 const _: () = assert!(2 + STREAMS_TOLD_MAX * (4 + 3 + 8) <= ROOM && 9 + NAK_RANGES_MAX * 16 <= ROOM);
+const _: () = assert!(1 + 12 + 1 + SLOTS_BYTES + REPORT_BYTES_MAX + SIGNATURE_BYTES + TRAILER_BYTES <= ROOM);
 
 #[cfg(test)]
 mod tests {
@@ -281,7 +286,7 @@ mod tests {
         ];
         let view = EpochId { counter: 3, hash: 4 };
         for control in [
-            Control::Flush { view, heard: 1 << 63 | 5, report: vec![5; 6] },
+            Control::Flush { view, heard: [0, 2, 63, 255].into_iter().map(Slot).collect(), report: vec![5; 6] },
             Control::Fill { view, stamps: vec![8; 9] },
         ] {
             assert_eq!(Control::read(&control.bytes()), Ok(control));

@@ -18,6 +18,7 @@ use sealcast_wire::codec::Reader;
 use sealcast_wire::{Change, Dropped, EpochId, Incarnation, Monotonic, Slot, View, limits};
 
 use super::control::{Control, Of};
+use super::named::Slots;
 use super::order::{Order, Stamped};
 use super::primary::{Decision, Id, Primary, Report, decide, id_of};
 use super::{Ahead, Current, Leaving, Sequencer, ordering};
@@ -28,14 +29,17 @@ use crate::{OrderStatus, Output};
 #[derive(Debug)]
 pub(super) struct Flush {
     view: EpochId,
+    /// The view in use; and its members' ids, which are those that reports name.
+    base: EpochId,
+    known: BTreeSet<Id>,
     /// Those of the view in use who stay.
     pub(super) stay: BTreeMap<Slot, Id>,
     /// Whether nobody goes, and whether nobody comes.
     is_whole: bool,
     nobody_comes: bool,
     pub(super) reports: BTreeMap<Id, Report>,
-    /// When each member reported last, and whose reports it had then, as bits.
-    pub(super) complaints: BTreeMap<Slot, (Monotonic, u64)>,
+    /// When each member reported last, and whose reports it had then.
+    pub(super) complaints: BTreeMap<Slot, (Monotonic, Slots)>,
     decision: Option<Decision>,
     is_done: bool,
     /// What we said of it, which the coming key binds, and the primary view that it makes.
@@ -57,7 +61,8 @@ impl Sequencer {
         let (epoch, me) = (view.epoch, view.me);
         if let Some(Current { incarnations, order: Some(order), .. }) = ordering(&mut self.current, &mut self.last) {
             (self.report.held, self.report.chain) = order.fence();
-            self.report.left.extend(order.left().iter().filter_map(|slot| incarnations.get(slot)).map(id_of));
+            let left = order.left().iter().filter_map(|slot| incarnations.get(slot)).map(id_of);
+            self.report.leave(&left.collect());
         }
         self.report.waits = view.waits || now < self.grew + SETTLES;
         let Some(current) = &self.current else {
@@ -72,6 +77,7 @@ impl Sequencer {
             .collect();
         let (is_whole, nobody_comes) = (stay.len() == current.members.len(), stay.len() == members.len());
         let Some(id) = stay.get(&current.me).copied() else { return };
+        let (base, ids) = (current.epoch, current.ids());
         self.prepared = Some(view.clone());
         self.judge_unheard(now);
         self.lacked += u32::from(self.flush.as_ref().is_some_and(|it| !it.is_done && it.decision.is_some()));
@@ -79,13 +85,15 @@ impl Sequencer {
             self.flushed = Some(done);
         }
         // What cannot be said is not known here either, so that all take it alike.
-        let sayable = self.report.bytes(&[]).filter(|_| self.leaving.said.is_none()).map(|_| (id, self.report.clone()));
-        let reports = BTreeMap::from_iter(sayable);
+        let sayable = self.report.known_by(&ids).filter(|_| self.leaving.said.is_none());
+        let reports = BTreeMap::from_iter(sayable.map(|it| (id, it)));
         let (began, say_at) = (now, Some(now));
         let until = now + limits::flush_within(members.len()).saturating_sub(MARGIN);
         let (decision, is_done, said) = (None, false, None);
         self.flush = Some(Flush {
             view: epoch,
+            base,
+            known: ids.into_iter().collect(),
             stay,
             is_whole,
             nobody_comes,
@@ -110,12 +118,13 @@ impl Sequencer {
         &mut self,
         now: Monotonic,
         slot: Slot,
-        view: EpochId,
-        (heard, report): (u64, &[u8]),
+        (base, view): (EpochId, EpochId),
+        (heard, report): (Slots, &[u8]),
     ) -> Result<(), Dropped> {
         let Some(current) = &self.current else { return Err(Dropped::Stale) };
         let (me, known) = (current.me, current.ids());
-        let Some(flush) = &mut self.flush else { return Err(Dropped::Stale) };
+        // Of another view it names other members.
+        let Some(flush) = self.flush.as_mut().filter(|it| it.base == base) else { return Err(Dropped::Stale) };
         let id = flush.stay.get(&slot).copied().filter(|_| flush.view == view).ok_or(Dropped::Stale)?;
         let mut r = Reader::new(report);
         let read = Report::read(&mut r, &known).and_then(|it| r.end().map(|()| it))?;
@@ -124,7 +133,7 @@ impl Sequencer {
             return Err(Dropped::Malformed);
         }
         // The same of how much of the order it holds. Who was in our last view cannot hold much more than we do.
-        let is_ours = read.installed.is_some() && read.installed == self.report.installed;
+        let is_ours = flush.is_of(&self.report, read.installed.as_ref());
         let most = match &self.report.installed {
             Some(_) if is_ours => self.report.held.saturating_add(limits::HELD_AHEAD_MAX),
             Some(_) => limits::HELD_MAX,
@@ -133,7 +142,7 @@ impl Sequencer {
         if read.held > most {
             return Err(Dropped::Malformed);
         }
-        flush.answer(now, me, heard, &read);
+        flush.answer(now, me, &heard, &read);
         flush.complaints.insert(slot, (now, heard));
         // What it reported stands, but for what it got since.
         match flush.reports.get_mut(&id) {
@@ -208,7 +217,7 @@ impl Sequencer {
         }
         let (reports, is_whole) = (&flush.reports, flush.is_whole);
         let decision = flush.decision.get_or_insert_with(|| decide(reports, is_whole)).clone();
-        let is_ours = decision.last.is_some() && decision.last == self.report.installed;
+        let is_ours = flush.is_of(&self.report, decision.last.as_ref());
         // What is forgotten of a former view is not waited for.
         let ordering = ordering(&mut self.current, &mut self.last).and_then(|it| it.order.as_mut());
         let lacks = |order: &mut Order| !order.ends_at(decision.cut, decision.chain);
@@ -239,8 +248,7 @@ impl Sequencer {
     }
 
     /// All who stay hold what is up to the cut, since the view after it is installed: it is delivered.
-    fn deliver_rest(&mut self, now: Monotonic, decision: &Decision) {
-        let is_ours = decision.last.is_some() && decision.last == self.report.installed;
+    fn deliver_rest(&mut self, now: Monotonic, decision: &Decision, is_ours: bool) {
         if let Some(order) = ordering(&mut self.current, &mut self.last).and_then(|it| it.order.as_mut())
             && is_ours
             && order.ends_at(decision.cut, decision.chain)
@@ -321,11 +329,14 @@ impl Sequencer {
         self.flushed = None;
         let slots: Vec<Slot> = view.members.slots().map(|(slot, _)| slot).collect();
         let (mut gap, mut forced) = (false, false);
+        let is_of_last = flush
+            .as_ref()
+            .is_some_and(|it| it.is_of(&self.report, it.decision.as_ref().and_then(|decision| decision.last.as_ref())));
         let (order, again, is_decided) = match flush.and_then(|it| Some((it.decision?, it.said?, it.nobody_comes))) {
             Some((decision, (_, next), nobody_comes)) if decision.is_primary => {
-                self.deliver_rest(now, &decision);
+                self.deliver_rest(now, &decision, is_of_last);
                 // Who was in none before comes anew; for others, what they did not deliver is past.
-                let is_ours = self.report.installed == decision.last || self.report.chain == decision.chain;
+                let is_ours = is_of_last || self.report.chain == decision.chain;
                 gap = self.report.installed.is_some() && (!is_ours || self.delivered < decision.cut);
                 let (first, comes) = (decision.last.is_none(), self.report.installed.is_none());
                 self.delivered = decision.cut;
@@ -427,10 +438,19 @@ impl Sequencer {
 }
 
 impl Flush {
-    /// The slots, as bits, of those who stay and reported.
-    fn heard(&self) -> u64 {
-        let heard = self.stay.iter().filter(|(_, id)| self.reports.contains_key(*id));
-        heard.fold(0, |all, (slot, _)| all | bit(*slot))
+    /// The slots of those who stay and reported.
+    fn heard(&self) -> Slots {
+        self.stay.iter().filter(|(_, id)| self.reports.contains_key(*id)).map(|(slot, _)| *slot).collect()
+    }
+
+    /// Whether this is the last primary view that we were in, by our own report.
+    fn is_of(&self, ours: &Report, installed: Option<&Primary>) -> bool {
+        installed.is_some_and(|it| ours.installed.as_ref().is_some_and(|ours| ours.known_by(&self.known) == *it))
+    }
+
+    /// Whether it is under way, and began in another view than this one.
+    pub(super) fn is_of_former(&self, base: EpochId, now: Monotonic) -> bool {
+        self.base != base && now < self.until
     }
 
     /// How long after we said our report we say it again if we still lack something: those who do so at once take turns.
@@ -440,8 +460,8 @@ impl Flush {
     }
 
     /// Somebody reports, and has these slots' reports: whether that is for us to answer, and whether it spares us to ask.
-    fn answer(&mut self, now: Monotonic, me: Slot, heard: u64, report: &Report) {
-        let lacks_ours = heard & bit(me) == 0;
+    fn answer(&mut self, now: Monotonic, me: Slot, heard: &Slots, report: &Report) {
+        let lacks_ours = !heard.holds(me);
         let behind = self.decision.as_ref().is_some_and(|it| it.last == report.installed && report.held < it.cut);
         // It may have said so before ours came to it.
         let crosses = self.said_at.is_none_or(|at| now < at + CROSSING);
@@ -449,18 +469,12 @@ impl Flush {
             let at = self.said_at.map_or(now, |at| (at + SAY_AGAIN).max(now));
             self.answer_at.get_or_insert(at);
         }
-        let stay = self.stay.keys().fold(0, |all, slot| all | bit(*slot));
-        let lacking = stay & !self.heard();
-        if lacking != 0 && lacking & heard == 0 && !crosses {
+        let lacking = || self.stay.iter().filter(|(_, id)| !self.reports.contains_key(*id));
+        if lacking().next().is_some() && lacking().all(|(slot, _)| !heard.holds(*slot)) && !crosses {
             let pause = self.pause(me);
             self.say_at = self.say_at.map(|at| at.max(now + pause));
         }
     }
-}
-
-/// A slot as a bit; those that are no member's of a group with an order are none.
-pub(super) fn bit(slot: Slot) -> u64 {
-    1_u64.checked_shl(slot.0).unwrap_or(0)
 }
 
 impl Current {

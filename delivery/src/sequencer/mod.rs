@@ -20,6 +20,7 @@ mod control;
 mod flush;
 mod gone;
 mod incoming;
+mod named;
 mod order;
 mod primary;
 mod rebuild;
@@ -312,7 +313,7 @@ impl Sequencer {
             return Err(Dropped::Stale);
         }
         match word {
-            Control::Flush { view, heard, report } => self.take_report(now, slot, view, (heard, &report)),
+            Control::Flush { view, heard, report } => self.take_report(now, slot, (epoch, view), (heard, &report)),
             Control::Fill { view, stamps } => self.take_fill(now, slot, view, &stamps),
             Control::Slow(who) => {
                 self.take_slow(slot, who);
@@ -805,6 +806,12 @@ impl Sequencer {
         // What came before the view did is acknowledged now.
         self.status.plan(now, pause);
         self.multicast.transmit_soon();
+        // What comes after this view ends this one, whose members report, and not the one before.
+        if self.flush.as_ref().is_some_and(|it| it.is_of_former(view.epoch, now))
+            && let Some(next) = self.prepared.take()
+        {
+            self.prepare(now, &next);
+        }
     }
 
     /// Hands on what waited for readers.

@@ -12,8 +12,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use sealcast_crypto::hash::Transcript;
 use sealcast_wire::codec::{Malformed, Reader};
-use sealcast_wire::limits::{REPORT_BYTES_MAX, REPORTED_MEMBERS_MAX, SEQUENCE_MAX};
+use sealcast_wire::limits::{ORDERED_MEMBERS_MAX, REPORT_BYTES_MAX, SEQUENCE_MAX};
 use sealcast_wire::{EpochId, Incarnation};
+
+use super::named::{Members, SLOTS_BYTES, read_bits, write_bits};
 
 /// The beginning of a run's incarnation.
 pub(super) type Id = [u8; 8];
@@ -29,7 +31,14 @@ pub(super) struct Primary {
     /// How many there were before it.
     pub(super) ordinal: u64,
     pub(super) epoch: EpochId,
-    pub(super) members: BTreeSet<Id>,
+    pub(super) members: Members,
+}
+
+impl Primary {
+    /// As members of a view know it who know these ids.
+    pub(super) fn known_by(&self, known: &BTreeSet<Id>) -> Primary {
+        Primary { members: self.members.known_by(known), ..*self }
+    }
 }
 
 /// What a member knows of primary views, and how far it went in the last one's order.
@@ -43,12 +52,14 @@ pub(super) struct Report {
     pub(super) held: u64,
     /// Hash of those stamps.
     pub(super) chain: [u8; 32],
-    /// Who left by its word in that order, and votes no more.
-    pub(super) left: BTreeSet<Id>,
+    /// The members of the installed view, but for those that left by their word in its order: they vote no more.
+    pub(super) voters: Members,
     /// Its operator says that those who are missing are gone for good.
     pub(super) forces: bool,
     /// Members came to it a moment ago, or it heard of others: they may have an order.
     pub(super) waits: bool,
+    /// Whether one more view may not fit; of a report that was read.
+    pub(super) is_full: bool,
 }
 
 /// What follows from all reports.
@@ -69,34 +80,57 @@ pub(super) struct Decision {
 }
 
 impl Report {
-    /// Its bytes for members of a view, whose ids by slot are `known`; `None` if there are more members than it has room for,
-    /// whoever knows them.
+    /// Its bytes for members of a view, whose ids by slot are `known`; `None` if there are more views than it has room for.
     pub(super) fn bytes(&self, known: &[Id]) -> Option<Vec<u8>> {
-        let views = || self.installed.iter().chain(&self.attempts);
-        let named: BTreeSet<Id> = views().flat_map(|it| &it.members).chain(&self.left).copied().collect();
-        let length = 1 + 8 * named.len() + 2 + VIEW_BYTES * views().count() + 8 + 32 + 16;
-        let too_many = named.len() > REPORTED_MEMBERS_MAX || self.attempts.len() > usize::from(u8::MAX);
-        if too_many || known.len() > REPORTED_MEMBERS_MAX || length > REPORT_BYTES_MAX {
+        if self.attempts.len() > usize::from(u8::MAX) || self.length(&self.named()) > REPORT_BYTES_MAX {
             return None;
         }
-        let others: Vec<Id> = named.into_iter().filter(|it| !known.contains(it)).collect();
-        let bits = |of: &BTreeSet<Id>| {
-            let in_it = known.iter().chain(&others).enumerate().filter(|(_, id)| of.contains(*id));
-            in_it.fold(0_u128, |all, (at, _)| all | 1 << at).to_be_bytes()
-        };
-        let mut bytes = vec![others.len() as u8];
-        bytes.extend(others.iter().flatten());
-        let flags = u8::from(self.installed.is_some()) | u8::from(self.forces) << 1 | u8::from(self.waits) << 2;
-        bytes.extend_from_slice(&[flags, self.attempts.len() as u8]);
-        for Primary { ordinal, epoch, members } in views() {
+        let is_known = known.iter().copied().collect();
+        let is_full = self.is_full || self.is_full_for(&is_known);
+        let views = self.installed.iter().chain(&self.attempts);
+        let views: Vec<Primary> = views.map(|it| it.known_by(&is_known)).collect();
+        let voters = self.installed.as_ref().map(|_| self.voters.known_by(&is_known));
+        let is_named = |id: &Id| views.iter().any(|it| it.members.named().contains(id));
+        let flags = [self.installed.is_some(), self.forces, self.waits, is_full];
+        let flags = flags.iter().rev().fold(0, |all, it| all << 1 | u8::from(*it));
+        let mut bytes = vec![flags, self.attempts.len() as u8];
+        write_bits(known.iter().map(is_named), &mut bytes);
+        let named: Vec<Id> = known.iter().filter(|id| is_named(id)).copied().collect();
+        for Primary { ordinal, epoch, members } in &views {
             bytes.extend_from_slice(&ordinal.to_be_bytes());
             bytes.extend_from_slice(&epoch.to_bytes());
-            bytes.extend_from_slice(&bits(members));
+            members.write(&named, &mut bytes);
         }
         bytes.extend_from_slice(&self.held.to_be_bytes());
         bytes.extend_from_slice(&self.chain);
-        bytes.extend_from_slice(&bits(&self.left));
+        voters.into_iter().for_each(|it| it.write(&named, &mut bytes));
         Some(bytes)
+    }
+
+    /// As members of that view read it.
+    pub(super) fn known_by(&self, known: &[Id]) -> Option<Report> {
+        let bytes = self.bytes(known)?;
+        Some(Report::read(&mut Reader::new(&bytes), known).expect("it was just written"))
+    }
+
+    /// All members that it names.
+    fn named(&self) -> BTreeSet<Id> {
+        self.installed.iter().chain(&self.attempts).flat_map(|it| it.members.named()).copied().collect()
+    }
+
+    /// How long its bytes are at most, whatever view they are for, if they name no others than these.
+    fn length(&self, named: &BTreeSet<Id>) -> usize {
+        let views = self.installed.iter().chain(&self.attempts);
+        let views = views.map(|it| VIEW_FIXED + it.members.length(named.len())).sum::<usize>();
+        let voters = self.installed.as_ref().map_or(0, |_| self.voters.length(named.len()));
+        FIXED + SLOTS_BYTES + views + voters
+    }
+
+    /// Whether one more view, of some of these, may not fit.
+    fn is_full_for(&self, known: &BTreeSet<Id>) -> bool {
+        let named = &self.named() | known;
+        let more = VIEW_FIXED + Members::default().length(named.len());
+        self.length(&named) + more > REPORT_BYTES_MAX || self.attempts.len() >= usize::from(u8::MAX)
     }
 
     /// The highest ordinal that it names.
@@ -106,32 +140,23 @@ impl Report {
 
     /// Reads them, as a member of that view.
     pub(super) fn read(r: &mut Reader<'_>, known: &[Id]) -> Result<Report, Malformed> {
-        let count = usize::from(r.u8()?);
-        if count.max(known.len()) > REPORTED_MEMBERS_MAX {
-            return Err(Malformed);
-        }
-        let others: Vec<Id> = (0..count).map(|_| r.array()).collect::<Result<_, _>>()?;
         let (flags, attempts) = (r.u8()?, usize::from(r.u8()?));
-        if !others.is_sorted_by(|a, b| a < b) || others.iter().any(|it| known.contains(it)) || flags > 7 {
+        if known.len() > ORDERED_MEMBERS_MAX || flags > 15 {
             return Err(Malformed);
         }
-        let ids: Vec<Id> = known.iter().chain(&others).copied().collect();
-        let members = |r: &mut Reader<'_>| {
-            let bits = u128::from_be_bytes(r.array()?);
-            if bits.checked_shr(ids.len() as u32).unwrap_or(0) != 0 {
-                return Err(Malformed);
-            }
-            Ok(ids.iter().enumerate().filter(|(at, _)| bits >> at & 1 == 1).map(|(_, id)| *id).collect())
-        };
+        let named: Vec<Id> = read_bits(r, known)?.into_iter().copied().collect();
         let mut view = || {
             let (ordinal, counter, hash) = (r.u64()?, r.u32()?, r.u64()?);
-            Ok(Primary { ordinal, epoch: EpochId { counter, hash }, members: members(r)? })
+            Ok(Primary { ordinal, epoch: EpochId { counter, hash }, members: Members::read(r, &named)? })
         };
         let installed = if flags & 1 == 1 { Some(view()?) } else { None };
-        let attempts = (0..attempts).map(|_| view()).collect::<Result<_, _>>()?;
-        let (held, chain, left) = (r.u64()?, r.array()?, members(r)?);
-        let (forces, waits) = (flags & 2 != 0, flags & 4 != 0);
-        Ok(Report { installed, attempts, held, chain, left, forces, waits })
+        let attempts: Vec<Primary> = (0..attempts).map(|_| view()).collect::<Result<_, _>>()?;
+        let (held, chain) = (r.u64()?, r.array()?);
+        let voters = if installed.is_some() { Members::read(r, &named)? } else { Members::default() };
+        let (forces, waits, is_full) = (flags & 2 != 0, flags & 4 != 0, flags & 8 != 0);
+        let report = Report { installed, attempts, held, chain, voters, forces, waits, is_full };
+        // Whom no view has is not named.
+        if report.named().len() == named.len() { Ok(report) } else { Err(Malformed) }
     }
 
     /// Before there was any primary view: all who know each other. A part of them that is no majority begins none; who left by
@@ -142,9 +167,9 @@ impl Report {
         }
         let (mut met, attempts): (Vec<Primary>, _) = self.attempts.drain(..).partition(|it| it.ordinal == 0);
         self.attempts = attempts;
-        met.iter_mut().for_each(|it| it.members.retain(|id| !left.contains(id)));
-        if met.iter().all(|it| is_majority(|id| members.contains(id), &it.members)) {
-            met = vec![Primary { ordinal: 0, epoch, members }];
+        met.iter_mut().for_each(|it| it.members.remove(left));
+        if met.iter().all(|it| it.members.have_majority(|id| members.contains(id))) {
+            met = vec![Primary { ordinal: 0, epoch, members: members.into() }];
         }
         self.attempts.extend(met);
     }
@@ -162,6 +187,16 @@ impl Report {
         more.bytes(&[]).is_some()
     }
 
+    /// Whether it says that such a view can be reported, whose members all report.
+    fn takes(&self, attempt: &Primary) -> bool {
+        !self.is_full || self.attempts.iter().any(|it| it.members == attempt.members)
+    }
+
+    /// These left by their word in the order.
+    pub(super) fn leave(&mut self, left: &BTreeSet<Id>) {
+        self.voters.remove(left);
+    }
+
     /// Forgets views that nobody installed and nobody will, since all of their members report and have agreed to another one
     /// since: a member installs as primary what it agreed to last, or nothing.
     pub(super) fn forget_failed(&mut self, reports: &BTreeMap<Id, Report>) {
@@ -169,21 +204,22 @@ impl Report {
             let is_last = it.attempts.last().is_some_and(|last| last.members == attempt.members);
             is_last || it.installed.as_ref().is_some_and(|installed| installed.ordinal >= attempt.ordinal)
         };
-        self.attempts.retain(|attempt| {
-            let mut of = attempt.members.iter().map(|id| reports.get(id));
-            of.any(|it| it.is_none_or(|it| may_be(it, attempt)))
-        });
+        self.attempts
+            .retain(|attempt| !attempt.members.are_all(|id| reports.get(id).is_some_and(|it| !may_be(it, attempt))));
     }
 
     /// A view is primary, and its order goes on from here.
     pub(super) fn install(&mut self, primary: Primary, held: u64, chain: [u8; 32]) {
         let later = self.attempts.drain(..).filter(|it| it.ordinal > primary.ordinal).collect();
-        *self = Report { installed: Some(primary), attempts: later, held, chain, ..Report::default() };
+        let voters = primary.members.clone();
+        *self = Report { installed: Some(primary), attempts: later, held, chain, voters, ..Report::default() };
     }
 }
 
-/// Ordinal, epoch and members.
-const VIEW_BYTES: usize = 8 + 12 + 16;
+/// A view's ordinal and epoch.
+const VIEW_FIXED: usize = 8 + 12;
+/// Flags, the number of attempts, how much is held, and its chain.
+const FIXED: usize = 2 + 8 + 32;
 
 /// What all who stay decide, each from the same reports; `is_whole`: nobody of the view before is missing.
 pub(super) fn decide(reports: &BTreeMap<Id, Report>, is_whole: bool) -> Decision {
@@ -191,34 +227,28 @@ pub(super) fn decide(reports: &BTreeMap<Id, Report>, is_whole: bool) -> Decision
     let installed = reports.values().filter_map(|it| it.installed.as_ref());
     let last = installed.max_by_key(|it| (it.ordinal, it.members.len(), *it)).cloned();
     let is_later = |it: &&Primary| last.as_ref().is_none_or(|last| it.ordinal > last.ordinal);
-    let mut pending = reports.values().flat_map(|it| &it.attempts).filter(is_later);
+    // Most report the same ones.
+    let attempts: BTreeSet<&Primary> = reports.values().flat_map(|it| &it.attempts).collect();
+    let mut pending = attempts.into_iter().filter(|it| is_later(it));
     // Where there was none yet, all who know each other begin it. A member that is alone may be about to find a group, and so
     // may members that met just now.
     let is_early = last.is_none() && reports.values().any(|it| it.waits);
     let begins = is_whole && reports.len() > 1 && !is_early;
     // Of its members those vote who did not leave by their own word: that was their last one.
     let of_last = || reports.values().filter(|it| it.installed == last && last.is_some());
-    let left: BTreeSet<Id> = of_last().flat_map(|it| &it.left).copied().collect();
-    let goes_on = last.as_ref().map_or(begins, |it| has_majority(reports, &(&it.members - &left)));
+    let voters = of_last()
+        .map(|it| &it.voters)
+        .fold(None, |all: Option<Members>, it| Some(all.map_or_else(|| it.clone(), |all| all.in_both(it))));
+    let is_here = |id: &Id| reports.contains_key(id);
+    let goes_on = voters.map_or(begins, |it| it.have_majority(is_here));
     let next = successor(last.as_ref(), reports, EpochId::default());
-    let has_capacity = || reports.values().all(|it| it.has_capacity_for(&next));
-    let may = goes_on && pending.all(|it| has_majority(reports, &it.members)) && has_capacity();
+    let has_capacity = || reports.values().all(|it| it.takes(&next));
+    let may = goes_on && pending.all(|it| it.members.have_majority(is_here)) && has_capacity();
     let is_forced = !may && reports.values().any(|it| it.forces);
     let is_primary = may || is_forced;
     let most = of_last().max_by_key(|it| (it.held, it.chain));
     let (cut, chain) = most.map_or((0, [0; 32]), |it| (it.held.min(SEQUENCE_MAX), it.chain));
     Decision { is_primary, is_early, is_forced, last, cut, chain }
-}
-
-/// Whether those who report are more than half of these, or the half with the lowest id.
-fn has_majority(reports: &BTreeMap<Id, Report>, of: &BTreeSet<Id>) -> bool {
-    is_majority(|id| reports.contains_key(id), of)
-}
-
-fn is_majority(is_here: impl Fn(&Id) -> bool, of: &BTreeSet<Id>) -> bool {
-    let here = of.iter().filter(|id| is_here(id)).count();
-    let lowest = of.first().is_some_and(is_here);
-    2 * here > of.len() || 2 * here == of.len() && lowest
 }
 
 impl Decision {
@@ -242,7 +272,11 @@ fn successor(last: Option<&Primary>, reports: &BTreeMap<Id, Report>, epoch: Epoc
     // any number.
     let attempts = reports.values().flat_map(|it| &it.attempts).map(|it| it.ordinal);
     let before = attempts.chain(last.map(|it| it.ordinal)).max().unwrap_or(0);
-    Primary { ordinal: before.saturating_add(1), epoch, members: reports.keys().copied().collect() }
+    Primary {
+        ordinal: before.saturating_add(1),
+        epoch,
+        members: reports.keys().copied().collect::<BTreeSet<Id>>().into(),
+    }
 }
 
 #[cfg(test)]
@@ -253,11 +287,16 @@ mod tests {
 
     fn view(ordinal: u64, members: &[u8]) -> Primary {
         let epoch = EpochId { counter: ordinal as u32, hash: 7 };
-        Primary { ordinal, epoch, members: members.iter().map(|it| [*it; 8]).collect() }
+        Primary { ordinal, epoch, members: ids(members).into() }
+    }
+
+    fn ids(of: &[u8]) -> BTreeSet<Id> {
+        of.iter().map(|it| [*it; 8]).collect()
     }
 
     fn report(installed: Option<Primary>, attempts: &[Primary], held: u64) -> Report {
-        Report { installed, attempts: attempts.to_vec(), held, chain: [held as u8; 32], ..Report::default() }
+        let voters = installed.as_ref().map_or_else(Members::default, |it| it.members.clone());
+        Report { installed, attempts: attempts.to_vec(), held, chain: [held as u8; 32], voters, ..Report::default() }
     }
 
     fn decided(reports: &[(u8, &Report)], is_whole: bool) -> (bool, u64) {
@@ -285,8 +324,9 @@ mod tests {
     #[test]
     fn rule_b1_who_left_by_its_own_word_counts_no_more() {
         let knows = |left: &[u8]| {
-            let it = report(Some(view(4, &[1, 2, 3])), &[], 7);
-            Report { left: left.iter().map(|id| [*id; 8]).collect(), ..it }
+            let mut it = report(Some(view(4, &[1, 2, 3])), &[], 7);
+            it.leave(&ids(left));
+            it
         };
         // Two of three are gone, of whom one said so; a member that knows of it tells the others.
         assert!(!decided(&[(2, &knows(&[]))], false).0);
@@ -387,23 +427,56 @@ mod tests {
     }
 
     #[test]
-    fn a_report_is_read_as_it_was_written() {
+    fn a_report_is_read_as_it_was_written_and_names_who_reads_it() {
         let all: Vec<u8> = (0..64).collect();
         let report = report(Some(view(9, &all)), &[view(10, &all[..40]), view(11, &[1, 63])], 12);
-        let report = Report { waits: true, ..report };
-        let ids = |of: &[u8]| of.iter().map(|it| [*it; 8]).collect::<Vec<Id>>();
-        // Who reports to members of a view names the others alone.
-        for (known, length) in [(&[][..], 679), (&[80, 3, 70][..], 671), (&all[..], 167)] {
-            let bytes = report.bytes(&ids(known)).expect("there is room");
+        let mut report = Report { waits: true, ..report };
+        report.leave(&ids(&[7]));
+        let by_slot = |of: &[u8]| of.iter().map(|it| [*it; 8]).collect::<Vec<Id>>();
+        for (known, length) in [(&[][..], 114), (&[80, 3, 70][..], 116), (&all[..], 140)] {
+            let bytes = report.bytes(&by_slot(known)).expect("there is room");
             assert_eq!(bytes.len(), length, "{known:?}");
-            assert_eq!(Report::read(&mut Reader::new(&bytes), &ids(known)), Ok(report.clone()));
-            assert!((0..bytes.len()).all(|n| Report::read(&mut Reader::new(&bytes[..n]), &ids(known)).is_err()));
+            let read = Report::read(&mut Reader::new(&bytes), &by_slot(known)).expect("it is sound");
+            assert_eq!(Some(&read), report.known_by(&by_slot(known)).as_ref());
+            assert_eq!(read == report, known == all, "all are named for those who are all of them");
+            let lengths = |it: &Report| [it.installed.iter().map(|it| it.members.len()).sum(), it.voters.len()];
+            assert_eq!((lengths(&read), lengths(&report)), ([64, 63], [64, 63]));
+            assert_eq!(read.bytes(&by_slot(known)), Some(bytes.clone()));
+            assert!((0..bytes.len()).all(|n| Report::read(&mut Reader::new(&bytes[..n]), &by_slot(known)).is_err()));
         }
-        let bytes = report.bytes(&[]).expect("there is room");
-        assert_eq!(Report::read(&mut Reader::new(&bytes), &ids(&[5])), Err(Malformed), "it is known");
-        let many: Vec<u8> = (0..=64).collect();
-        assert_eq!(self::report(Some(view(9, &many)), &[], 1).bytes(&[]), None);
-        assert_eq!(self::report(Some(view(9, &many)), &[], 1).bytes(&ids(&many[..64])), None);
+        let bytes = report.bytes(&by_slot(&all)).expect("there is room");
+        let mut named = bytes.clone();
+        named[2] ^= 1;
+        assert!(Report::read(&mut Reader::new(&named), &by_slot(&all)).is_err());
+        let more = [&all[..], &[99]].concat();
+        let nobody = report.bytes(&by_slot(&more)).map(|mut bytes| {
+            bytes[2 + 8] |= 1;
+            Report::read(&mut Reader::new(&bytes), &by_slot(&more)).is_err()
+        });
+        assert_eq!(nobody, Some(true), "whom no view has is not named");
+    }
+
+    #[test]
+    fn rule_g2_a_report_of_the_largest_group_fits_a_datagram() {
+        let id = |n: u64| n.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes();
+        let all: Vec<Id> = (0..ORDERED_MEMBERS_MAX as u64).map(id).collect();
+        let without = |gone: usize| Primary {
+            ordinal: 1 + gone as u64,
+            epoch: EpochId::default(),
+            members: all[gone..].iter().copied().collect::<BTreeSet<Id>>().into(),
+        };
+        // One after the other dies, each in the midst of the change before.
+        let attempts: Vec<Primary> = (1..=8).map(without).collect();
+        let many = report(Some(without(0)), &attempts, 5);
+        let bytes = many.bytes(&all).expect("there is room");
+        assert!(bytes.len() <= REPORT_BYTES_MAX && !many.known_by(&all).expect("there is room").is_full);
+        // Or half of them do.
+        let halves = [all.len() / 2, all.len() / 2 + 1].map(without);
+        let some = report(Some(without(0)), &halves, 5);
+        assert!(some.bytes(&all).expect("there is room").len() <= REPORT_BYTES_MAX);
+        // The rest counts as many of them, whoever they are.
+        let rest = some.known_by(&all[200..]).expect("there is room");
+        assert_eq!(rest.installed.map(|it| it.members.len()), Some(all.len()));
     }
 
     #[test]
@@ -414,15 +487,18 @@ mod tests {
         let attempts = sets.map(|it| view(2, &it));
         let made =
             attempts.take_while(|it| full.has_capacity_for(it).then(|| full.attempt(it.clone())).is_some()).count();
-        assert!((8..20).contains(&made) && full.bytes(&[]).is_some(), "{made} attempts");
+        assert!((8..40).contains(&made) && full.bytes(&[]).is_some(), "{made} attempts");
         let other = report(Some(last), &[], 5);
+        let known: Vec<Id> = ids(&[1, 2, 3]).into_iter().collect();
+        let said = |it: &Report| it.known_by(&known).expect("there is room");
+        let (full, other) = (said(&full), said(&other));
         let all = [(1, &full), (2, &other), (3, &other)];
         assert_eq!(decided(&all, false), (false, 5));
         // Made before, it takes no more room.
         let (oldest, rest) = full.attempts.split_first().expect("there are some");
         let mut rest = rest.to_vec();
-        rest.push(Primary { members: [[1; 8], [2; 8], [3; 8]].into(), ..oldest.clone() });
-        let again = report(full.installed.clone(), &rest, 5);
+        rest.push(Primary { members: ids(&[1, 2, 3]).into(), ..oldest.clone() });
+        let again = Report { attempts: rest, ..full.clone() };
         assert_eq!(decided(&[(1, &again), (2, &other), (3, &other)], false), (true, 5));
     }
 
@@ -452,12 +528,13 @@ mod tests {
         #[test]
         fn rule_g2_any_bytes_are_a_report_or_malformed(
             bytes in prop::collection::vec(any::<u8>(), 0..300),
-            known in 0..65_u8,
+            known in 0..255_u8,
         ) {
             let mut r = Reader::new(&bytes);
             let known: Vec<Id> = (0..known).map(|it| [it; 8]).collect();
             if let Ok(report) = Report::read(&mut r, &known) {
-                prop_assert!(report.attempts.len() <= 255 && report.attempts.iter().all(|it| it.members.len() <= 128));
+                prop_assert!(report.attempts.len() <= 255);
+                prop_assert!(report.attempts.iter().all(|it| it.members.len() <= ORDERED_MEMBERS_MAX));
             }
         }
 

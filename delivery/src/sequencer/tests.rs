@@ -10,7 +10,7 @@ use sealcast_wire::{Address, CertHash, Change, Member, MemberId, To, Utc};
 
 use super::*;
 use crate::multicast::frame::{Frames, Head};
-use crate::testing::{Ring, incarnation};
+use crate::testing::{Ring, epoch_id, incarnation};
 use crate::{Outcome, StateEvent, StateInput};
 
 /// Topics `c1/…` lie in compartment 1, `c2/…` in 2, and signed ones end in `!`.
@@ -85,6 +85,8 @@ struct Net {
     guards: Option<BTreeSet<(usize, usize)>>,
     /// What members say to the coordinator alone reaches nobody else, to save time.
     is_large: bool,
+    /// The same of all that is said to one member.
+    is_aside: bool,
     /// No datagram overtakes others by much.
     is_even: bool,
     /// By node: what came to it, if of each 1,000 datagrams 50 in a row get lost.
@@ -182,6 +184,7 @@ impl Net {
             gaps: Vec::new(),
             guards: None,
             is_large: false,
+            is_aside: false,
             is_even: false,
             bursts: None,
             states: BTreeMap::new(),
@@ -198,22 +201,25 @@ impl Net {
     }
 
     fn view(epoch: u32, who: &[usize], node: usize) -> (Arc<dyn Protect>, View) {
-        let me = who.iter().position(|it| *it == node).expect("it is in") as u32;
+        let view = Net::coming(epoch, who, node);
         let runs = who.iter().map(|it| incarnation(Slot(*it as u32))).collect();
-        let protect: Arc<dyn Protect> = Arc::new(Ring::of_runs(epoch, me, runs));
+        (Arc::new(Ring::of_runs(epoch, view.me.0, runs)), view)
+    }
+
+    fn coming(epoch: u32, who: &[usize], node: usize) -> View {
+        let me = who.iter().position(|it| *it == node).expect("it is in") as u32;
         let member = |it: &usize| Member {
             id: MemberId { cert: CertHash([*it as u8; 32]), incarnation: incarnation(Slot(*it as u32)) },
             name: "robot".into(),
         };
         let members = who.iter().map(member).collect();
-        let view = View::new(None, protect.epoch(), members, Slot(me), Change::Joined);
-        (protect, view)
+        View::new(None, epoch_id(epoch), members, Slot(me), Change::Joined)
     }
 
     /// All of these are told that a view is coming, and have so long to flush the one in use.
     fn prepare(&mut self, epoch: u32, who: &[usize], micros: u64) {
         for node in who {
-            let (_, view) = Net::view(epoch, who, *node);
+            let view = Net::coming(epoch, who, *node);
             let now = self.at();
             self.flushed[*node] = None;
             self.nodes[*node].handle(now, Input::Prepare { view: &view, flush: sealcast_wire::Flush::Now });
@@ -312,13 +318,15 @@ impl Net {
                         batch.iter().for_each(|datagram| self.carry(node, to, datagram));
                     }
                 }
-                Some(Output::Transmit(_)) => {
+                Some(Output::Transmit(to)) => {
+                    let one = if self.is_aside { self.node_at(node, to) } else { None };
                     for datagram in batch.iter() {
                         self.sent.push((node, datagram.to_vec()));
                         let is_status = node != 0 && datagram.len() == HEADER_LEN + 3 + 2 + 15 + 16;
                         let hearers = if self.is_large && is_status { 1 } else { self.nodes.len() };
-                        for to in 0..hearers {
-                            self.carry(node, to, datagram);
+                        match one {
+                            Some(to) => self.carry(node, to, datagram),
+                            None => (0..hearers).for_each(|to| self.carry(node, to, datagram)),
                         }
                     }
                 }
@@ -368,6 +376,13 @@ impl Net {
                 Some(other) => panic!("{other:?}"),
             }
         }
+    }
+
+    /// The one that hears what a node says to a slot of its view.
+    fn node_at(&self, node: usize, to: To) -> Option<usize> {
+        let To::Slot(slot) = to else { return None };
+        let who = self.nodes[node].current.as_ref()?.incarnations.get(&slot)?;
+        (0..self.nodes.len()).find(|it| incarnation(Slot(*it as u32)) == *who)
     }
 
     fn carry(&mut self, from: usize, to: usize, datagram: &[u8]) {
@@ -1003,6 +1018,7 @@ proptest! {
     }
 }
 
+mod large;
 mod order;
 mod parity;
 

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use sealcast_wire::{Monotonic, Slot, limits};
 
 use super::Sequencer;
-use super::flush::bit;
+use super::named::Slots;
 use super::primary::{Id, id_of};
 use crate::Output;
 
@@ -81,8 +81,8 @@ impl Sequencer {
             }
             // Who has all says nothing any more: what it said early is no complaint.
             let late = flush.began + flush.until.since(flush.began) / 2;
-            let lacks = |(by, (at, heard)): (&Slot, &(Monotonic, u64))| {
-                (by != slot && *at >= late && heard & bit(*slot) == 0).then(|| flush.stay.get(by).copied()).flatten()
+            let lacks = |(by, (at, heard)): (&Slot, &(Monotonic, Slots))| {
+                (by != slot && *at >= late && !heard.holds(*slot)).then(|| flush.stay.get(by).copied()).flatten()
             };
             pairs.extend(flush.complaints.iter().filter_map(lacks).map(|by| (by, *id)));
         }

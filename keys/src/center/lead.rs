@@ -513,9 +513,10 @@ impl Center {
         self.begin(now, Content { leader, base, counter, attempt, lock: [0; 32], gone, slots }, one_way);
     }
 
-    /// How many members the group may have: as many as its reliable channel takes, if it has one.
+    /// How many members the group may have: as many as its reliable channel takes, if it has one. Each registration has a
+    /// verification key, by which members of a large one show who said what of the order (A3).
     pub(super) fn members_max(&self) -> usize {
-        if self.config.reliable { limits::MEMBERS_MAX } else { limits::CENTER_MEMBERS_MAX }
+        if self.config.reliable { limits::ORDERED_MEMBERS_MAX } else { limits::CENTER_MEMBERS_MAX }
     }
 
     /// Keys that a proposal needs are asked for; who has none for long stays out.

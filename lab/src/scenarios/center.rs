@@ -84,6 +84,11 @@ impl CenterRobots {
         CenterRobots { leads: |_| true, ..self }
     }
 
+    /// The same, of whom three may lead.
+    pub fn of_few_leaders(self) -> CenterRobots {
+        CenterRobots { leads: |member| member < 3, ..self }
+    }
+
     /// The same, where the centre registers all with the right to lead: a planted fault.
     pub fn all_registered(self) -> CenterRobots {
         CenterRobots { all_registered: true, ..self }
@@ -243,6 +248,12 @@ impl Node for KdcNode {
     }
 }
 
+/// All registrations, by their names.
+static REGISTERED: LazyLock<BTreeMap<CertHash, Arc<Registration>>> = LazyLock::new(|| {
+    let all = PRINCIPALS.values().map(|it| Arc::new(it.registration.clone()));
+    all.map(|it| (it.hash(), it)).collect()
+});
+
 /// All registrations, and who is revoked, oldest first.
 #[derive(Default)]
 pub struct Book {
@@ -251,8 +262,7 @@ pub struct Book {
 
 impl Registry for Book {
     fn find(&self, principal: &CertHash) -> Option<(Arc<Registration>, bool)> {
-        let known = PRINCIPALS.values().find(|it| it.registration.hash() == *principal)?;
-        Some((Arc::new(known.registration.clone()), self.revoked.contains(principal)))
+        Some((REGISTERED.get(principal)?.clone(), self.revoked.contains(principal)))
     }
 
     fn number(&self) -> u64 {
@@ -285,7 +295,9 @@ static PRINCIPALS: LazyLock<BTreeMap<(usize, bool), Arc<Principal>>> = LazyLock:
     let mut rng = ChaCha8Rng::seed_from_u64(2026);
     let master = Master::new(&SECRET);
     let mut principals = BTreeMap::new();
-    for (serial, key) in (1..).zip((0..limits::MEMBERS_MAX).flat_map(|member| [(member, true), (member, false)])) {
+    for (serial, key) in
+        (1..).zip((0..limits::ORDERED_MEMBERS_MAX).flat_map(|member| [(member, true), (member, false)]))
+    {
         let (member, leads) = key;
         let signing = Secret::random(&mut rng);
         let acts = [(Act::Both, "#"), (Act::Both, PATTERN), (Act::Lead, "#"), (Act::Evict, "#")];

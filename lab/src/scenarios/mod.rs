@@ -737,6 +737,14 @@ pub static ALL: &[Scenario] = &[
         "the leader, who orders, is revoked, does not listen, and goes on",
         leaders::evicted_sequencer,
     ),
+    center(
+        "center-order-large",
+        100,
+        20000,
+        center_order_few_leaders,
+        "of more members than show each other MACs some publish ordered, and whoever orders dies",
+        order::large,
+    ),
     center("center-churn", 7, 50000, center_lan, "members come, leave and die, two at once", leaders::churn),
     center(
         "center-usurper",
@@ -916,6 +924,10 @@ fn center_order(knobs: &Knobs) -> Box<dyn Fixture> {
 
 fn center_order_leaders(knobs: &Knobs) -> Box<dyn Fixture> {
     Box::new(CenterRobots::new(knobs.members).ordering(true).of_leaders())
+}
+
+fn center_order_few_leaders(knobs: &Knobs) -> Box<dyn Fixture> {
+    Box::new(CenterRobots::new(knobs.members).ordering(true).of_few_leaders())
 }
 
 fn center_order_with_gaps(knobs: &Knobs) -> Box<dyn Fixture> {

@@ -1,5 +1,6 @@
 //! Stories of a group that orders: whoever orders dies or stops, members come and go without end, and insiders lie about the order.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use sealcast_keys::Command;
@@ -31,6 +32,18 @@ pub(super) fn double_failover(knobs: &Knobs, dice: &mut Dice) -> Script {
     script.wait(SECOND).wait(dice.between(Duration::ZERO, SECOND)).then(Step::CrashSequencer);
     script.wait(dice.between(Duration::ZERO, 4 * SECOND)).then(Step::CrashSequencer);
     script.then(Step::Rest(TIMEOUT)).wait(dice.between(Duration::ZERO, SECOND));
+    script.then(Step::Return).converge(0..n, TIMEOUT).wait(SECOND);
+    script
+}
+
+/// Of a large group some publish. Whoever orders, and leads, dies in the midst of that, and comes back.
+pub(super) fn large(knobs: &Knobs, dice: &mut Dice) -> Script {
+    let n = knobs.members;
+    let mut script = formed(knobs, dice);
+    let speakers: BTreeSet<usize> = (0..SPEAKERS).map(|_| dice.index(n)).chain([0, 1, n - 1]).collect();
+    all_publish(&mut script, speakers, 10, 3 * SECOND);
+    script.wait(SECOND / 2).wait(dice.between(Duration::ZERO, SECOND / 2)).then(Step::CrashSequencer);
+    script.wait(Duration::from_millis(1)).then(Step::Rest(TIMEOUT)).wait(dice.between(Duration::ZERO, SECOND));
     script.then(Step::Return).converge(0..n, TIMEOUT).wait(SECOND);
     script
 }
@@ -136,5 +149,7 @@ pub(super) fn evicted_sequencer(knobs: &Knobs, dice: &mut Dice) -> Script {
 
 /// This robot's certificate gives it the lowest slot of a group of all, so that it orders.
 const LOWEST: usize = 1;
+/// Members of a large group that publish, beside three that always do.
+const SPEAKERS: usize = 5;
 /// Changes of the group in a second.
 const CHURN: usize = 100;

@@ -2,7 +2,7 @@
 
 use sealcast_keys::center::misbehaving::Rule;
 use sealcast_lab::scenarios::center::CenterRobots;
-use sealcast_lab::scenarios::script::Step;
+use sealcast_lab::scenarios::script::{Knobs, Step};
 use sealcast_lab::scenarios::simulation::{self, Keep};
 use sealcast_lab::scenarios::{CENTER_TWO_ORDERS, Scenario};
 
@@ -98,6 +98,14 @@ fn rule_b8_a_leader_that_says_two_orders_is_reported() {
     for checker in ["one order", "same view"] {
         assert!(found.iter().any(|v| v.checker == checker), "{checker}: {found:?}");
     }
+}
+
+/// More members than show each other MACs: each signs what it says of the order. A hundred, some minutes each:
+/// `sealcast-lab sim center-order-large --seeds 1..3`.
+#[test]
+fn rule_a3_rule_b3_center_order_large() {
+    played("center-order-large", 10);
+    hold("center-order-large", |knobs| Knobs { members: 66, ..knobs }, &[1]);
 }
 
 /// Seeds in which members that came back, at once, while the centre was away or beside those who stayed without a leader, began

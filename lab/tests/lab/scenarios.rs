@@ -344,7 +344,9 @@ fn every_scenario_is_tested() {
 #[test]
 fn rule_g10_every_scenario_repeats_itself() {
     for scenario in sealcast_lab::scenarios::ALL {
-        let trace = |seed| scenario.play(&scenario.knobs, seed, Keep::default()).trace;
+        // Larger groups take minutes.
+        let knobs = Knobs { members: scenario.knobs.members.min(32), ..scenario.knobs };
+        let trace = |seed| scenario.play(&knobs, seed, Keep::default()).trace;
         assert_eq!(trace(7), trace(7), "{}", scenario.name);
         assert_ne!(trace(7), trace(8), "{}", scenario.name);
     }

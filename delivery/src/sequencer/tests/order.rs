@@ -736,20 +736,28 @@ fn rule_g7_nobody_says_that_it_holds_more_of_an_order_than_there_can_be() {
     net.deaf.extend([0, 1, 2]);
     net.prepare(3, &[0, 1, 2], 10_000);
     let (_, view) = Net::view(3, &[0, 1, 2], 0);
+    let base = net.nodes[0].current.as_ref().expect("there is a view").epoch;
     let known = [0, 1, 2].map(|it| primary::id_of(&incarnation(Slot(it))));
     assert_eq!(limits::SEQUENCE_MAX << MESSAGES_PER_RECORD_BITS >> MESSAGES_PER_RECORD_BITS, limits::SEQUENCE_MAX);
     for (held, taken) in [(1 << 50, Err(Dropped::Malformed)), (u64::MAX, Err(Dropped::Malformed)), (1_000, Ok(()))] {
         let far = primary::Report { held, ..net.nodes[0].report.clone() };
         let report = far.bytes(&known).expect("it is short");
         let now = net.at().monotonic;
-        assert_eq!(net.nodes[0].take_report(now, Slot(2), view.epoch, (0, &report)), taken, "{held}");
+        assert_eq!(
+            net.nodes[0].take_report(now, Slot(2), (base, view.epoch), (named::Slots::default(), &report)),
+            taken,
+            "{held}"
+        );
     }
     // Of an order that is not ours, too.
-    let other = primary::Primary { ordinal: 9, epoch: view.epoch, members: known.into() };
+    let other = primary::Primary { ordinal: 9, epoch: view.epoch, members: BTreeSet::from(known).into() };
     let far = primary::Report { installed: Some(other), held: limits::HELD_MAX + 1, ..net.nodes[0].report.clone() };
     let report = far.bytes(&known).expect("it is short");
     let now = net.at().monotonic;
-    assert_eq!(net.nodes[0].take_report(now, Slot(1), view.epoch, (0, &report)), Err(Dropped::Malformed));
+    assert_eq!(
+        net.nodes[0].take_report(now, Slot(1), (base, view.epoch), (named::Slots::default(), &report)),
+        Err(Dropped::Malformed)
+    );
 }
 
 /// What a member asks for of slots that there are not costs no memory.
@@ -799,7 +807,7 @@ fn rule_a3_flushes_are_signed_by_who_reports() {
         (0, FLAG_RELIABLE, COUNTER_RELIABLE | 500),
     ] {
         let mut frames = Vec::new();
-        let said = Control::Flush { view: view.epoch, heard: 0, report: report.clone() };
+        let said = Control::Flush { view: view.epoch, heard: named::Slots::default(), report: report.clone() };
         crate::multicast::frame::write_control(&said.bytes(), &mut frames);
         net.hear(2, 1, &mut mallory.forge(Domain::GROUP, flags, Slot(slot), counter, &frames));
     }

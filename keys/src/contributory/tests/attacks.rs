@@ -211,6 +211,24 @@ fn try_an_insiders_beacon_of_a_greater_epoch_stops_no_change(seed: u64) {
     assert!(under_attack(&mut net, (20_000, 300), &mut liar, joined), "{}", net.describe());
 }
 
+/// A beacon tells how many are in: whoever finds no room is told so, once.
+#[test]
+fn a_newcomer_is_told_that_a_group_of_sixty_four_is_full() {
+    let mut net = group(530, 2);
+    let epoch = net.epoch_of(0).unwrap();
+    for (size, told) in [(63, 0), (64, 1)] {
+        let full = beacon(&mut net, 0, epoch, size);
+        let joiner = net.start(robot(8 + told));
+        for _ in 0..3 {
+            net.deliver(joiner, &full);
+            net.run(10);
+        }
+        let is_full = |it: &&Notice| matches!(it, Notice::GroupFull { is_us: true, most: 64, .. });
+        assert_eq!(net.nodes[joiner].notices.iter().filter(is_full).count(), told, "of {size}");
+        net.nodes[joiner].alive = false;
+    }
+}
+
 #[test]
 fn a_newcomers_claim_of_a_huge_epoch_leaves_the_counter_alone() {
     let mut net = group(6, 4);
