@@ -227,9 +227,14 @@ impl Backlog {
         }
     }
 
-    /// Whether so many bytes of best effort may be sent now, beside what is reliable.
-    pub(super) fn paces(&mut self, now: Monotonic, bytes: usize) -> bool {
-        self.congestion.pace.take(now, bytes)
+    /// Whether best effort has to wait now beside what is reliable; if so, whether none did before.
+    pub(super) fn holds_back(&mut self, now: Monotonic) -> Option<bool> {
+        self.congestion.pace.holds_back(now)
+    }
+
+    /// So many bytes of it are sent.
+    pub(super) fn spend(&mut self, now: Monotonic, bytes: usize) {
+        self.congestion.pace.spend(now, bytes);
     }
 
     /// When best effort that waits may be sent.

@@ -27,17 +27,29 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// So many bytes are to be sent; whether they may be. Who may not tries again at [`Pace::until`].
-    pub(super) fn take(&mut self, now: Monotonic, bytes: usize) -> bool {
+    /// Whether something has to wait now; if so, whether nothing did before. It tries again at [`Pace::until`].
+    pub(super) fn holds_back(&mut self, now: Monotonic) -> Option<bool> {
         self.refill(now);
-        if self.rate.is_some() && self.left <= 0 {
-            self.waits = true;
-            return false;
-        }
+        let holds_back = self.rate.is_some() && self.left <= 0;
+        holds_back.then(|| !std::mem::replace(&mut self.waits, true))
+    }
+
+    /// So many bytes are sent.
+    pub(super) fn spend(&mut self, now: Monotonic, bytes: usize) {
+        self.refill(now);
         let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
         self.left = if self.rate.is_some() { self.left.saturating_sub(bytes) } else { 0 };
         self.sent[0] = self.sent[0].saturating_add(bytes.unsigned_abs());
-        true
+    }
+
+    /// So many bytes are to be sent; whether they may be.
+    #[cfg(test)]
+    pub(super) fn take(&mut self, now: Monotonic, bytes: usize) -> bool {
+        let may = self.holds_back(now).is_none();
+        if may {
+            self.spend(now, bytes);
+        }
+        may
     }
 
     /// When something that waits may be sent, if not now; who waits tries again then.

@@ -159,15 +159,19 @@ impl Sender {
                 backlog.admit_ordered()?;
             }
         }
-        if data.guarantee == Guarantee::BestEffort
-            && let Some(backlog) = &mut self.backlog
-            && !backlog.paces(now, data.body.len())
-        {
-            return Err(SendError::Full);
-        }
         let head = Head { keys: false, again: false, number: 0, sent_micros: data.sent_micros, topic: data.topic };
         let protect = ahead.as_ref().unwrap_or(protect);
-        self.sealed(now, protect, LaneOf { stream, guarantee: data.guarantee }, head, data.body)
+        let number = self.sealed(now, protect, LaneOf { stream, guarantee: data.guarantee }, head, data.body)?;
+        if let Some(backlog) = self.backlog.as_mut().filter(|_| data.guarantee == Guarantee::BestEffort) {
+            backlog.spend(now, head.whole_len() + data.body.len());
+        }
+        Ok(number)
+    }
+
+    /// Whether publishers of best effort have to wait now, since it goes too fast beside what is reliable; if so, whether none
+    /// did before. What is taken all the same counts.
+    pub fn holds_back(&mut self, now: Monotonic) -> Option<bool> {
+        self.backlog.as_mut().and_then(|it| it.holds_back(now))
     }
 
     /// Who publishes may not know yet of the epoch that has begun: what is reliable is sealed for it all the same.
@@ -582,6 +586,8 @@ impl Sender {
         let at = self.lane_of(protect, of)?;
         if of.reliable().is_some() && of != LaneOf::STAMPS {
             self.enter(now, at);
+            // Others that were sealed for it may have used this lane.
+            self.lanes[at].protect.get_or_insert_with(|| Arc::clone(protect));
         }
         Ok(at)
     }

@@ -317,8 +317,9 @@ impl Sequencer {
         self.multicast.transmit_soon();
     }
 
-    /// A view is installed: the order that goes on in it, if one does, and whether what was not delivered may be sent again.
-    pub(super) fn end_flush(&mut self, now: Monotonic, view: &View) -> (Option<Order>, bool) {
+    /// A view is installed: the order that goes on in it, if one does; whether what was not delivered may be sent again; and
+    /// whether the order before is over.
+    pub(super) fn end_flush(&mut self, now: Monotonic, view: &View) -> (Option<Order>, bool, bool) {
         let members: BTreeSet<Incarnation> = view.members.iter().map(|it| it.id.incarnation).collect();
         // The end that all of our view said alike, and no other: the key of this view binds it.
         let is_of = |it: &Flush| it.said.as_ref().is_some_and(|(hash, _)| *hash == view.cut);
@@ -332,27 +333,28 @@ impl Sequencer {
         let is_of_last = flush
             .as_ref()
             .is_some_and(|it| it.is_of(&self.report, it.decision.as_ref().and_then(|decision| decision.last.as_ref())));
-        let (order, again, is_decided) = match flush.and_then(|it| Some((it.decision?, it.said?, it.nobody_comes))) {
-            Some((decision, (_, next), nobody_comes)) if decision.is_primary => {
-                self.deliver_rest(now, &decision, is_of_last);
-                // Who was in none before comes anew; for others, what they did not deliver is past.
-                let is_ours = is_of_last || self.report.chain == decision.chain;
-                gap = self.report.installed.is_some() && (!is_ours || self.delivered < decision.cut);
-                let (first, comes) = (decision.last.is_none(), self.report.installed.is_none());
-                self.delivered = decision.cut;
-                self.states_enter(now, first, gap || comes && !first);
-                forced = decision.is_forced;
-                let next = Primary { epoch: view.epoch, ..next };
-                self.report.install(next, decision.cut, decision.chain);
-                self.last = None;
-                let order = nobody_comes.then(|| Order::new(view.me, slots, (decision.cut, decision.chain)));
-                // Of messages of ours that others may have at positions that we miss, nobody knows what became.
-                (order, !gap, nobody_comes)
-            }
-            Some((decision, _, nobody_comes)) => (None, false, nobody_comes && !decision.is_early),
-            // Before the first order nothing is delivered anywhere.
-            None => (None, self.report.installed.is_none(), false),
-        };
+        let (order, again, is_over, is_decided) =
+            match flush.and_then(|it| Some((it.decision?, it.said?, it.nobody_comes))) {
+                Some((decision, (_, next), nobody_comes)) if decision.is_primary => {
+                    self.deliver_rest(now, &decision, is_of_last);
+                    // Who was in none before comes anew; for others, what they did not deliver is past.
+                    let is_ours = is_of_last || self.report.chain == decision.chain;
+                    gap = self.report.installed.is_some() && (!is_ours || self.delivered < decision.cut);
+                    let (first, comes) = (decision.last.is_none(), self.report.installed.is_none());
+                    self.delivered = decision.cut;
+                    self.states_enter(now, first, gap || comes && !first);
+                    forced = decision.is_forced;
+                    let next = Primary { epoch: view.epoch, ..next };
+                    self.report.install(next, decision.cut, decision.chain);
+                    self.last = None;
+                    let order = nobody_comes.then(|| Order::new(view.me, slots, (decision.cut, decision.chain)));
+                    // Of messages of ours that others may have at positions that we miss, nobody knows what became.
+                    (order, !gap, true, nobody_comes)
+                }
+                Some((decision, _, nobody_comes)) => (None, false, false, nobody_comes && !decision.is_early),
+                // Before the first order nothing is delivered anywhere.
+                None => (None, self.report.installed.is_none(), self.report.installed.is_none(), false),
+            };
         let was = || self.current.iter().flat_map(|it| it.incarnations.values());
         if !members.is_subset(&was().copied().collect()) {
             (self.grew, self.renewals) = (now, 0);
@@ -377,11 +379,12 @@ impl Sequencer {
         let sequencer = order.as_ref().and_then(Order::sequencer).and_then(|slot| view.member(slot).cloned());
         let term = self.report.installed.as_ref().map_or(0, |it| it.ordinal);
         // The last of the positions that the messages of a record may have.
-        let from = ((self.report.held + 1) << super::MESSAGES_PER_RECORD_BITS) - 1;
+        let bits = super::MESSAGES_PER_RECORD_BITS;
+        let from = self.report.held << bits | ((1 << bits) - 1);
         let status = OrderStatus { sequencer, is_settled: is_decided, forced, gap, term, from };
         self.order_news = (status != self.order_status).then(|| status.clone());
         self.order_status = OrderStatus { forced: false, gap: false, ..status };
-        (order, again)
+        (order, again, is_over)
     }
 
     /// Somebody reports in a view whose key we agreed to, and that we did not install: that view is the one in use, and what

@@ -353,7 +353,9 @@ impl Sequencer {
             order.keep(header.slot, number, (flags & FLAG_SAFE != 0, leaves), sealed);
         }
         if flags & FLAG_SIGNED == 0 && header.domain == Domain::GROUP {
-            self.take_named(now, header.epoch, (header.slot, number), frame)?;
+            let named = self.take_named(now, header.epoch, (header.slot, number), frame);
+            self.go_on(now, header.epoch, header.slot);
+            return named;
         }
         self.go_on(now, header.epoch, header.slot);
         Ok(())
@@ -378,8 +380,8 @@ impl Sequencer {
                 let of = Of { slot, stream: Stream::ORDERED };
                 let is_new = self.incoming.is_new(epoch, of, number);
                 let order = self.view(epoch).and_then(|it| it.order.as_mut());
-                if order.filter(|_| is_new).is_some_and(|it| it.name(slot, number, hash)) {
-                    self.pass_over(now, epoch, slot, number)?;
+                if let Some(sealed) = order.filter(|_| is_new).and_then(|it| it.name(slot, number, hash)) {
+                    self.hold_unread(now, epoch, (slot, number), &sealed)?;
                 }
             }
         }
@@ -391,15 +393,45 @@ impl Sequencer {
         let header = Header::parse(sealed)?;
         let number = Header::reliable_number(header.flags, header.counter).ok_or(Dropped::Malformed)?;
         let view = self.view(header.epoch).ok_or(Dropped::NoKey)?;
-        if header.flags & FLAG_ORDERED == 0 || view.reads(header.domain) {
-            return Err(Dropped::NoKey);
+        let reads = view.reads(header.domain);
+        let order = view.order.as_mut().filter(|_| header.flags & FLAG_ORDERED != 0).ok_or(Dropped::NoKey)?;
+        if reads {
+            return self.take_void(now, sealed).map_err(|_| Dropped::Auth);
         }
-        let is_safe = header.flags & FLAG_SAFE != 0;
-        let order = view.order.as_mut().ok_or(Dropped::NoKey)?;
-        if order.keep_unread(header.slot, number, is_safe, sealed)? {
-            self.pass_over(now, header.epoch, header.slot, number)?;
+        if order.is_named(header.slot, number, sealed)? {
+            self.hold_unread(now, header.epoch, (header.slot, number), sealed)?;
         }
         self.go_on(now, header.epoch, header.slot);
+        Ok(())
+    }
+
+    /// Takes in what nobody who reads its topic can open or prove, if it is what was stamped. Its hash says that it is the same at
+    /// all: it holds nobody up, and nobody gets anything of it.
+    fn take_void(&mut self, now: Monotonic, sealed: &[u8]) -> Result<(), Dropped> {
+        let header = Header::parse(sealed)?;
+        let number = Header::reliable_number(header.flags, header.counter).ok_or(Dropped::Malformed)?;
+        let order = self.view(header.epoch).and_then(|it| it.order.as_ref()).ok_or(Dropped::NoKey)?;
+        if !order.is_stamped(header.slot, number, sealed) {
+            return Err(Dropped::Auth);
+        }
+        self.hold_unread(now, header.epoch, (header.slot, number), sealed)?;
+        self.go_on(now, header.epoch, header.slot);
+        Ok(())
+    }
+
+    /// Holds a record of the order that we cannot open.
+    fn hold_unread(
+        &mut self,
+        now: Monotonic,
+        epoch: EpochId,
+        (slot, number): (Slot, u64),
+        sealed: &[u8],
+    ) -> Result<(), Dropped> {
+        self.pass_over(now, epoch, slot, number)?;
+        let is_safe = Header::parse(sealed)?.flags & FLAG_SAFE != 0;
+        if let Some(order) = self.view(epoch).and_then(|it| it.order.as_mut()) {
+            order.keep(slot, number, (is_safe, false), sealed);
+        }
         Ok(())
     }
 
@@ -758,7 +790,7 @@ impl Sequencer {
         };
         let me = view.me;
         self.ahead.retain(|it| it.view.epoch.counter > view.epoch.counter);
-        let (order, again) = self.end_flush(now, view);
+        let (order, again, is_over) = self.end_flush(now, view);
         let route = |topic: &str, signed: bool| {
             let domain = access.domain(topic).filter(|_| access.may_publish(me, topic))?;
             // Readers know the numbers of signed messages and of others apart.
@@ -769,7 +801,7 @@ impl Sequencer {
             self.order_by(Orders::By { slot, access: access.clone(), ours: slot == me });
         }
         let told = self.multicast.lock().change_epoch(now, protect, again, route);
-        if let Some(before) = self.current.take().filter(|it| it.order.is_some() && !again) {
+        if let Some(before) = self.current.take().filter(|it| it.order.is_some() && !is_over) {
             self.last = Some((before, now + limits::EPOCH_OVERLAP));
         }
         self.tell(told);
@@ -923,6 +955,13 @@ impl Delivery for Sequencer {
                     Some(sealed) => self.take_ordered(now.monotonic, source, flags, (frame, sealed), protect),
                     None if flags & FLAG_ORDERED != 0 => Err(Dropped::Foreign),
                     None => self.take(now.monotonic, source, flags, frame, protect),
+                };
+                // What others hold all the same is held here, too.
+                let taken = match (taken, sealed) {
+                    (Err(Dropped::Auth), Some(sealed)) if flags & FLAG_ORDERED != 0 => {
+                        self.take_void(now.monotonic, sealed).map_err(|_| Dropped::Auth)
+                    }
+                    (taken, _) => taken,
                 };
                 match (taken, sealed) {
                     (Ok(()), Some(sealed)) => self.keep_shard(now.monotonic, sealed),

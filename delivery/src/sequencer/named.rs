@@ -55,7 +55,10 @@ impl Members {
 
     /// Without these, if they are named.
     pub(super) fn remove(&mut self, gone: &BTreeSet<Id>) {
+        let lowest = self.named.first().copied();
         self.named.retain(|id| !gone.contains(id));
+        // One of those that are not named may have the lowest id now.
+        self.lowest_is_unnamed |= self.unnamed > 0 && self.named.first() != lowest.as_ref();
     }
 
     /// As members of a view know them who know these ids.
@@ -65,11 +68,14 @@ impl Members {
         Members { unnamed: (self.len() - named.len()) as u16, named, lowest_is_unnamed }
     }
 
-    /// Those that are in both, which name members of the same view; of those that are not named, the fewer.
+    /// Those that are in both, which name members of the same view; of those that are not named, the fewer. The lowest id is
+    /// that of a named one only where one of both says so of that very id: two halves never both have it.
     pub(super) fn in_both(&self, other: &Members) -> Members {
-        let least = (self.unnamed, self.lowest_is_unnamed).min((other.unnamed, other.lowest_is_unnamed));
-        let named = self.named.intersection(&other.named).copied().collect();
-        Members { named, unnamed: least.0, lowest_is_unnamed: least.1 }
+        let named: BTreeSet<Id> = self.named.intersection(&other.named).copied().collect();
+        let unnamed = self.unnamed.min(other.unnamed);
+        let is_lowest = |of: &Members| !of.lowest_is_unnamed && of.named.first() == named.first();
+        let lowest_is_unnamed = unnamed > 0 && (named.is_empty() || !is_lowest(self) && !is_lowest(other));
+        Members { named, unnamed, lowest_is_unnamed }
     }
 
     /// How long their bytes are beside others of `named` at most.
@@ -203,6 +209,30 @@ mod tests {
     fn ids(of: impl IntoIterator<Item = u16>) -> BTreeSet<Id> {
         // Slots ascend otherwise than ids.
         of.into_iter().map(|it| u64::from(it).wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes()).collect()
+    }
+
+    /// A member that said that it leaves had the lowest id, and one of those who stay does not know that it left.
+    #[test]
+    fn rule_b1_who_left_leaves_the_lowest_id_to_one_half_alone() {
+        let all: Vec<Id> = (1..=5_u8).map(|it| [it; 8]).collect();
+        let set = |of: &[usize]| of.iter().map(|at| all[*at]).collect::<BTreeSet<Id>>();
+        let (left, view) = (set(&[0]), Members::from(set(&[0, 1, 2, 3, 4])));
+        for (half, other) in [(set(&[2, 4]), set(&[1, 3])), (set(&[1, 2]), set(&[3, 4])), (set(&[3, 4]), set(&[1, 2]))]
+        {
+            // The one half was in a view with the one that left, and names its members.
+            let known = &half | &left;
+            let (mut knows, lacks) = (view.clone(), view.known_by(&known));
+            knows.remove(&left);
+            let has = |voters: Members, here: &BTreeSet<Id>| voters.have_majority(|id| here.contains(id));
+            let one = has(knows.known_by(&known).in_both(&lacks), &half);
+            let late = {
+                let mut late = lacks.clone();
+                late.remove(&left);
+                has(late.in_both(&lacks), &half)
+            };
+            let rest = has(knows.clone(), &other);
+            assert!(!(one || late) || !rest, "{half:?} and {other:?}");
+        }
     }
 
     #[test]

@@ -12,8 +12,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use sealcast_crypto::hash::Transcript;
-use sealcast_wire::frame::FLAG_SAFE;
-use sealcast_wire::{Dropped, Header, Monotonic, Slot, limits};
+use sealcast_wire::{Dropped, Monotonic, Slot, limits};
 
 use super::buffers::Buffers;
 use crate::Batch;
@@ -223,19 +222,20 @@ impl Order {
         self.hold();
     }
 
-    /// A datagram that we cannot open: whether a stamp says that it is what it seems, or its sender, so that it is kept. Others
-    /// may be anybody's, and wait for that in little room.
-    pub(super) fn keep_unread(
-        &mut self,
-        slot: Slot,
-        number: u64,
-        safe: bool,
-        datagram: &[u8],
-    ) -> Result<bool, Dropped> {
+    /// Whether a stamp names this datagram, which is not here.
+    pub(super) fn is_stamped(&self, slot: Slot, number: u64, datagram: &[u8]) -> bool {
+        self.wanted.get(&(slot, number)).is_some_and(|hash| *hash == Stamp::hash_of(datagram))
+    }
+
+    /// A datagram that we cannot open: whether a stamp says that it is what it seems, or its sender, so that it is to be kept.
+    /// Others may be anybody's, and wait for that in little room.
+    ///
+    /// # Errors
+    /// Why it is not.
+    pub(super) fn is_named(&mut self, slot: Slot, number: u64, datagram: &[u8]) -> Result<bool, Dropped> {
         self.judge(slot, number, datagram)?;
         let named = self.named.get(&(slot, number));
         if self.wanted.contains_key(&(slot, number)) || named == Some(&Stamp::hash_of(datagram)) {
-            self.keep(slot, number, (safe, false), datagram);
             return Ok(true);
         }
         if named.is_some() {
@@ -254,26 +254,17 @@ impl Order {
         Ok(false)
     }
 
-    /// A sender says what a record of its own is; whether that one is here, cannot be opened, and is kept from now on.
-    pub(super) fn name(&mut self, slot: Slot, number: u64, hash: [u8; 16]) -> bool {
+    /// A sender says what a record of its own is; that one, if it is here, cannot be opened, and is to be kept.
+    pub(super) fn name(&mut self, slot: Slot, number: u64, hash: [u8; 16]) -> Option<Vec<u8>> {
         let key = (slot, number);
         let is_stamped = number <= self.stamped.get(&slot).copied().unwrap_or(0);
         if self.fence.is_some() || is_stamped || self.kept.contains_key(&key) {
-            return false;
+            return None;
         }
         let unread = self.unread.remove(&key);
         self.unread_bytes -= unread.as_ref().map_or(0, Vec::len);
-        match unread.filter(|it| Stamp::hash_of(it) == hash) {
-            Some(datagram) => {
-                let is_safe = Header::parse(&datagram).is_ok_and(|it| it.flags & FLAG_SAFE != 0);
-                self.keep(slot, number, (is_safe, false), &datagram);
-                true
-            }
-            None => {
-                self.bytes += if self.named.insert(key, hash).is_none() { KEPT_OVERHEAD } else { 0 };
-                false
-            }
-        }
+        self.bytes += if self.named.insert(key, hash).is_none() { KEPT_OVERHEAD } else { 0 };
+        unread.filter(|it| Stamp::hash_of(it) == hash)
     }
 
     fn forget_name(&mut self, key: (Slot, u64)) {

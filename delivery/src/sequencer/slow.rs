@@ -30,8 +30,8 @@ pub(super) struct Slow {
     marks: BTreeMap<Option<Of>, u64>,
     /// What each member had.
     had: BTreeMap<(Option<Of>, Slot), u64>,
-    /// Since when members have been behind at each check.
-    behind: BTreeMap<Slot, Monotonic>,
+    /// Since when members have been behind at each check, in the order or in a stream.
+    behind: BTreeMap<(Option<Of>, Slot), Monotonic>,
     told: BTreeSet<Slot>,
 }
 
@@ -79,19 +79,19 @@ impl Slow {
             let lags = |number: u64| number < mark && number.saturating_add(LAG_MIN) <= majority;
             let waits = |slot, number| !self.is_patient || self.had.get(&(of, slot)) == Some(&number);
             for (slot, number) in line.into_iter().filter(|(_, number)| lags(*number)) {
-                behind.extend(waits(slot, number).then_some(slot));
+                behind.extend(waits(slot, number).then_some((of, slot)));
                 had.insert((of, slot), number);
             }
         }
         (self.marks, self.had, self.due) = (marks, had, Some(now + most / CHECKS));
-        self.behind.retain(|slot, _| behind.contains(slot));
-        behind.into_iter().for_each(|slot| _ = self.behind.entry(slot).or_insert(now));
+        self.behind.retain(|it, _| behind.contains(it));
+        behind.into_iter().for_each(|it| _ = self.behind.entry(it).or_insert(now));
         let room = |slot: &Slot| self.told.contains(slot) || 2 * (self.told.len() + 1) < members;
-        let slow = self.behind.iter().filter(|(slot, since)| now >= **since + most && room(slot));
-        let (slot, _) = slow.min_by_key(|(_, since)| **since)?;
+        let slow = self.behind.iter().filter(|((_, slot), since)| now >= **since + most && room(slot));
+        let ((_, slot), _) = slow.min_by_key(|(_, since)| **since)?;
         let slot = *slot;
         // If it is still here then, once more.
-        self.behind.insert(slot, now);
+        self.behind.iter_mut().filter(|((_, it), _)| *it == slot).for_each(|(_, since)| *since = now);
         self.told.insert(slot);
         Some(slot)
     }

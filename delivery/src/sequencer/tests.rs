@@ -425,7 +425,10 @@ impl Net {
             self.nodes[to].handle(now, Input::Unread(&sealed));
             return self.drain(to);
         }
-        let Ok((source, flags, frame)) = protect.open(datagram) else { return };
+        let Ok((source, flags, frame)) = protect.open(datagram) else {
+            self.nodes[to].handle(now, Input::Unread(&sealed));
+            return self.drain(to);
+        };
         frame.last_mut().filter(|_| is_garbled).into_iter().for_each(|it| *it ^= 1);
         let sealed = Some(&sealed[..]);
         self.nodes[to].handle(now, Input::Frame { source, from, flags, frame, sealed, protect: Some(&*protect) });

@@ -197,6 +197,9 @@ impl Center {
         if leader.cert == self.me.cert || self.phase == Phase::Out || over {
             return Err(Dropped::Stale);
         }
+        if usize::from(m.size) > self.members_max() {
+            return Err(Dropped::Policy);
+        }
         if let Some(follows) = self.follows.as_mut().filter(|it| it.id == id) {
             let slot = follows.content.slot_of(&self.me).unwrap_or_default();
             match follows.state {
@@ -467,7 +470,8 @@ impl Center {
     /// Says again that we are ready, which a leader that has ended the change answers; or what we lack.
     pub(super) fn ack_again(&mut self, now: Now) {
         let Some(follows) = &mut self.follows else { return };
-        follows.tries += 1;
+        // What was not said yet is not said again.
+        follows.tries += u32::from(follows.state != FollowState::Ending);
         if now.monotonic.since(follows.since) >= FOLLOW {
             return self.give_up(now);
         }

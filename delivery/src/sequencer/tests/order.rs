@@ -186,6 +186,43 @@ fn rule_b8_a_sequencer_orders_what_it_cannot_read() {
     }
 }
 
+/// An insider names noise, in another member's slot: the sequencer gives it a place, and who reads the topic cannot open it.
+#[test]
+fn rule_b8_noise_that_was_stamped_holds_no_reader_up() {
+    let mut net = Net::new(4, 0, 16);
+    net.access = Arc::new(Topics { deaf: Some(Slot(0)) });
+    net.order(1, &[0, 1, 2, 3]);
+    net.publish_as(Guarantee::Ordered, 1, "c2/b", &[1, 0]).expect("there is room");
+    net.run(net.now + SECOND);
+    // Its record, and what names it, were the first two.
+    let ring = Ring::of_runs(2, 4, (0..4).map(|it| incarnation(Slot(it))).collect());
+    let counter = COUNTER_RELIABLE | COUNTER_ORDERED;
+    let mut noise = vec![7; 600];
+    let header = Header {
+        domain: Domain(2),
+        epoch: ring.epoch(),
+        slot: Slot(1),
+        flags: FLAG_RELIABLE | FLAG_ORDERED,
+        counter: counter | 3,
+    };
+    header.write(&mut noise);
+    let mut frame = Vec::new();
+    crate::multicast::frame::write_named(3, &[Stamp::hash_of(&noise)], &mut frame);
+    let names = ring.forge(Domain::GROUP, FLAG_RELIABLE | FLAG_ORDERED, Slot(1), counter | 4, &frame);
+    for to in [0, 2, 3] {
+        net.carry(1, to, &noise);
+        net.carry(1, to, &names);
+    }
+    net.run(net.now + SECOND);
+    for n in 0..10 {
+        net.publish_as(Guarantee::Ordered, 2, "c2/b", &[2, n]).expect("there is room");
+        net.publish_as(Guarantee::Ordered, 3, "c1/a", &[3, n]).expect("there is room");
+    }
+    net.run(net.now + 5 * SECOND);
+    assert_eq!((net.order[2].len(), net.order[3].len(), net.order[0].len()), (21, 21, 10));
+    assert_eq!((net.ordered[2].len(), net.ordered[3].len()), (10, 10));
+}
+
 /// A stranger takes the numbers of a sender's records first, and one with the group's key names what no record follows.
 #[test]
 fn rule_b8_noise_does_not_keep_a_sequencer_from_what_it_cannot_read() {
@@ -209,12 +246,13 @@ fn rule_b8_noise_does_not_keep_a_sequencer_from_what_it_cannot_read() {
     assert_eq!((net.order[2].len(), net.order[0].len(), net.ordered[1].len()), (20, 10, 20));
     // Each name costs the room of a record, and those of records that come after it, or long before, count for nothing.
     let mut order = Order::new(Slot(0), (0..3).map(Slot).collect(), (0, [0; 32]));
-    assert!(!order.name(Slot(1), 1, [7; 16]) && order.bytes() > 0);
-    assert_eq!(order.keep_unread(Slot(1), 1, false, &noise(1)), Err(Dropped::Auth));
+    assert!(order.name(Slot(1), 1, [7; 16]).is_none() && order.bytes() > 0);
+    assert_eq!(order.is_named(Slot(1), 1, &noise(1)), Err(Dropped::Auth));
     let record = noise(2);
-    assert_eq!(order.keep_unread(Slot(1), 2, false, &record), Ok(false));
-    assert!(order.name(Slot(1), 2, Stamp::hash_of(&record)));
-    assert!(!order.name(Slot(1), 2, [7; 16]), "it is known");
+    assert_eq!(order.is_named(Slot(1), 2, &record), Ok(false));
+    assert_eq!(order.name(Slot(1), 2, Stamp::hash_of(&record)).as_ref(), Some(&record));
+    order.keep(Slot(1), 2, (false, false), &record);
+    assert!(order.name(Slot(1), 2, [7; 16]).is_none(), "it is known");
 }
 
 /// The sender is gone once a majority holds its message: the sequencer hands it on to who lacks it.
