@@ -429,6 +429,11 @@ impl<K: Keys, D: Delivery> Group<K, D> {
                         self.delivery.handle(now, Input::Unread(datagram));
                         return Ok(());
                     }
+                    // Nobody can open it; if it has a place in the order all the same, it holds nobody up.
+                    Err(Dropped::Auth) if is_kept => {
+                        self.delivery.handle(now, Input::Unread(&self.as_sealed));
+                        return Ok(());
+                    }
                     opened => opened?,
                 };
                 // Anybody who heard a reliable record can send it again.

@@ -369,8 +369,9 @@ fn start_over(
     if shared.tx_queue.is_some() {
         threads.push(spawn("sealcast-flush", shared, |shared| {
             if let Some(tx_queue) = &shared.tx_queue {
-                let sent = || {
-                    if shared.changed.awaited() {
+                // Threads look again by themselves, but not at once.
+                let sent = |is_over| {
+                    if is_over || shared.changed.awaited() {
                         shared.changed.ring();
                     }
                 };

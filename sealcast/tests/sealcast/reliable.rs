@@ -294,7 +294,6 @@ fn rule_b3_one_order_goes_on_without_the_member_that_made_it() {
     }
 }
 
-/// Nothing is sealed, and nobody has a certificate; views, order and acknowledgements are those of a sealed group.
 /// Each topic is closed to one of three members, so that one of them is to whoever is the sequencer.
 #[test]
 fn rule_b8_who_orders_need_not_read() {
@@ -331,6 +330,7 @@ fn rule_b8_who_orders_need_not_read() {
     }
 }
 
+/// Nothing is sealed, and nobody has a certificate; views, order and acknowledgements are those of a sealed group.
 #[test]
 fn rule_b4_a_plain_group_orders_in_clear() {
     let place = url("&order=total&keys=plain");

@@ -93,9 +93,9 @@ impl TxQueue {
 
     /// Publishes one message: frames it, and sends it or sees to it that it is sent.
     ///
-    /// `patient` callers wait while the network is slower than they are; others are told `Full`, and so is a caller that publishes
-    /// reliably, since room comes when others acknowledge, or for whom best effort goes too fast beside that. While the key is changing, the latter is told `Retired`. `first` is done before
-    /// anything else, unless this is a forked child.
+    /// `patient` callers wait while the network is slower than they are; others are told `Full`. So is a caller that publishes
+    /// reliably, since room comes when others acknowledge, or `Retired` while the key is changing; and one whose best effort goes
+    /// too fast beside what is reliable. `first` is done before anything else, unless this is a forked child.
     pub(in crate::session) fn publish(
         &self,
         message: &Publication<'_>,
@@ -112,7 +112,7 @@ impl TxQueue {
         let mut message = *message;
         message.sent_micros = Some(self.clock.wall_micros(now));
         loop {
-            let (sent, gathers, pending, full, paced) = {
+            let (sent, gathers, pending, full, held_back) = {
                 // The gate stays locked until the message is with the sender: once the gate is paused,
                 // nothing is taken for the old key any more (A5).
                 let mut gate = lock(&self.gate);
@@ -128,15 +128,18 @@ impl TxQueue {
                 let Route { domain, signed } = route;
                 let data = Data { topic, domain, signed, guarantee: message.guarantee, sent_micros, body };
                 let mut sender = lock(&self.sender);
-                let sent = sender.data(now, epoch.protect.as_ref(), data);
+                let held_back = if reliable { None } else { sender.holds_back(now) };
+                let sent = match held_back {
+                    Some(_) => Err(sealcast_delivery::SendError::Full),
+                    None => sender.data(now, epoch.protect.as_ref(), data),
+                };
                 // What is ordered gathers behind what has no position yet: one stamp does for many.
                 let gathers = match message.guarantee {
                     Guarantee::Ordered | Guarantee::Safe if sender.gathers_ordered() => Gathers::Ordered,
                     _ if signed => Gathers::Signed,
                     _ => Gathers::Not,
                 };
-                let paced = sent == Err(sealcast_delivery::SendError::Full) && sender.paced_until(now).is_some();
-                (sent, gathers, sender.pending(), sender.has_full(), paced)
+                (sent, gathers, sender.pending(), sender.has_full(), held_back)
             };
             match sent {
                 Ok(number) => {
@@ -146,9 +149,12 @@ impl TxQueue {
                 }
                 // The sender knows already that the epoch is over; the gate will in a moment.
                 Err(sealcast_delivery::SendError::Retired) if patient => std::thread::yield_now(),
-                Err(sealcast_delivery::SendError::Full) if patient && !paced => self.flush(),
+                Err(sealcast_delivery::SendError::Full) if patient && held_back.is_none() => self.flush(),
                 Err(why) => {
-                    self.arm();
+                    // Of a pace that somebody waits for already the flusher knows.
+                    if held_back != Some(false) {
+                        self.arm();
+                    }
                     return Err(why.into());
                 }
             }
@@ -235,7 +241,7 @@ impl TxQueue {
     }
 
     /// Sends what has gathered, but for what may gather further; returns until when that may, or something waits for its pace.
-    fn flush_gathered(&self) -> Option<Monotonic> {
+    fn flush_gathered(&self) -> [Option<Monotonic>; 2] {
         let _turn = lock(&self.transmit);
         self.process.end_batch();
         loop {
@@ -245,7 +251,7 @@ impl TxQueue {
                 // Told under the sender's lock: who adds to it afterwards knows whether somebody comes.
                 let until = sender.gathers_until();
                 self.gathers.store(until.is_some(), Ordering::Relaxed);
-                return [until, sender.paced_until(now)].into_iter().flatten().min();
+                return [until, sender.paced_until(now)];
             };
             drop(sender);
             self.hand_over(&batch);
@@ -274,9 +280,10 @@ impl TxQueue {
         }
     }
 
-    /// The flusher thread; `sent` is told when there may be room again. It is not in a forked child.
-    pub(in crate::session) fn run_flusher(&self, sent: impl Fn()) {
-        let mut due = None;
+    /// The flusher thread; `sent` is told when there may be room again, and whether that is since a pace is over. It is not in a
+    /// forked child.
+    pub(in crate::session) fn run_flusher(&self, sent: impl Fn(bool)) {
+        let mut waits = [None; 2];
         loop {
             {
                 let mut flusher = lock(&self.flusher);
@@ -284,6 +291,7 @@ impl TxQueue {
                     if flusher.closing {
                         return;
                     }
+                    let due = waits.into_iter().flatten().min();
                     let left = due.map(|due: Monotonic| due.since(self.clock.monotonic()));
                     if left.is_some_and(|left| left.is_zero()) {
                         break;
@@ -299,8 +307,9 @@ impl TxQueue {
             if !self.linger.is_zero() {
                 std::thread::sleep(self.linger);
             }
-            due = self.flush_gathered();
-            sent();
+            let is_over = waits[1].is_some_and(|it| it <= self.clock.monotonic());
+            waits = self.flush_gathered();
+            sent(is_over);
         }
     }
 
