@@ -27,6 +27,7 @@ pub struct OnePrimary {
 #[derive(Default)]
 struct Status {
     epoch: Option<EpochId>,
+    since: Monotonic,
     sequencer: Option<CertHash>,
     shown: BTreeSet<EpochId>,
     /// Those of them in which it said that somebody orders.
@@ -68,19 +69,21 @@ impl Checker<Roles, Event> for OnePrimary {
         "one primary"
     }
 
-    fn event(&mut self, _at: Monotonic, node: usize, event: &Event, _roles: &Roles) -> Verdict {
+    fn event(&mut self, at: Monotonic, node: usize, event: &Event, _roles: &Roles) -> Verdict {
         let status = self.nodes.entry(node).or_default();
         match event {
             Event::Started | Event::Stopped | Event::Excluded => *status = Status::default(),
             Event::Installed(view, _) => {
                 // What was ordered there may come once the next view is shown.
                 status.note();
-                status.epoch = Some(view.epoch);
+                (status.epoch, status.since) = (Some(view.epoch), at);
                 status.shown.insert(view.epoch);
             }
             Event::Sequencer(who) => {
-                // Who catches up in a view says who orders there before it shows that view.
-                status.note();
+                // Who catches up in a view says who orders there before it shows that view; else it says so at once.
+                if at > status.since {
+                    status.note();
+                }
                 status.sequencer = *who;
             }
             Event::Delivered { topic, sequence, epoch: Some(epoch), .. } if self.topics.contains(topic) => {

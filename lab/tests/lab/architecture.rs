@@ -252,6 +252,7 @@ const OF_A_FORMAT: &[&str] = &[
     "PROOF_BYTES_MAX",
     "OBJECT_BYTES_MAX",
     "PARTS_MAX",
+    "NAMED_MAX",
     "STAMPS_MAX",
 ];
 
