@@ -307,9 +307,9 @@ impl TxQueue {
             if !self.linger.is_zero() {
                 std::thread::sleep(self.linger);
             }
-            let is_over = waits[1].is_some_and(|it| it <= self.clock.monotonic());
+            let pace = waits[1];
             waits = self.flush_gathered();
-            sent(is_over);
+            sent(pace.is_some_and(|it| it <= self.clock.monotonic()));
         }
     }
 
