@@ -312,7 +312,7 @@ fn rule_b8_who_orders_need_not_read() {
         for topic in 0..3 {
             let body = [n; 700];
             let sender = &sessions[of[topic][usize::from(n) % 2]];
-            let publish = sender.publish(topics[topic], &body);
+            let publish = sender.publish(topics[topic], body);
             let publish = if n % 10 == 9 { publish.safe() } else { publish.ordered() };
             tickets.push(publish.ticket().expect("taken"));
         }
