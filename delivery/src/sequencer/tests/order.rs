@@ -209,9 +209,16 @@ fn rule_b8_noise_that_was_stamped_holds_no_reader_up() {
     let mut frame = Vec::new();
     crate::multicast::frame::write_named(3, &[Stamp::hash_of(&noise)], &mut frame);
     let names = ring.forge(Domain::GROUP, FLAG_RELIABLE | FLAG_ORDERED, Slot(1), counter | 4, &frame);
+    // And one that opens, and whose proof is none.
+    let signed = FLAG_RELIABLE | FLAG_ORDERED | FLAG_SIGNED;
+    let unproved = ring.forge(Domain(2), signed, Slot(1), counter | 5, &[7; 90]);
+    let mut frame = Vec::new();
+    crate::multicast::frame::write_named(5, &[Stamp::hash_of(&unproved)], &mut frame);
+    let names_it = ring.forge(Domain::GROUP, FLAG_RELIABLE | FLAG_ORDERED, Slot(1), counter | 6, &frame);
     for to in [0, 2, 3] {
-        net.carry(1, to, &noise);
-        net.carry(1, to, &names);
+        for datagram in [&noise, &names, &unproved, &names_it] {
+            net.carry(1, to, datagram);
+        }
     }
     net.run(net.now + SECOND);
     for n in 0..10 {
