@@ -71,8 +71,8 @@ impl Pace {
             return;
         }
         self.measure(now);
-        let while_ = MEASURED + now.since(self.since);
-        let sent = u128::from(self.sent[0] + self.sent[1]) * 1_000_000 / while_.as_micros();
+        let time = MEASURED + now.since(self.since);
+        let sent = u128::from(self.sent[0] + self.sent[1]) * 1_000_000 / time.as_micros();
         let sent = u64::try_from(sent).unwrap_or(u64::MAX);
         let rate = (self.rate.map_or(sent, |rate| rate.min(sent.max(rate / 2))) / 10 * 7).max(limits::PACE_MIN);
         // What is sent seldom does not fill a network.

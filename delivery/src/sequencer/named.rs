@@ -4,7 +4,7 @@
 //! who reads a report:   members of one view, by slot      a b c d e f
 //! a view it is about:   b d f x y                     ─▶  bits of b, d, f · 2 more · whether the lowest id is one of those
 //! ```
-//! Whoever reports is in the view in which all report, so its members alone are counted. Of other members it matters how many
+//! Who reports is in the view in which all report, so its members alone are counted. Of other members it matters how many
 //! there are: all decide as if all were named, and a report's length has a bound in any group.
 
 use std::collections::BTreeSet;
@@ -244,7 +244,7 @@ mod tests {
         assert!(all.known_by(&low).have_majority(|_| true) && !all.known_by(&high).have_majority(|_| true));
         assert_eq!((all.known_by(&high).len(), all.known_by(&high).known_by(&low).len()), (10, 10));
         assert!(!all.known_by(&high).known_by(&low).have_majority(|_| true), "nobody is named");
-        // Whoever left counts no more, named or not.
+        // Who left counts no more, named or not.
         let mut rest = all.clone();
         rest.remove(&low.iter().take(1).copied().collect());
         assert!(rest.known_by(&high).have_majority(|_| true));

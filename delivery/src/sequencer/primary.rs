@@ -474,7 +474,7 @@ mod tests {
         let halves = [all.len() / 2, all.len() / 2 + 1].map(without);
         let some = report(Some(without(0)), &halves, 5);
         assert!(some.bytes(&all).expect("there is room").len() <= REPORT_BYTES_MAX);
-        // The rest counts as many of them, whoever they are.
+        // The rest counts as many of them, without their names.
         let rest = some.known_by(&all[200..]).expect("there is room");
         assert_eq!(rest.installed.map(|it| it.members.len()), Some(all.len()));
     }

@@ -35,7 +35,7 @@ pub enum Rule {
     Answers,
     /// Whoever was revoked stays so.
     Revocations,
-    /// Whoever never agrees with its leader on how a view ended is left out.
+    /// Who never agrees with its leader on how a view ended is left out.
     Ends,
 }
 

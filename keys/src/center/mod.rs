@@ -479,7 +479,7 @@ impl Center {
     }
 
     /// Tells people that somebody used another one's token. Anybody who hears the group can do that for each newcomer, so it is
-    /// told once in a while, whoever they are.
+    /// told once in a while, of all newcomers together.
     fn tell_stolen(&mut self, now: Monotonic, cert: CertHash) {
         if self.stolen_told.is_none_or(|at| now.since(at) >= TOLD_FOR) {
             self.stolen_told = Some(now);
@@ -920,7 +920,7 @@ const LEADER_CHECKED_EVERY: u32 = 5;
 const GOOD_FOR: Duration = Duration::from_secs(10);
 /// The part of the registrations that nothing needs that is forgotten at once.
 const FORGOTTEN_PART: usize = 16;
-/// People are told once in so long that somebody has other channels, finds no room, or used a stolen token.
+/// People are told once in so long that somebody has other channels, finds the group full, or used a stolen token.
 const TOLD_FOR: Duration = Duration::from_secs(60);
 /// So often a leave is said to whom it concerns alone; later to all, among whom that one is.
 const ALONE_TRIES: u32 = 2;

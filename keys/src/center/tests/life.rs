@@ -126,7 +126,7 @@ fn who_comes_to_a_full_group_is_told_so_and_let_in_once_somebody_left() {
     let late = net.start("late", PLAIN);
     net.for_millis(1500);
     assert!(net.nodes[late].views.is_empty() && net.together(&all));
-    assert_eq!(net.view(leader).epoch, before, "nothing changes for whoever finds no room");
+    assert_eq!(net.view(leader).epoch, before, "nothing changes for who finds the group full");
     assert_eq!((&net.nodes[late].full, &net.nodes[leader].full), (&vec![true], &vec![false]), "once each");
     let leaver = all.pop().unwrap();
     net.command(leaver, Command::Leave);

@@ -211,7 +211,7 @@ fn try_an_insiders_beacon_of_a_greater_epoch_stops_no_change(seed: u64) {
     assert!(under_attack(&mut net, (20_000, 300), &mut liar, joined), "{}", net.describe());
 }
 
-/// A beacon tells how many are in: whoever finds no room is told so, once.
+/// A beacon tells how many are in: who finds the group full is told so, once.
 #[test]
 fn a_newcomer_is_told_that_a_group_of_sixty_four_is_full() {
     let mut net = group(530, 2);
