@@ -5,7 +5,6 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use sealcast::group::Epoch;
-use sealcast_crypto::hash::sha256;
 use sealcast_delivery::multicast::frame::{Frame, Frames, Stamp, Stream, write_control};
 use sealcast_delivery::sequencer::Sequencer;
 use sealcast_keys::Keys;
@@ -95,17 +94,16 @@ impl OrderLiar {
     fn stamp<K: Keys>(&mut self, now: Now, robot: &OrderingRobot<K>, datagram: &[u8]) {
         let (Ok(header), Some(epoch)) = (Header::parse(datagram), &self.epoch) else { return };
         let Some(number) = Header::reliable_number(header.flags, header.counter) else { return };
-        let (view, hash) = (&epoch.view, sha256(datagram));
+        let view = &epoch.view;
         let is_mine = header.slot == view.me || self.sequencer == view.members.get(view.me).map(|it| it.id.cert);
         if header.flags & FLAG_ORDERED == 0 || header.epoch != view.epoch || is_mine || self.sequencer.is_none() {
             return;
         }
         let Some(protect) = &epoch.protect else { return };
         self.last += 1;
-        let hash = *hash.first_chunk().expect("a hash has 32 bytes");
-        let stamp = Stamp { slot: header.slot, number, safe: false, hash };
+        let stamp = Stamp { slot: header.slot, number, safe: false, hash: Stamp::hash_of(datagram) };
         let sender = robot.group().delivery().sender();
-        // What finds no room now is no matter.
+        // What a full queue refuses is not missed.
         let _ =
             sender.lock().unwrap_or_else(PoisonError::into_inner).stamps(now.monotonic, protect, self.last, &[stamp]);
     }

@@ -1,7 +1,7 @@
 //! A sender and many receivers that each lose one datagram in twenty, simulated: what repairing that takes.
 //!
-//! The members' channel is the real one, under keys that a test scheme makes: with real ones a group that loses nothing has 64
-//! members at most. What a member says to one other alone reaches that one, as over the network.
+//! The members' channel is the real one, under keys that a test scheme makes: to agree on real ones takes 200 members
+//! longer than to send. What a member says to one other alone reaches that one, as over the network.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -215,7 +215,7 @@ struct Seen {
     naks: u64,
     others: u64,
     delivered: u64,
-    /// Whether the last message found no room.
+    /// Whether the backlog was full for the last message.
     refused: bool,
 }
 
