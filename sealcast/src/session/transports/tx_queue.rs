@@ -33,6 +33,8 @@ pub(in crate::session) struct TxQueue {
     transmit: Mutex<()>,
     /// When the last sending ended, microseconds.
     last_sent: AtomicU64,
+    /// How long it took, microseconds.
+    last_took: AtomicU64,
     /// Whether something was received since the last message was published.
     heard: AtomicBool,
     /// Whether the flusher has something to do.
@@ -81,6 +83,7 @@ impl TxQueue {
             batch,
             transmit: Mutex::new(()),
             last_sent: AtomicU64::new(0),
+            last_took: AtomicU64::new(0),
             heard: AtomicBool::new(false),
             armed: AtomicBool::new(false),
             gathers: AtomicBool::new(false),
@@ -176,8 +179,8 @@ impl TxQueue {
         };
         let pause = now.micros().saturating_sub(self.last_sent.load(Ordering::Relaxed));
         let answer = self.heard.load(Ordering::Relaxed) && self.heard.swap(false, Ordering::Relaxed);
-        let alone =
-            self.linger.is_zero() && (answer || pause >= if gathers { ALONE_SIGNED_MICROS } else { ALONE_MICROS });
+        let least = if gathers { ALONE_SIGNED_MICROS } else { ALONE_MICROS };
+        let alone = self.linger.is_zero() && (answer || pause >= least.max(self.last_took.load(Ordering::Relaxed)));
         if alone || len >= LARGE || !self.batch {
             match self.transmit.try_lock() {
                 Ok(turn) => return self.drain(&turn),
@@ -259,10 +262,13 @@ impl TxQueue {
     }
 
     fn hand_over(&self, batch: &sealcast_delivery::Batch) {
+        let start = self.clock.monotonic();
         if self.transmit_batch(batch).is_err() {
             self.failed_sends.fetch_add(1, Ordering::Relaxed);
         }
-        self.last_sent.store(self.clock.monotonic().micros(), Ordering::Relaxed);
+        let end = self.clock.monotonic();
+        self.last_took.store(end.micros().saturating_sub(start.micros()), Ordering::Relaxed);
+        self.last_sent.store(end.micros(), Ordering::Relaxed);
     }
 
     fn transmit_batch(&self, batch: &sealcast_delivery::Batch) -> io::Result<()> {
@@ -332,8 +338,8 @@ impl TxQueue {
     }
 }
 
-/// A message that comes this long after the last sending ended is alone: more than the time between
-/// messages of a stream that is worth gathering.
+/// A message that comes this long after the last sending ended, and as long after it as that took, is alone: more than
+/// the time between messages of a stream that is worth gathering.
 const ALONE_MICROS: u64 = 5;
 /// The same for a message that is to be signed: about what its verification takes.
 const ALONE_SIGNED_MICROS: u64 = 50;
