@@ -19,6 +19,8 @@ pub mod center;
 mod compartments;
 pub mod contributory;
 mod epoch;
+#[cfg(feature = "mls")]
+pub mod mls;
 pub mod plain;
 mod replay;
 pub mod status;
