@@ -137,14 +137,19 @@ fn key_schedule(shared_secret: &Secret<32>, info: &[u8]) -> (LessSafeKey, Nonce)
 }
 
 /// §4: HKDF-Extract of "HPKE-v1" ‖ suite ‖ label ‖ ikm.
-fn labeled_extract(suite: &[u8], salt: &[u8], label: &[u8], ikm: &[u8]) -> Secret<32> {
+pub(crate) fn labeled_extract(suite: &[u8], salt: &[u8], label: &[u8], ikm: &[u8]) -> Secret<32> {
     let mut mac = hmac::Context::with_key(&hmac::Key::new(hmac::HMAC_SHA256, salt));
     [b"HPKE-v1", suite, label, ikm].iter().for_each(|part| mac.update(part));
     Secret::try_from(mac.sign().as_ref()).expect("HMAC-SHA256 has 32 bytes")
 }
 
 /// §4: HKDF-Expand with info u16 length ‖ "HPKE-v1" ‖ suite ‖ label ‖ info.
-fn labeled_expand<const N: usize>(suite: &[u8], prk: &Secret<32>, label: &[u8], info: &[&[u8]]) -> Secret<N> {
+pub(crate) fn labeled_expand<const N: usize>(
+    suite: &[u8],
+    prk: &Secret<32>,
+    label: &[u8],
+    info: &[&[u8]],
+) -> Secret<N> {
     const { assert!(N <= 255 * 32, "RFC 5869 §2.3: at most 255 blocks") };
     let length = (N as u16).to_be_bytes();
     let head: [&[u8]; 4] = [&length, b"HPKE-v1", suite, label];
@@ -155,7 +160,7 @@ fn labeled_expand<const N: usize>(suite: &[u8], prk: &Secret<32>, label: &[u8], 
     })
 }
 
-struct Length(usize);
+pub(crate) struct Length(pub(crate) usize);
 
 impl KeyType for Length {
     fn len(&self) -> usize {

@@ -15,6 +15,7 @@
 //! | [`merkle`] | one signature for a batch of records | RFC 6962 §2.1 |
 //! | [`set_hash`] | the hash of a set, cheap to change | LtHash 2019 |
 //! | [`hpke`] | sealing to a public key | RFC 9180 |
+//! | [`cipher_suite`] | suites 1 and 2 of MLS | RFC 9420, RFC 9180 |
 //! | [`leighton_micali`] | pair keys from a centre, by symmetric means alone | Leighton–Micali 1993 |
 //! | [`dutta_barua`] | a group's key, contributed to by all, on ristretto255 | Dutta–Barua 2008, RFC 9496 |
 //! | [`group`] | prime-order groups for the two below: ristretto255, P-256 | RFC 9496, RFC 9380, SEC 1 |
@@ -29,6 +30,7 @@
 
 pub mod aead;
 pub mod bootstrap;
+pub mod cipher_suite;
 #[cfg(feature = "threshold")]
 pub mod disclosure;
 pub mod dutta_barua;
