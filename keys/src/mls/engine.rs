@@ -24,6 +24,10 @@ use zeroize::Zeroizing;
 
 use super::judge::{Claim, Credential, Extension, Judge, Refusal};
 
+pub use sealcast_crypto::cipher_suite::CipherSuite as Suite;
+
+pub mod mls_rs;
+
 /// One member's state of one group.
 pub trait Engine: Sized + Send {
     // ---- key packages (RFC 9420, section 10) ---------------------------------------------------
@@ -99,6 +103,9 @@ pub trait Engine: Sized + Send {
     /// Makes a commit, and stays in this epoch (section 12.4). An empty plan renews our keys alone. Of the proposals that came
     /// in this epoch it takes those that can be committed together, by reference, unless the plan says otherwise.
     ///
+    /// It uses up one of our handshake keys of this epoch, as [`Engine::propose`] does. A caller that may crash and then send
+    /// something else in the same epoch stores a checkpoint first: what a used key seals again the others refuse.
+    ///
     /// # Errors
     /// [`CommitError`].
     fn commit(&mut self, plan: &Plan<'_>, step: Step<'_>) -> Result<Commit, CommitError>;
@@ -110,7 +117,11 @@ pub trait Engine: Sized + Send {
     /// [`ApplyError`] if it was made in another epoch or state.
     fn apply(&mut self, pending: &Pending) -> Result<Change, ApplyError>;
 
-    /// Takes in a message of another member: a proposal, a commit, or application data.
+    /// Takes in a message of another member: a proposal, a commit, or application data. `utc` judges key packages and
+    /// credentials, and members who judge by different times may part: pass the time at which the order took the message
+    /// in, where it says one, and not that of a later reading.
+    ///
+    /// Works on a copy of the state, so that its time grows with the members.
     ///
     /// # Errors
     /// [`ProcessError`]; the state is what it was.
@@ -205,17 +216,6 @@ pub struct Setup {
     /// The extensions of group contexts that we understand beside those of RFC 9420. A group has only such ones as all of
     /// its members understand.
     pub extension_kinds: Vec<u16>,
-}
-
-/// The cipher suites in use (RFC 9420, section 17.1).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[repr(u16)]
-pub enum Suite {
-    /// MLS_128_DHKEMX25519_AES128GCM_SHA256_Ed25519.
-    #[default]
-    X25519 = 1,
-    /// MLS_128_DHKEMP256_AES128GCM_SHA256_P256.
-    P256 = 2,
 }
 
 /// How proposals and commits of members travel (RFC 9420, section 6). External commits are always public.
