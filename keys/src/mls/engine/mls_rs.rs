@@ -51,6 +51,8 @@ mod record;
 mod store;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod vectors;
 
 /// An engine by mls-rs.
 pub struct MlsRs {
