@@ -17,15 +17,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use sealcast_crypto::identity::Identity;
 use sealcast_crypto::secret::Secret;
 use sealcast_crypto::signature::SigningKey;
 use sealcast_wire::Utc;
 use zeroize::Zeroizing;
 
-use super::judge::{Claim, Credential, Extension, Judge, Refusal};
+use super::judge::{Claim, Credential, Extension, Judge};
 
+pub use error::{
+    ApplyError, CommitError, ExporterDeleted, JoinError, Malformed, ProcessError, RestoreError, SetupError,
+};
 pub use sealcast_crypto::cipher_suite::CipherSuite as Suite;
 
+mod error;
 pub mod mls_rs;
 
 /// One member's state of one group.
@@ -51,11 +56,31 @@ pub trait Engine: Sized + Send {
     /// [`Malformed`] if it is none.
     fn inspect_key_package(bytes: &[u8]) -> Result<KeyPackage, Malformed>;
 
+    // ---- what messages say before anything of them is verified ---------------------------------
+
     /// For which key packages a Welcome is: their references.
     ///
     /// # Errors
     /// [`Malformed`] if it is no Welcome.
     fn inspect_welcome(bytes: &[u8]) -> Result<Vec<Reference>, Malformed>;
+
+    /// Which epoch a GroupInfo is of, so that its tree can be fetched.
+    ///
+    /// # Errors
+    /// [`Malformed`] if it is no GroupInfo.
+    fn inspect_group_info(bytes: &[u8]) -> Result<GroupSummary, Malformed>;
+
+    /// The same of the GroupInfo that is sealed in a Welcome.
+    ///
+    /// # Errors
+    /// [`JoinError::Malformed`], [`JoinError::OtherPackage`] or [`JoinError::Unauthentic`].
+    fn open_welcome(setup: &Setup, welcome: &[u8], package: &PackageSecret) -> Result<GroupSummary, JoinError>;
+
+    /// Which group and epoch a proposal, a commit or application data is for.
+    ///
+    /// # Errors
+    /// [`Malformed`] if it is none of them.
+    fn inspect_message(bytes: &[u8]) -> Result<Envelope, Malformed>;
 
     // ---- ways in -------------------------------------------------------------------------------
 
@@ -78,8 +103,8 @@ pub trait Engine: Sized + Send {
         utc: Utc,
     ) -> Result<Joined<Self>, JoinError>;
 
-    /// Enters by an own commit (section 12.4.3.2), which may remove one leaf of the same identity. The engine that comes out
-    /// is in the epoch that the commit leads to: it is void, and must be dropped, if another commit wins.
+    /// Enters by an own commit (section 12.4.3.2), which may remove one leaf of the same identity. The engine that
+    /// comes out is in the epoch that the commit leads to: it is void, and must be dropped, if another commit wins.
     ///
     /// # Errors
     /// [`JoinError`].
@@ -100,11 +125,13 @@ pub trait Engine: Sized + Send {
     /// [`CommitError`].
     fn propose(&mut self, proposal: &Propose<'_>, step: Step<'_>) -> Result<Vec<u8>, CommitError>;
 
-    /// Makes a commit, and stays in this epoch (section 12.4). An empty plan renews our keys alone. Of the proposals that came
-    /// in this epoch it takes those that can be committed together, by reference, unless the plan says otherwise.
+    /// Makes a commit, and stays in this epoch (section 12.4). An empty plan renews our keys alone. Of the proposals
+    /// that came in this epoch it takes those that can be committed together, by reference, unless the plan says
+    /// otherwise. Every commit renews its author's path.
     ///
-    /// It uses up one of our handshake keys of this epoch, as [`Engine::propose`] does. A caller that may crash and then send
-    /// something else in the same epoch stores a checkpoint first: what a used key seals again the others refuse.
+    /// It uses up one of our handshake keys of this epoch, as [`Engine::propose`] does. A caller that may crash and
+    /// then send something else in the same epoch stores a checkpoint first: what a used key seals again the others
+    /// refuse.
     ///
     /// # Errors
     /// [`CommitError`].
@@ -207,8 +234,8 @@ pub struct Setup {
     pub suite: Suite,
     /// How our leaf names us.
     pub credential: Credential,
-    /// The key of the credential.
-    pub signer: Arc<SigningKey>,
+    /// Who holds the key of the credential.
+    pub signer: Arc<dyn Signer>,
     /// Whom we trust, with what.
     pub judge: Arc<dyn Judge>,
     /// How handshakes travel.
@@ -216,6 +243,24 @@ pub struct Setup {
     /// The extensions of group contexts that we understand beside those of RFC 9420. A group has only such ones as all of
     /// its members understand.
     pub extension_kinds: Vec<u16>,
+}
+
+/// Who holds a signing key.
+pub trait Signer: Send + Sync {
+    /// The key.
+    fn key(&self) -> &SigningKey;
+}
+
+impl Signer for SigningKey {
+    fn key(&self) -> &SigningKey {
+        self
+    }
+}
+
+impl Signer for Identity {
+    fn key(&self) -> &SigningKey {
+        Identity::key(self)
+    }
 }
 
 /// How proposals and commits of members travel (RFC 9420, section 6). External commits are always public.
@@ -272,6 +317,45 @@ pub struct KeyPackage {
     pub until: Utc,
     /// Of last resort, or for one use.
     pub kind: PackageKind,
+}
+
+/// What a GroupInfo says of its epoch (RFC 9420, section 12.4.3).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupSummary {
+    /// The group.
+    pub group_id: Vec<u8>,
+    /// Of which suite; the number of RFC 9420, which need not be one of ours.
+    pub suite: u16,
+    /// The epoch.
+    pub epoch: u64,
+    /// Names its tree.
+    pub tree_hash: Vec<u8>,
+    /// Who signed it.
+    pub by: LeafIndex,
+}
+
+/// What the outside of a message says (RFC 9420, section 6).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Envelope {
+    /// For which group.
+    pub group_id: Vec<u8>,
+    /// For which epoch.
+    pub epoch: u64,
+    /// What is in it.
+    pub content: Content,
+}
+
+/// What a message is said to hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// Application data.
+    Application,
+    /// A proposal.
+    Proposal,
+    /// A commit of a member.
+    Commit,
+    /// A commit of a newcomer.
+    ExternalCommit,
 }
 
 /// An engine that came in by a Welcome.
@@ -480,151 +564,6 @@ fn put_length(to: &mut Vec<u8>, length: usize) {
         0x40..0x4000 => to.extend_from_slice(&(length as u16 | 0x4000).to_be_bytes()),
         _ => to.extend_from_slice(&(length as u32 | 0x8000_0000).to_be_bytes()),
     }
-}
-
-/// The bytes are not what they should be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("malformed")]
-pub struct Malformed;
-
-/// The exporter's secret is erased.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the exporter of this epoch is deleted")]
-pub struct ExporterDeleted;
-
-/// Why we cannot begin.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SetupError {
-    /// The signing key is not of the suite's algorithm.
-    #[error("the signing key is not of the suite's algorithm")]
-    Algorithm,
-    /// Our own judge refuses us.
-    #[error(transparent)]
-    Refused(Refusal),
-    /// An extension of the group context is of a kind that the setup does not name.
-    #[error("an extension of an unknown kind")]
-    Extension,
-}
-
-/// Why we do not come in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum JoinError {
-    /// Our setup.
-    #[error(transparent)]
-    Setup(#[from] SetupError),
-    /// Welcome, GroupInfo, tree or the package's secret do not parse.
-    #[error("malformed")]
-    Malformed,
-    /// The Welcome is not for this key package.
-    #[error("the Welcome is for other key packages")]
-    OtherPackage,
-    /// The tree is not that of the epoch.
-    #[error("the tree is of another epoch")]
-    OtherTree,
-    /// A signature, a tag or a ciphertext is wrong.
-    #[error("not authentic")]
-    Unauthentic,
-    /// Somebody in the group, or we, may not be in it.
-    #[error(transparent)]
-    Refused(Refusal),
-    /// Something is against RFC 9420.
-    #[error("against the rules of the protocol")]
-    Invalid,
-}
-
-/// Why there is no proposal or commit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum CommitError {
-    /// A key package does not parse, or is of another suite.
-    #[error("a key package is malformed")]
-    Malformed,
-    /// A key package is not valid at this time.
-    #[error("a key package is expired, or not valid yet")]
-    Expired,
-    /// A key package's signature is wrong.
-    #[error("a key package is not authentic")]
-    Unauthentic,
-    /// The judge refuses somebody or something.
-    #[error(transparent)]
-    Refused(Refusal),
-    /// There is no such member.
-    #[error("no such member")]
-    NoSuchMember,
-    /// Nobody commits its own removal.
-    #[error("a member does not commit its own removal")]
-    OwnRemoval,
-    /// Somebody is a member already: its identity or a key of it is in the tree.
-    #[error("a member already")]
-    Member,
-    /// Proposals wait for a commit: no application data before it (RFC 9420, section 15.2).
-    #[error("proposals wait for a commit")]
-    ProposalsWait,
-    /// The changes do not go together, or are against RFC 9420.
-    #[error("against the rules of the protocol")]
-    Invalid,
-}
-
-/// Why an own commit is not applied.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ApplyError {
-    /// It is no pending commit of this version.
-    #[error("malformed")]
-    Malformed,
-    /// It was made in another epoch: it lost, or is applied already.
-    #[error("of another epoch")]
-    OtherEpoch,
-    /// It was made in another state of this epoch: the proposals that it takes are not all here.
-    #[error("of another state of this epoch")]
-    OtherState,
-}
-
-/// Why a message was not used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ProcessError {
-    /// It does not parse, or is nothing that members send each other.
-    #[error("malformed")]
-    Malformed,
-    /// It is of another group.
-    #[error("of another group")]
-    OtherGroup,
-    /// It is of another epoch.
-    #[error("of epoch {0}")]
-    OtherEpoch(u64),
-    /// It is our own: a commit of ours is applied by [`Engine::apply`].
-    #[error("our own message")]
-    Own,
-    /// It cannot be opened, or a signature or tag is wrong. Somebody on the way may have changed it.
-    #[error("not authentic")]
-    Unauthentic,
-    /// It commits a proposal that did not come.
-    #[error("commits a proposal that did not come")]
-    ProposalMissing,
-    /// Its author, or somebody whom it lets in, may not do that.
-    #[error(transparent)]
-    Refused(Refusal),
-    /// A key package or leaf in it is not valid at this time.
-    #[error("a key package is expired, or not valid yet")]
-    Expired,
-    /// It is signed by a member, and against RFC 9420: no member follows it.
-    #[error("against the rules of the protocol")]
-    Invalid,
-    /// It is signed by a member, and holds no secret that we can open, though it should: others may follow it (D3).
-    #[error("its path secret is not for us")]
-    NoPathSecret,
-}
-
-/// Why a checkpoint is not restored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RestoreError {
-    /// It does not parse.
-    #[error("malformed")]
-    Malformed,
-    /// The tree is not that of the checkpoint.
-    #[error("the tree is of another epoch")]
-    OtherTree,
-    /// The setup is that of another member or suite.
-    #[error("of another member")]
-    OtherMember,
 }
 
 macro_rules! redacted {

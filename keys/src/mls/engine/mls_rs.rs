@@ -5,52 +5,44 @@
 //! copy, which takes the state's place if all is well.
 //!
 //! What mls-rs keeps of a commit that waits are two whole trees. Here a record of what the commit follows from is enough
-//! ([`record::PendingRecord`]); the result is kept in memory beside it, and computed again after a restart.
+//! (`record.rs`); the result is kept in memory beside it, and computed again after a restart.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use mls_rs::client_builder::{
-    BaseConfig, WithCryptoProvider, WithGroupStateStorage, WithIdentityProvider, WithKeyPackageRepo, WithMlsRules,
-};
 use mls_rs::extension::recommended::LastResortKeyPackageExt;
 use mls_rs::group::proposal::Proposal;
 use mls_rs::group::{
-    CommitEffect, CommitMessageDescription, CommitOutput, CommitSecrets, ContentType, ExportedTree, ProposalSender,
-    ReceivedMessage, Sender,
+    CommitEffect, CommitMessageDescription, CommitSecrets, ExportedTree, Node, ProposalSender, ReceivedMessage, Sender,
 };
-use mls_rs::mls_rs_codec::MlsDecode;
-use mls_rs::{Client, ExtensionList, Group, MlsMessage, MlsMessageDescription};
-use mls_rs_core::crypto::CipherSuite as Number;
-use mls_rs_core::extension::ExtensionType;
-use mls_rs_core::key_package::KeyPackageData;
-use mls_rs_core::time::MlsTime;
+use mls_rs::{ExtensionList, Group, MlsMessage, MlsMessageDescription};
 use sealcast_crypto::hash::sha256;
 use sealcast_wire::Utc;
-use sealcast_wire::codec::{Reader, Writer};
 use zeroize::Zeroizing;
 
 use self::failure::{committing, joining, processing, refusal};
-use self::identity::{Identities, Rules, claim_of, extension_list, extensions_of, signing_identity};
-use self::provider::{Provider, Signatures};
+use self::identity::{claim_of, extension_list, extensions_of};
+use self::provider::Signatures;
 use self::record::{Layout, PendingRecord, encoded};
-use self::store::{PackageCell, StateCell};
+use self::tools::{Config, Tools, mls_time};
 use super::{
-    ApplyError, Change, Checkpoint, Commit, CommitError, Context, Engine, ExporterDeleted, ExternalCommit, JoinError,
-    Joined, KeyPackage, LeafIndex, Malformed, NewKeyPackage, NodeChanges, PackageKind, PackageSecret, Pending, Plan,
-    ProcessError, Processed, Propose, Proposed, ProposedKind, Reference, RestoreError, Setup, SetupError, Step, Take,
-    put_length,
+    ApplyError, Change, Checkpoint, Commit, CommitError, Content, Context, Engine, Envelope, ExporterDeleted,
+    ExternalCommit, GroupSummary, JoinError, Joined, KeyPackage, LeafIndex, Malformed, NewKeyPackage, NodeChanges,
+    PackageKind, PackageSecret, Pending, Plan, ProcessError, Processed, Propose, Proposed, ProposedKind, Reference,
+    RestoreError, Setup, SetupError, Step, Take,
 };
 use crate::mls::judge::{Claim, Extension, Refusal};
 
 mod failure;
 mod identity;
+mod inspect;
 mod nodes;
 mod provider;
 mod record;
 mod store;
 #[cfg(test)]
 mod tests;
+mod tools;
 #[cfg(test)]
 mod vectors;
 
@@ -60,60 +52,6 @@ pub struct MlsRs {
     group: Group<Config>,
     /// The result of the commit that was made last, with the hash of its record.
     made: Option<([u8; 32], CommitSecrets)>,
-}
-
-type Config = WithGroupStateStorage<
-    StateCell,
-    WithKeyPackageRepo<
-        PackageCell,
-        WithMlsRules<Rules, WithIdentityProvider<Identities, WithCryptoProvider<Provider, BaseConfig>>>,
-    >,
->;
-
-/// What mls-rs asks while it works.
-struct Tools {
-    client: Client<Config>,
-    provider: Provider,
-    identities: Identities,
-    rules: Rules,
-    states: StateCell,
-    packages: PackageCell,
-    own: Claim,
-}
-
-impl Tools {
-    fn new(setup: &Setup, lifetime: Duration) -> Result<Tools, SetupError> {
-        if setup.signer.public().algorithm() != setup.suite.algorithm() {
-            return Err(SetupError::Algorithm);
-        }
-        let provider = Provider::new(setup.suite, setup.signer.clone());
-        let identities = Identities::new(setup.judge.clone(), provider.clone());
-        let rules = Rules::new(setup.judge.clone(), setup.handshake);
-        let (states, packages) = (StateCell::default(), PackageCell::default());
-        let signature_key = setup.signer.public().point().to_vec();
-        let own = Claim { credential: setup.credential.clone(), signature_key };
-        let kinds = setup.extension_kinds.iter().map(|kind| ExtensionType::new(*kind));
-        let kinds = kinds.chain([ExtensionType::LAST_RESORT_KEY_PACKAGE]);
-        let client = Client::builder()
-            .crypto_provider(provider.clone())
-            .identity_provider(identities.clone())
-            .mls_rules(rules.clone())
-            .key_package_repo(packages.clone())
-            .group_state_storage(states.clone())
-            .extension_types(kinds)
-            .key_package_lifetime(lifetime)
-            .signing_identity(signing_identity(&own), provider.handle(), Number::new(setup.suite.number()))
-            .build();
-        Ok(Tools { client, provider, identities, rules, states, packages, own })
-    }
-
-    /// The tools, and whether our own judge admits us.
-    fn admitted(setup: &Setup, extensions: &[Extension], utc: Utc) -> Result<Tools, SetupError> {
-        let tools = Tools::new(setup, Duration::ZERO)?;
-        tools.provider.at(utc);
-        tools.identities.admit(&tools.own, extensions).map_err(SetupError::Refused)?;
-        Ok(tools)
-    }
 }
 
 impl Engine for MlsRs {
@@ -135,31 +73,34 @@ impl Engine for MlsRs {
         });
         let message = made.expect("a key of the suite makes key packages");
         let (reference, package) = tools.packages.take().expect("mls-rs stores what it makes");
-        let mut w = Writer::new();
-        w.u8(PACKAGE_VERSION).u32(reference.len() as u32).raw(&reference).raw(&encoded(&package));
-        let secret = PackageSecret(Zeroizing::new(w.finish()));
+        let secret = PackageSecret(inspect::put_package_secret(&reference, &package));
         Ok(NewKeyPackage { public: encoded(&message), reference: Reference(reference), secret })
     }
 
     fn inspect_key_package(bytes: &[u8]) -> Result<KeyPackage, Malformed> {
-        let message = MlsMessage::from_bytes(bytes).map_err(|_| Malformed)?;
-        let package = message.into_key_package().ok_or(Malformed)?;
-        let last_resort = package.extensions.has_extension(ExtensionType::LAST_RESORT_KEY_PACKAGE);
-        Ok(KeyPackage {
-            reference: package_reference(&encoded(&package)),
-            suite: package.cipher_suite.raw_value(),
-            claim: claim_of(package.signing_identity()).map_err(|_| Malformed)?,
-            until: utc_of(package.expiration().map_err(|_| Malformed)?),
-            kind: if last_resort { PackageKind::LastResort } else { PackageKind::SingleUse },
-        })
+        inspect::key_package(bytes)
     }
 
     fn inspect_welcome(bytes: &[u8]) -> Result<Vec<Reference>, Malformed> {
+        inspect::welcome(bytes)
+    }
+
+    fn inspect_group_info(bytes: &[u8]) -> Result<GroupSummary, Malformed> {
         let message = MlsMessage::from_bytes(bytes).map_err(|_| Malformed)?;
-        let MlsMessageDescription::Welcome { key_package_refs, .. } = message.description() else {
-            return Err(Malformed);
-        };
-        Ok(key_package_refs.into_iter().map(|it| Reference(it.to_vec())).collect())
+        Ok(inspect::group_info(message.as_group_info().ok_or(Malformed)?))
+    }
+
+    fn open_welcome(setup: &Setup, welcome: &[u8], package: &PackageSecret) -> Result<GroupSummary, JoinError> {
+        let tools = Tools::new(setup, Duration::ZERO)?;
+        let (reference, data) = inspect::package_secret(&package.0).ok_or(JoinError::Malformed)?;
+        tools.packages.put(reference, data);
+        let welcome = MlsMessage::from_bytes(welcome).map_err(|_| JoinError::Malformed)?;
+        let info = tools.client.examine_welcome_message(&welcome).map_err(|error| joining(&error))?;
+        Ok(inspect::group_info(&info))
+    }
+
+    fn inspect_message(bytes: &[u8]) -> Result<Envelope, Malformed> {
+        inspect::envelope(&MlsMessage::from_bytes(bytes).map_err(|_| Malformed)?)
     }
 
     fn create(setup: &Setup, group_id: &[u8], extensions: &[Extension], step: Step<'_>) -> Result<MlsRs, SetupError> {
@@ -184,7 +125,7 @@ impl Engine for MlsRs {
     ) -> Result<Joined<MlsRs>, JoinError> {
         let tools = Tools::new(setup, Duration::ZERO)?;
         tools.provider.at(utc);
-        let (reference, data) = read_package(&package.0).ok_or(JoinError::Malformed)?;
+        let (reference, data) = inspect::package_secret(&package.0).ok_or(JoinError::Malformed)?;
         tools.packages.put(reference, data);
         let welcome = MlsMessage::from_bytes(welcome).map_err(|_| JoinError::Malformed)?;
         let tree = ExportedTree::from_bytes(tree).map_err(|_| JoinError::Malformed)?;
@@ -302,18 +243,7 @@ impl Engine for MlsRs {
 
     fn process(&mut self, message: &[u8], utc: Utc) -> Result<Processed, ProcessError> {
         let message = MlsMessage::from_bytes(message).map_err(|_| ProcessError::Malformed)?;
-        let (group_id, epoch, content) = match message.description() {
-            MlsMessageDescription::PrivateProtocolMessage { group_id, epoch_id, content_type } => {
-                (group_id, epoch_id, content_type)
-            }
-            MlsMessageDescription::PublicProtocolMessage { group_id, epoch_id, content_type, sender, .. } => {
-                if content_type == ContentType::Commit && sender == Sender::Member(self.own_leaf().0) {
-                    return Err(ProcessError::Own);
-                }
-                (group_id, epoch_id, content_type)
-            }
-            _ => return Err(ProcessError::Malformed),
-        };
+        let Envelope { group_id, epoch, content } = inspect::envelope(&message).map_err(|_| ProcessError::Malformed)?;
         let context = self.group.context();
         if group_id != context.group_id {
             return Err(ProcessError::OtherGroup);
@@ -321,8 +251,11 @@ impl Engine for MlsRs {
         if epoch != context.epoch {
             return Err(ProcessError::OtherEpoch(epoch));
         }
-        if content == ContentType::Application && matches!(message.wire_format(), mls_rs::WireFormat::PublicMessage) {
-            return Err(ProcessError::Malformed);
+        if let MlsMessageDescription::PublicProtocolMessage { sender, .. } = message.description()
+            && content == Content::Commit
+            && sender == Sender::Member(self.own_leaf().0)
+        {
+            return Err(ProcessError::Own);
         }
         self.tools.provider.at(utc);
         let mut next = self.group.clone();
@@ -434,10 +367,8 @@ impl Engine for MlsRs {
 
     fn members(&self) -> Vec<(LeafIndex, Claim)> {
         let tree = self.group.export_tree();
-        let member = |(i, node): (usize, &Option<mls_rs::group::Node>)| match node {
-            Some(mls_rs::group::Node::Leaf(leaf)) => {
-                Some((LeafIndex(i as u32), claim_of(&leaf.signing_identity).ok()?))
-            }
+        let member = |(i, node): (usize, &Option<Node>)| match node {
+            Some(Node::Leaf(leaf)) => Some((LeafIndex(i as u32), claim_of(&leaf.signing_identity).ok()?)),
             _ => None,
         };
         tree.nodes().iter().step_by(2).enumerate().filter_map(member).collect()
@@ -460,42 +391,6 @@ impl Engine for MlsRs {
         let mut proposals: Vec<Proposed> = known.collect();
         proposals.sort_by(|a, b| a.reference.cmp(&b.reference));
         proposals
-    }
-}
-
-impl Tools {
-    /// Makes the commit of a record; the group stays in its epoch, and uses up one of its handshake keys.
-    fn make(
-        &self,
-        group: &mut Group<Config>,
-        record: &PendingRecord,
-        only: Option<BTreeSet<Reference>>,
-    ) -> Result<(CommitOutput, CommitSecrets, Signatures), CommitError> {
-        let own = group.current_member_index();
-        if record.remove.contains(&LeafIndex(own)) {
-            return Err(CommitError::OwnRemoval);
-        }
-        let mut builder = group.commit_builder().commit_time(mls_time(record.utc));
-        for package in &record.add {
-            let package = MlsMessage::from_bytes(package).map_err(|_| CommitError::Malformed)?;
-            builder = builder.add_member(package).map_err(|error| committing(&error))?;
-        }
-        for leaf in &record.remove {
-            builder = builder.remove_member(leaf.0).map_err(|_| CommitError::NoSuchMember)?;
-        }
-        if let Some(extensions) = &record.extensions {
-            let list = extension_list(extensions);
-            builder = builder.set_group_context_ext(list).map_err(|error| committing(&error))?;
-        }
-        self.rules.taking().only = only;
-        let signed = record.signatures.clone();
-        let (made, signatures) =
-            self.provider.with_seed("commit", record.utc, &record.seed, signed, || builder.build_detached());
-        self.rules.taking().only = None;
-        let (output, secrets) = made.map_err(|error| committing(&error))?;
-        // Ed25519 signs the same way each time.
-        let random = self.provider.suite() != super::Suite::X25519;
-        Ok((output, secrets, if random { signatures } else { Signatures::new() }))
     }
 }
 
@@ -567,39 +462,7 @@ fn proposed(proposal: &Proposal) -> ProposedKind {
     }
 }
 
-/// RFC 9420, section 5.2: RefHash("MLS 1.0 KeyPackage Reference", package), SHA-256 in both suites.
-fn package_reference(package: &[u8]) -> Reference {
-    let mut input = Vec::with_capacity(package.len() + 64);
-    for part in [PACKAGE_LABEL, package] {
-        put_length(&mut input, part.len());
-        input.extend_from_slice(part);
-    }
-    Reference(sha256(&input).to_vec())
-}
-
-fn read_package(record: &[u8]) -> Option<(Vec<u8>, KeyPackageData)> {
-    let mut r = Reader::new(record);
-    if r.u8().ok()? != PACKAGE_VERSION {
-        return None;
-    }
-    let length = r.u32().ok()? as usize;
-    let reference = r.take(length).ok()?.to_vec();
-    Some((reference, KeyPackageData::mls_decode(&mut r.rest()).ok()?))
-}
-
-fn mls_time(utc: Utc) -> MlsTime {
-    MlsTime::from(u64::try_from(utc.0).unwrap_or(0))
-}
-
-fn utc_of(time: MlsTime) -> Utc {
-    Utc(i64::try_from(time.seconds_since_epoch()).unwrap_or(i64::MAX))
-}
-
-/// RFC 9420, section 5.2.
-const PACKAGE_LABEL: &[u8] = b"MLS 1.0 KeyPackage Reference";
 /// How far a key package's validity begins before it is made, for whose clock is behind ours.
 const CLOCKS_DIFFER: Duration = Duration::from_secs(3600);
-/// Of the form of a key package's secret.
-const PACKAGE_VERSION: u8 = 1;
 /// Of the form of a checkpoint: mls-rs 0.57's, with its hashes and indexes left out.
 const CHECKPOINT_VERSION: u8 = 1;

@@ -26,11 +26,13 @@ use sealcast_crypto::signature::{PublicKey, SigningKey};
 use sealcast_wire::Utc;
 use zeroize::Zeroizing;
 
+use crate::mls::engine::Signer;
+
 /// The cryptography of one member.
 #[derive(Clone)]
 pub(super) struct Provider {
     suite: CipherSuite,
-    signer: Arc<SigningKey>,
+    signer: Arc<dyn Signer>,
     shared: Arc<Shared>,
 }
 
@@ -52,7 +54,7 @@ pub(super) type Signatures = BTreeMap<[u8; 32], Vec<u8>>;
 
 impl Provider {
     /// The cryptography of a member that signs with this key.
-    pub(super) fn new(suite: CipherSuite, signer: Arc<SigningKey>) -> Provider {
+    pub(super) fn new(suite: CipherSuite, signer: Arc<dyn Signer>) -> Provider {
         let shared = Shared { chance: Mutex::new(None), utc: AtomicI64::new(0) };
         Provider { suite, signer, shared: Arc::new(shared) }
     }
@@ -64,7 +66,7 @@ impl Provider {
 
     /// What mls-rs holds for the signing key.
     pub(super) fn handle(&self) -> SignatureSecretKey {
-        SignatureSecretKey::new_slice(self.signer.public().point())
+        SignatureSecretKey::new_slice(self.signer.key().public().point())
     }
 
     /// The time of the call.
@@ -77,8 +79,8 @@ impl Provider {
         self.shared.utc.store(utc.0, Ordering::Relaxed);
     }
 
-    /// Makes a call of this name with this seed, which signs as it did before where signatures are given; answers all that it
-    /// signed. Calls of different names draw differently from one seed.
+    /// Makes a call of this name with this seed, which signs as it did before where signatures are given; answers all
+    /// that it signed. Calls of different names draw differently from one seed.
     pub(super) fn with_seed<T>(
         &self,
         name: &str,
@@ -108,8 +110,8 @@ impl Provider {
     }
 
     fn signs_with(&self, handle: &SignatureSecretKey) -> Result<&SigningKey, ProviderError> {
-        let own = handle.as_bytes() == self.signer.public().point();
-        own.then_some(&*self.signer).ok_or(ProviderError::Suite(SuiteError::Key))
+        let own = handle.as_bytes() == self.signer.key().public().point();
+        own.then_some(self.signer.key()).ok_or(ProviderError::Suite(SuiteError::Key))
     }
 }
 

@@ -46,7 +46,11 @@ pub(super) struct PendingRecord {
 impl PendingRecord {
     /// The record's bytes.
     pub(super) fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
-        let mut w = Writer::new();
+        // In one place: a vector that grows leaves copies of the seed behind.
+        let added: usize = self.add.iter().map(|it| it.len() + 4).sum();
+        let extensions: usize = self.extensions.iter().flatten().map(|it| it.data.len() + 6).sum();
+        let others = (self.taken.len() + self.remove.len()) * 64 + self.signatures.len() * 128;
+        let mut w = Writer::with_capacity(256 + added + extensions + others);
         w.u8(PENDING_VERSION).u64(self.epoch).raw(&self.before).u64(self.utc.0 as u64);
         w.raw(self.seed.expose()).raw(&self.result);
         w.u32(self.add.len() as u32);

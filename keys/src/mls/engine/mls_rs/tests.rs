@@ -3,15 +3,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use rand_chacha::ChaCha20Rng;
+use rand_core::SeedableRng;
+use sealcast_crypto::identity::keytext::MemberSecret;
+use sealcast_crypto::identity::{Authority, Certificate, CertificateError, Identity, Request, Rights, TrustAnchor};
 use sealcast_crypto::secret::Secret;
 use sealcast_crypto::signature::{Algorithm, SigningKey};
 use sealcast_wire::Utc;
 
 use super::MlsRs;
 use crate::mls::engine::{
-    ApplyError, Change, Commit, CommitError, Engine, Handshake, JoinError, LeafIndex, NewKeyPackage, PackageKind, Plan,
-    ProcessError, Processed, Propose, ProposedKind, Reference, RestoreError, Setup, SetupError, Step, Suite, Take,
-    assemble,
+    ApplyError, Change, Checkpoint, Commit, CommitError, Content, Engine, Envelope, Handshake, JoinError, LeafIndex,
+    NewKeyPackage, PackageKind, Plan, ProcessError, Processed, Propose, ProposedKind, Reference, RestoreError, Setup,
+    SetupError, Step, Suite, Take, assemble,
 };
 use crate::mls::judge::{Act, Claim, Credential, Everybody, Extension, Judge, Refusal, What};
 
@@ -564,7 +568,7 @@ fn a_checkpoint_goes_with_its_tree_and_its_member_alone() {
     assert_eq!(restore(2, &tree), Some(RestoreError::OtherMember));
     assert_eq!(restore(1, b"no tree"), Some(RestoreError::Malformed));
     for n in 0..checkpoint.0.len() {
-        let shorter = super::super::Checkpoint(zeroize::Zeroizing::new(checkpoint.0[..n].to_vec()));
+        let shorter = Checkpoint(zeroize::Zeroizing::new(checkpoint.0[..n].to_vec()));
         let setup = setup(Suite::X25519, Handshake::Private, 1);
         assert!(MlsRs::restore(&setup, &shorter, &tree).is_err(), "first {n} bytes");
     }
@@ -682,4 +686,121 @@ fn at_a_thousand_members_a_journal_takes_kilobytes_a_commit() {
     let setup = setup(Suite::X25519, Handshake::Private, 1);
     let restored = MlsRs::restore(&setup, &checkpoint, &tree).unwrap();
     assert_eq!(restored.context(), last.context());
+}
+
+#[test]
+fn what_messages_say_outside_is_read_without_a_key() {
+    for (handshake, suite) in [(Handshake::Private, Suite::X25519), (Handshake::Public, Suite::P256)] {
+        let mut group = Cluster::of(suite, handshake, 3);
+        let package = group.package(3);
+        let add: [&[u8]; 1] = [&package.public];
+        let commit = group.commit(1, &Plan { add: &add, ..Plan::default() });
+        let envelope = |content: Content| Ok(Envelope { group_id: b"group".to_vec(), epoch: 1, content });
+        assert_eq!(MlsRs::inspect_message(&commit.message), envelope(Content::Commit));
+        let summary = MlsRs::inspect_group_info(&commit.group_info).unwrap();
+        assert_eq!((summary.epoch, summary.by, summary.suite), (2, LeafIndex(1), suite.number()));
+        assert_eq!(summary.tree_hash, commit.tree_hash);
+        let welcome = commit.welcome.unwrap();
+        assert_eq!(MlsRs::open_welcome(&group.setup(3), &welcome, &package.secret), Ok(summary));
+        let other = group.package(4);
+        let refused = MlsRs::open_welcome(&group.setup(4), &welcome, &other.secret);
+        assert_eq!(refused, Err(JoinError::OtherPackage));
+
+        let draw = group.draw();
+        let step = Step { utc: NOW, seed: &draw };
+        let proposal = group.engine(0).propose(&Propose::Update, step).unwrap();
+        assert_eq!(MlsRs::inspect_message(&proposal), envelope(Content::Proposal));
+        let sealed = group.engine(2).seal(b"data", b"", step).unwrap();
+        assert_eq!(MlsRs::inspect_message(&sealed), envelope(Content::Application));
+        let (info, tree) = (group.engine(2).group_info(), group.engine(2).tree());
+        let (_, join) = MlsRs::external_join(&group.setup(9), &info, &tree, None, step).unwrap();
+        assert_eq!(MlsRs::inspect_message(&join.message), envelope(Content::ExternalCommit));
+        for bytes in [&welcome[..], &info, &package.public, b""] {
+            assert!(MlsRs::inspect_message(bytes).is_err());
+        }
+    }
+}
+
+/// Admits whom an authority certified.
+struct Certified(TrustAnchor);
+
+impl Certified {
+    fn certificate(credential: &Credential) -> Result<Certificate, Refusal> {
+        match credential {
+            Credential::X509(chain) => match &chain[..] {
+                [own] => Certificate::parse(own).map_err(|_| Refusal::Credential),
+                _ => Err(Refusal::Credential),
+            },
+            Credential::Basic(_) => Err(Refusal::Credential),
+        }
+    }
+}
+
+impl Judge for Certified {
+    fn identity(&self, credential: &Credential) -> Result<Vec<u8>, Refusal> {
+        Certified::certificate(credential).map(|it| it.hash().0.to_vec())
+    }
+
+    fn admit(&self, claim: &Claim, utc: Utc, _: &[Extension]) -> Result<(), Refusal> {
+        let certificate = Certified::certificate(&claim.credential)?;
+        let verified = self.0.verify(&certificate, Some(utc), Utc(0)).map_err(|error| match error {
+            CertificateError::Expired | CertificateError::NotYetValid => Refusal::Time,
+            CertificateError::Revoked => Refusal::Revoked,
+            _ => Refusal::Credential,
+        })?;
+        if verified.key.point() == claim.signature_key { Ok(()) } else { Err(Refusal::Key) }
+    }
+
+    fn permit(&self, _: &Act<'_>) -> Result<(), Refusal> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_leaf_s_key_is_its_certificate_s() {
+    let mut rng = ChaCha20Rng::seed_from_u64(1);
+    for (suite, algorithm) in [(Suite::X25519, Algorithm::Ed25519), (Suite::P256, Algorithm::P256)] {
+        let mut authority = Authority::create("ca", Algorithm::P256, NOW, &mut rng).unwrap();
+        let mut member = |authority: &mut Authority, name: &str| {
+            let secret = MemberSecret::generate(algorithm, &mut rng);
+            let rights = Rights::default();
+            let request = Request { name: name.to_owned(), keys: secret.public(), rights, attributes: vec![] };
+            let certificate = authority.issue(&request, NOW, 86_400).unwrap();
+            Arc::new(Identity::new(&certificate, &secret, authority.anchor().clone()).unwrap())
+        };
+        let [one, two, three] = ["one", "two", "three"].map(|name| member(&mut authority, name));
+        let anchor = authority.anchor().clone();
+        let setup = |of: &Arc<Identity>, signer: &Arc<Identity>| Setup {
+            credential: Credential::X509(vec![of.certificate().der.to_vec()]),
+            signer: signer.clone(),
+            judge: Arc::new(Certified(anchor.clone())),
+            ..self::setup(suite, Handshake::Private, 0)
+        };
+        let at = |utc: i64, seed: &'static Secret<32>| Step { utc: Utc(NOW.0 + utc), seed };
+        let draws: &'static [Secret<32>] = Box::leak((0..9).map(seed).collect());
+        let mut engine = MlsRs::create(&setup(&one, &one), b"group", &[], at(0, &draws[0])).unwrap();
+        let stolen = MlsRs::create(&setup(&two, &one), b"group", &[], at(0, &draws[1]));
+        assert_eq!(stolen.err(), Some(SetupError::Refused(Refusal::Key)));
+
+        let package = |of, signer, i: usize| {
+            MlsRs::key_package(&setup(of, signer), PackageKind::SingleUse, 9 * DAY, at(0, &draws[i])).unwrap()
+        };
+        let (good, stolen) = (package(&two, &two, 2), package(&three, &two, 3));
+        let mut commit = |package: &NewKeyPackage, utc: i64, i: usize| {
+            let add: [&[u8]; 1] = [&package.public];
+            engine.commit(&Plan { add: &add, ..Plan::default() }, at(utc, &draws[i]))
+        };
+        assert_eq!(commit(&stolen, 0, 4).err(), Some(CommitError::Refused(Refusal::Key)));
+        assert_eq!(commit(&good, 200_000, 5).err(), Some(CommitError::Refused(Refusal::Time)));
+        let made = commit(&good, 0, 6).unwrap();
+        engine.apply(&made.pending).unwrap();
+        let welcome = made.welcome.unwrap();
+        let joined = MlsRs::join(&setup(&two, &two), &welcome, &engine.tree(), &good.secret, NOW).unwrap();
+        assert_eq!(joined.engine.context(), engine.context());
+        let basic = self::setup(suite, Handshake::Private, 7);
+        let package = MlsRs::key_package(&basic, PackageKind::SingleUse, DAY, at(0, &draws[7])).unwrap();
+        let add: [&[u8]; 1] = [&package.public];
+        let refused = engine.commit(&Plan { add: &add, ..Plan::default() }, at(0, &draws[8]));
+        assert_eq!(refused.err(), Some(CommitError::Refused(Refusal::Credential)));
+    }
 }

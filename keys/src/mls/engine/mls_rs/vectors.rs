@@ -16,8 +16,8 @@ use sealcast_crypto::signature::SigningKey;
 use sealcast_wire::Utc;
 use serde_json::Value;
 
+use super::inspect::package_reference;
 use super::nodes;
-use super::package_reference;
 use super::provider::{Provider, Signatures};
 use super::record::encoded;
 use super::store::PackageCell;
