@@ -59,6 +59,28 @@ pub const OUTSIDE_MAX: usize = 1024;
 pub const LEADERS_KNOWN_MAX: usize = 16;
 /// Members of whom a change with a whole roster says why they go; of others, it is that they fell silent.
 pub const CENTER_REASONS_MAX: usize = 253;
+/// Members of an MLS group.
+pub const MLS_MEMBERS_MAX: usize = CENTER_MEMBERS_MAX;
+/// Members whom one commit of an MLS group adds.
+pub const MLS_ADDED_MAX: usize = 64;
+/// Pieces of one message of an MLS group that is too long for one datagram.
+pub const MLS_PIECES_MAX: usize = 256;
+/// Bytes of one of them.
+pub const MLS_PIECE_BYTES: usize = 12 << 10;
+/// Bytes of a commit or a tree that travel in a message itself.
+pub const MLS_INLINE_BYTES_MAX: usize = 2 << 10;
+/// Bytes of one part of what an MLS group orders and is too long for one message.
+pub const MLS_PART_BYTES: usize = 12 << 10;
+/// Bytes of the revocation list and the evictions in a group context.
+pub const MLS_TRUST_BYTES_MAX: usize = 256 << 10;
+/// Parts of one of those.
+pub const MLS_PARTS_MAX: usize = 64;
+/// Of those, how many may be incomplete.
+pub const MLS_INCOMPLETE_MAX: usize = 8;
+/// Messages of the order that a member of an MLS group keeps while it cannot judge them.
+pub const MLS_LOG_MAX: usize = 1024;
+/// Those outside whom a member of an MLS group answers in a moment.
+pub const MLS_ANSWERS_MAX: usize = 16;
 /// Those who ask a leader to be let in at once.
 pub const APPLICANTS_MAX: usize = 2 * MEMBERS_MAX;
 /// Pair keys that a leader keeps, for those who come back, too.
@@ -288,6 +310,7 @@ pub const LOG_ENTRIES_MAX: usize = 1000;
 pub const CONTROL_CLIENTS_MAX: usize = 32;
 
 const _: () = assert!(STATEMENT_BYTES_MAX + 2048 <= OPEN_BYTES_MAX);
+const _: () = assert!(MLS_PIECE_BYTES + 1024 <= OPEN_BYTES_MAX && MLS_PART_BYTES + 1024 <= OPEN_BYTES_MAX);
 /// Bytes of one datagram of the in-process ways: what UDP over IPv4 carries, less an orderer's frame.
 pub const MEMORY_DATAGRAM_BYTES_MAX: usize = 65_400;
 /// Messages that an in-process orderer gives a place to.

@@ -174,7 +174,10 @@ impl TrustAnchor {
 
     /// Everything but time and revocation: what is true of a certificate for ever. Statements that bind
     /// for ever are judged by it, so that every member judges them alike, whenever it sees them (A4).
-    pub(super) fn verify_issued(&self, certificate: &Certificate) -> Result<Arc<Verified>, CertificateError> {
+    ///
+    /// # Errors
+    /// It is not this authority's, or malformed.
+    pub fn verify_issued(&self, certificate: &Certificate) -> Result<Arc<Verified>, CertificateError> {
         self.check_role(certificate)?;
         self.verify_signed(certificate)
     }
