@@ -1,8 +1,10 @@
-//! Messaging Layer Security (RFC 9420): the engine that computes group states, behind one trait.
+//! Messaging Layer Security (RFC 9420): `keys=mls`, and the engine that computes group states, behind one trait.
 //!
-//! [`engine`] says what an engine does, in plain types; [`judge`] who may be in a group and change it. The first engine is
-//! `mls-rs`, over this project's own cryptography. It is the named exception to purity: it sums on several threads and
-//! asks the wall clock, though it uses neither answer where the caller gives the time, as this crate always does.
+//! [`Mls`] is a member of a group over an order; [`engine`] says what an engine does, in plain types; [`judge`] who may be in
+//! a group and change it, and [`certificates`] answers that by an authority's certificates. The first engine is `mls-rs`,
+//! over this project's own cryptography. It is the named exception to purity: it sums on several threads and asks the wall
+//! clock, though it uses neither answer where the caller gives the time, as this crate always does.
 
+pub mod certificates;
 pub mod engine;
 pub mod judge;

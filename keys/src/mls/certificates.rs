@@ -1,0 +1,237 @@
+//! The judge of groups whose members have certificates: one authority, its revocation list, and the group's evictions.
+//!
+//! Members must judge alike (RFC 9420, section 5.3), whatever each heard elsewhere. So the list and the evictions by which
+//! they judge lie in the group context (A4): [`Trust`] is that extension. Whoever knows a newer list, or evicts somebody,
+//! commits the extension with it.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use sealcast_crypto::identity::certificate::Certificate;
+use sealcast_crypto::identity::evictions::Evictions;
+use sealcast_crypto::identity::pattern::Pattern;
+use sealcast_crypto::identity::statement::SignedEviction;
+use sealcast_crypto::identity::{Crl, TrustAnchor, Verified};
+use sealcast_wire::codec::{Malformed, Reader, Writer};
+use sealcast_wire::{CertHash, Utc, limits};
+
+use super::judge::{Act, Claim, Credential, Extension, Judge, Refusal, What};
+
+/// Judges by one authority's certificates.
+pub struct Certificates {
+    group: Arc<str>,
+    anchor: TrustAnchor,
+    /// The same authority without its revocation list: that of the group context counts.
+    dates: TrustAnchor,
+    floor: Utc,
+    /// The time of the last call, seconds since 1970, and whether a clock said so.
+    utc: AtomicI64,
+    has_clock: AtomicBool,
+    /// Certificates whose signature was verified, by hash.
+    verified: Mutex<BTreeMap<CertHash, Arc<Verified>>>,
+    /// The last extension that was read, and what it says.
+    trust: Mutex<Option<(Vec<u8>, Arc<Trust>)>>,
+}
+
+/// Whom a group excludes: the authority's revocation list, and statements of eviction (A4).
+#[derive(Clone, Debug)]
+pub struct Trust {
+    /// The newest list that the group knows.
+    pub crl: Option<Arc<Crl>>,
+    /// Who is evicted.
+    pub evictions: Evictions,
+}
+
+impl Trust {
+    /// That of a group in which nobody is excluded.
+    pub fn new(group: &str) -> Trust {
+        Trust { crl: None, evictions: Evictions::new(group) }
+    }
+
+    /// Whether a certificate's holder is excluded.
+    pub fn excludes(&self, it: &Verified) -> bool {
+        self.evictions.excludes(&it.hash, &it.serial) || self.crl.as_ref().is_some_and(|crl| crl.revokes(&it.serial))
+    }
+
+    /// The extension of the group context that says so.
+    pub fn extension(&self) -> Extension {
+        let mut w = Writer::new();
+        let crl = self.crl.as_ref().map_or(&[][..], |crl| crl.der());
+        w.u32(crl.len() as u32).raw(crl).u16(self.evictions.len() as u16);
+        self.evictions.iter().for_each(|it| _ = w.bytes16(it.bytes()));
+        Extension { kind: TRUST, data: w.finish() }
+    }
+
+    /// Reads the extension; a group context without it excludes nobody.
+    fn read(group: &str, anchor: &TrustAnchor, extensions: &[Extension]) -> Result<Trust, Refusal> {
+        let mut trust = Trust::new(group);
+        let Some(extension) = extensions.iter().find(|it| it.kind == TRUST) else { return Ok(trust) };
+        let (crl, statements) = parse(&extension.data).map_err(|Malformed| Refusal::Right)?;
+        if !crl.is_empty() {
+            trust.crl = Some(Arc::new(Crl::verify(crl, anchor).map_err(|_| Refusal::Right)?));
+        }
+        for statement in statements {
+            let statement = SignedEviction::verify(statement, anchor).map_err(|_| Refusal::Right)?;
+            trust.evictions.insert(statement).map_err(|_| Refusal::Right)?;
+        }
+        // One encoding of one content.
+        if trust.extension() == *extension { Ok(trust) } else { Err(Refusal::Right) }
+    }
+}
+
+fn parse(data: &[u8]) -> Result<(&[u8], Vec<&[u8]>), Malformed> {
+    if data.len() > limits::MLS_TRUST_BYTES_MAX {
+        return Err(Malformed);
+    }
+    let mut r = Reader::new(data);
+    let crl = r.u32()? as usize;
+    let crl = r.take(crl)?;
+    let count = r.count16(2, limits::EVICTIONS_MAX)?;
+    let statements = (0..count).map(|_| r.bytes16(limits::STATEMENT_BYTES_MAX)).collect::<Result<_, _>>()?;
+    r.end()?;
+    Ok((crl, statements))
+}
+
+impl Certificates {
+    /// A judge of a group; `floor` is a date that has surely passed (G5).
+    pub fn new(group: Arc<str>, anchor: TrustAnchor, floor: Utc) -> Certificates {
+        let dates = TrustAnchor::new(anchor.certificate().der()).expect("it is an anchor");
+        let (utc, has_clock) = (AtomicI64::new(floor.0), AtomicBool::new(false));
+        Certificates {
+            group,
+            anchor,
+            dates,
+            floor,
+            utc,
+            has_clock,
+            verified: Mutex::default(),
+            trust: Mutex::default(),
+        }
+    }
+
+    /// Whom it trusts.
+    pub fn anchor(&self) -> &TrustAnchor {
+        &self.anchor
+    }
+
+    /// A credential's certificate, with a verified signature; dates and revocation are not judged.
+    ///
+    /// # Errors
+    /// [`Refusal::Credential`].
+    pub fn verify(&self, credential: &Credential) -> Result<Arc<Verified>, Refusal> {
+        let Credential::X509(chain) = credential else { return Err(Refusal::Credential) };
+        let [der] = chain.as_slice() else { return Err(Refusal::Credential) };
+        let certificate = Certificate::parse(der).map_err(|_| Refusal::Credential)?;
+        let mut known = self.verified.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = known.get(&certificate.hash()) {
+            return Ok(known.clone());
+        }
+        let verified = self.anchor.verify_issued(&certificate).map_err(|_| Refusal::Credential)?;
+        if known.len() >= limits::CENTER_PEOPLE_MAX {
+            known.clear();
+        }
+        known.insert(verified.hash, verified.clone());
+        Ok(verified)
+    }
+
+    /// Whom a group with these extensions excludes.
+    ///
+    /// # Errors
+    /// [`Refusal::Right`] if the extension is not one that members make.
+    pub fn trust(&self, extensions: &[Extension]) -> Result<Arc<Trust>, Refusal> {
+        let Some(Extension { data, .. }) = extensions.iter().find(|it| it.kind == TRUST) else {
+            return Ok(Arc::new(Trust::new(&self.group)));
+        };
+        let mut known = self.trust.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, trust)) = known.as_ref().filter(|(bytes, _)| bytes == data) {
+            return Ok(trust.clone());
+        }
+        let trust = Arc::new(Trust::read(&self.group, &self.anchor, extensions)?);
+        *known = Some((data.clone(), trust.clone()));
+        Ok(trust)
+    }
+}
+
+impl Judge for Certificates {
+    fn identity(&self, credential: &Credential) -> Result<Vec<u8>, Refusal> {
+        let Credential::X509(chain) = credential else { return Err(Refusal::Credential) };
+        let [der] = chain.as_slice() else { return Err(Refusal::Credential) };
+        Ok(sealcast_crypto::hash::sha256(der).to_vec())
+    }
+
+    fn admit(&self, claim: &Claim, utc: Utc, extensions: &[Extension]) -> Result<(), Refusal> {
+        let it = self.verify(&claim.credential)?;
+        if it.key.point() != claim.signature_key {
+            return Err(Refusal::Key);
+        }
+        // One set of readers: who reads not all of it, or writes only, needs a group of its own.
+        if !it.rights.is_member(&self.group) || !it.rights.reads_all(&self.group, &Pattern::all()) {
+            return Err(Refusal::Right);
+        }
+        if self.trust(extensions)?.excludes(&it) {
+            return Err(Refusal::Revoked);
+        }
+        // Without a clock nothing is too early (G5).
+        let (late, utc) = (utc, Some(utc).filter(|_| self.has_clock.load(Ordering::Relaxed)));
+        self.dates.check(&it, utc, self.floor.max(late)).map_err(|_| Refusal::Time)
+    }
+
+    fn permit(&self, act: &Act<'_>) -> Result<(), Refusal> {
+        let by = self.verify(act.by)?;
+        match act.what {
+            // Whom a member may let in is judged by `admit`.
+            What::Add(_) | What::Join => Ok(()),
+            What::Remove(whom) if whom == act.by => Ok(()),
+            What::Remove(whom) => {
+                let whom = self.verify(whom)?;
+                let excluded = self.trust(act.extensions)?.excludes(&whom);
+                // Members' clocks may differ: whoever commits this waits longer.
+                let over = self.is_over(&whom, OVER_SECONDS);
+                let may = excluded || over || by.rights.may_evict(&self.group, &whom.rights);
+                if may { Ok(()) } else { Err(Refusal::Right) }
+            }
+            What::Extensions(new) => self.follows(act.extensions, new),
+        }
+    }
+}
+
+impl Certificates {
+    /// It is this late, by a clock or at least.
+    pub(super) fn set_time(&self, utc: Utc, has_clock: bool) {
+        self.utc.store(utc.0, Ordering::Relaxed);
+        self.has_clock.store(has_clock, Ordering::Relaxed);
+    }
+
+    /// Whether a certificate ended so many seconds ago.
+    pub(super) fn is_over(&self, it: &Verified, seconds: i64) -> bool {
+        it.not_after.0.saturating_add(seconds) < self.utc.load(Ordering::Relaxed)
+    }
+
+    /// Whether the revocation list that we were started with revokes a certificate.
+    pub(super) fn is_revoked(&self, it: &Verified) -> bool {
+        self.anchor.crl().is_some_and(|crl| crl.revokes(&it.serial))
+    }
+
+    /// Whether these extensions exclude all whom those exclude, and say nothing else anew.
+    fn follows(&self, old: &[Extension], new: &[Extension]) -> Result<(), Refusal> {
+        let others = |of: &[Extension]| of.iter().filter(|it| it.kind != TRUST).cloned().collect::<Vec<_>>();
+        if others(old) != others(new) {
+            return Err(Refusal::Right);
+        }
+        let (before, after) = (self.trust(old)?, self.trust(new)?);
+        let newer = match (&before.crl, &after.crl) {
+            (None, _) => true,
+            (Some(_), None) => false,
+            (Some(before), Some(after)) => before.der() == after.der() || after.replaces(Some(before)).unwrap_or(false),
+        };
+        let mut both = after.evictions.clone();
+        let keeps = before.evictions.iter().all(|it| both.insert(it.clone()) == Ok(false));
+        if newer && keeps { Ok(()) } else { Err(Refusal::Right) }
+    }
+}
+
+/// So long after the end of a certificate any member may remove its holder.
+pub(super) const OVER_SECONDS: i64 = 3600;
+/// The extension's number, of those for private use (RFC 9420, section 17.3).
+pub const TRUST: u16 = 0xF0A4;
