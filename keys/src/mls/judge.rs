@@ -15,7 +15,7 @@ pub trait Judge: Send + Sync {
     /// [`Refusal`] if the credential does not name anybody.
     fn identity(&self, credential: &Credential) -> Result<Vec<u8>, Refusal>;
 
-    /// Whether the holder of this credential may be a member, with this signature key, at this time. Asked for every
+    /// Whether the holder of this credential may be a member, with this signature key, at this time. Requested for every
     /// leaf of a tree at a join, and for each leaf that comes or changes. Must also check that the key is the
     /// credential's own: for X.509 that of the first certificate (RFC 9420, section 5.3).
     ///

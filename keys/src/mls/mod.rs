@@ -5,6 +5,16 @@
 //! over this project's own cryptography. It is the named exception to purity: it sums on several threads and asks the wall
 //! clock, though it uses neither answer where the caller gives the time, as this crate always does.
 
+mod access;
 pub mod certificates;
+mod committing;
 pub mod engine;
+mod following;
+mod joining;
 pub mod judge;
+mod message;
+mod records;
+mod scheme;
+
+pub use records::position;
+pub use scheme::{Config, ConfigError, Mls, PROPERTIES};

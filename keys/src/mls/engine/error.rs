@@ -112,7 +112,7 @@ pub enum ProcessError {
     OtherEpoch(u64),
     /// It is our own: a commit of ours is applied by [`super::Engine::apply`].
     #[error("our own message")]
-    Own,
+    Ours,
     /// It cannot be opened, or a signature or tag is wrong. Somebody on the way may have changed it.
     #[error("not authentic")]
     Unauthentic,

@@ -255,7 +255,7 @@ impl Engine for MlsRs {
             && content == Content::Commit
             && sender == Sender::Member(self.own_leaf().0)
         {
-            return Err(ProcessError::Own);
+            return Err(ProcessError::Ours);
         }
         self.tools.provider.at(utc);
         let mut next = self.group.clone();

@@ -11,7 +11,7 @@ use crate::mls::judge::Refusal;
 /// Why a message was not used.
 pub(super) fn processing(error: &MlsError) -> ProcessError {
     match error {
-        MlsError::CantProcessMessageFromSelf => ProcessError::Own,
+        MlsError::CantProcessMessageFromSelf => ProcessError::Ours,
         MlsError::GroupIdMismatch => ProcessError::OtherGroup,
         MlsError::ProposalNotFound => ProcessError::ProposalMissing,
         MlsError::InvalidLifetime { .. } => ProcessError::Expired,

@@ -26,13 +26,13 @@ pub(super) fn encode(nodes: &Nodes, index: u32) -> Vec<u8> {
 
 /// The leaves that differ.
 pub(super) fn changed_leaves(old: &Nodes, new: &Nodes) -> BTreeSet<u32> {
-    let differs = |at: &usize| at_place(old, *at) != at_place(new, *at);
+    let differs = |at: &usize| at_index(old, *at) != at_index(new, *at);
     (0..old.len().max(new.len())).step_by(2).filter(differs).map(|at| at as u32 / 2).collect()
 }
 
 /// The leaves that are blank in the first tree and not in the second.
 pub(super) fn filled_leaves(old: &Nodes, new: &Nodes) -> BTreeSet<u32> {
-    let filled = |at: &usize| at_place(new, *at).is_some() && at_place(old, *at).is_none();
+    let filled = |at: &usize| at_index(new, *at).is_some() && at_index(old, *at).is_none();
     (0..new.len()).step_by(2).filter(filled).map(|at| at as u32 / 2).collect()
 }
 
@@ -43,7 +43,7 @@ pub(super) fn changes(old: &Nodes, new: &Nodes, leaves: &BTreeSet<u32>) -> NodeC
     places.extend(leaves.iter().flat_map(|leaf| above(*leaf, leaf_count)));
     let differs = |at: &u32| {
         let at = *at as usize;
-        at < new.len() && at_place(old, at) != at_place(new, at)
+        at < new.len() && at_index(old, at) != at_index(new, at)
     };
     let change = |index: u32| NodeChange { index, bytes: encode(new, index) };
     NodeChanges { count: new.len() as u32, nodes: places.into_iter().filter(differs).map(change).collect() }
@@ -51,7 +51,7 @@ pub(super) fn changes(old: &Nodes, new: &Nodes, leaves: &BTreeSet<u32>) -> NodeC
 
 /// How many nodes above a leaf are blank.
 pub(super) fn blanks_above(nodes: &Nodes, leaf: u32) -> usize {
-    let blank = |at: &u32| at_place(nodes, *at as usize).is_none();
+    let blank = |at: &u32| at_index(nodes, *at as usize).is_none();
     above(leaf, leaf_count(nodes.len())).filter(blank).count()
 }
 
@@ -109,7 +109,7 @@ fn above(leaf: u32, leaf_count: u32) -> impl Iterator<Item = u32> {
 }
 
 /// A node that is not blank.
-fn at_place(nodes: &Nodes, at: usize) -> Option<&Node> {
+fn at_index(nodes: &Nodes, at: usize) -> Option<&Node> {
     nodes.get(at).and_then(Option::as_ref)
 }
 

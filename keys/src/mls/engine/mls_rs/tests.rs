@@ -398,7 +398,7 @@ fn rule_g1_a_tampered_message_leaves_the_state_as_it_was() {
 fn errors_tell_what_a_message_is() {
     let mut group = Cluster::of(Suite::X25519, Handshake::Private, 4);
     let commit = group.commit(1, &Plan::default());
-    assert_eq!(group.engine(1).process(&commit.message, NOW), Err(ProcessError::Own));
+    assert_eq!(group.engine(1).process(&commit.message, NOW), Err(ProcessError::Ours));
     assert_eq!(group.engine(2).process(&commit.group_info, NOW), Err(ProcessError::Malformed));
     let mut sealed = commit.message.clone();
     *sealed.last_mut().unwrap() ^= 1;

@@ -1,0 +1,427 @@
+//! What the order says, and the epochs that it leads to.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use sealcast_crypto::hash::sha256;
+use sealcast_crypto::identity::Verified;
+use sealcast_crypto::identity::statement::SignedEviction;
+use sealcast_crypto::secret::Secret;
+pub(super) use sealcast_wire::Change;
+use sealcast_wire::{Access, CertHash, Dropped, EpochId, Flush, Now, Protect, Roster, Slot, View, limits};
+
+use super::access::{DataEpoch, Writers};
+use super::engine::{self, Engine, LeafIndex, ProcessError, Processed, ProposedKind};
+use super::joining::Welcomed;
+use super::message::{Card, Message};
+use super::scheme::{Inside, Mls, Phase, Timer, slot};
+use crate::{Exclusion, Output, Token};
+
+/// What the order brought and is not judged yet.
+#[derive(Default)]
+pub(super) struct Log {
+    pub(super) waits: VecDeque<(u64, Message, Vec<u8>)>,
+    /// Cards of ours under way.
+    pub(super) said: BTreeSet<Token>,
+}
+
+/// Parts of one message.
+pub(super) struct Parts {
+    /// Of the first one that came.
+    first: u64,
+    count: u16,
+    here: BTreeMap<u16, Vec<u8>>,
+}
+
+/// The message that ends an epoch. The next one's key depends on what was delivered before it, too.
+pub(super) struct Entering {
+    /// Names the flush.
+    name: EpochId,
+    position: u64,
+    change: Change,
+    cards: BTreeMap<CertHash, Card>,
+    members: BTreeMap<Slot, Arc<Verified>>,
+    roster: Roster,
+    /// Whom our commit lets in, and by what.
+    welcome: Option<(Vec<CertHash>, Vec<u8>)>,
+    /// Who came by an external commit.
+    external: Option<CertHash>,
+    /// Whether the engine has a new epoch, and so a new exporter.
+    commits: bool,
+}
+
+impl<E: Engine> Mls<E> {
+    /// A message has this position in the order.
+    pub(super) fn hear_ordered(
+        &mut self,
+        now: Now,
+        position: u64,
+        message: Message,
+        bytes: Vec<u8>,
+    ) -> Result<(), Dropped> {
+        if self.inside().is_some_and(|it| position <= it.position) {
+            return Err(Dropped::Stale);
+        }
+        // Our own may be told of late.
+        let Err(at) = self.log.waits.binary_search_by_key(&position, |(at, ..)| *at) else {
+            return Err(Dropped::Replay);
+        };
+        self.log.waits.insert(at, (position, message, bytes));
+        if self.log.waits.len() > limits::MLS_LOG_MAX {
+            // Outside, a way in leads past them. A member enters its next epoch before so many come.
+            self.log.waits.pop_front();
+        }
+        self.follow_log(now);
+        Ok(())
+    }
+
+    /// Judges what waits, in its order, until something leads to another epoch.
+    pub(super) fn follow_log(&mut self, now: Now) {
+        loop {
+            match &self.phase {
+                Phase::Inside(inside) if inside.entering.is_none() => {
+                    let from = inside.position;
+                    self.log.waits.retain(|(at, ..)| *at > from);
+                }
+                Phase::Outside(_) => {
+                    if !self.follow_outside(now) {
+                        return;
+                    }
+                    continue;
+                }
+                Phase::Inside(_) | Phase::External(_) | Phase::Out => return,
+            }
+            let Some((position, message, _)) = self.log.waits.pop_front() else { break };
+            self.judge(now, position, message);
+            if let Some(inside) = self.inside_mut() {
+                inside.judged = position.max(inside.judged);
+            }
+        }
+        self.pursue(now);
+    }
+
+    /// One message of the order: it counts, or is void.
+    fn judge(&mut self, now: Now, position: u64, message: Message) {
+        let Some(current) = self.inside().map(|it| it.engine.context().epoch) else { return };
+        match message {
+            Message::Commit { epoch, commit, cards, why } if epoch == current => {
+                self.judge_commit(now, position, &commit, (&cards, &why));
+            }
+            Message::Proposal { epoch, proposal } if epoch == current => self.judge_proposal(now, &proposal),
+            Message::Part { epoch, whole, index, count, bytes } if epoch == current => {
+                let complete = self.inside_mut().and_then(|it| it.take_part(position, whole, (index, count), bytes));
+                if let Some(Ok(message @ Message::Commit { .. })) = complete.as_deref().map(Message::read) {
+                    self.judge(now, position, message);
+                }
+            }
+            Message::Card(card) => self.judge_card(position, &card),
+            Message::Found { card, .. } => self.answer_founder(now, &card),
+            // Void, unless it is we who missed something: anybody can write a number.
+            Message::Commit { epoch, .. } | Message::Part { epoch, .. } if epoch > current => {
+                if let Some(inside) = self.inside_mut() {
+                    inside.behind = true;
+                }
+                self.timers.sooner(Timer::Want, now.monotonic + BEHIND_AFTER);
+            }
+            // Of an epoch that is over: void.
+            Message::Commit { .. }
+            | Message::Proposal { .. }
+            | Message::Part { .. }
+            | Message::Want { .. }
+            | Message::Entry(_) => {}
+        }
+    }
+
+    fn judge_proposal(&mut self, now: Now, proposal: &[u8]) {
+        let utc = self.utc(now);
+        let Some(inside) = self.inside_mut() else { return };
+        match inside.engine.process(proposal, utc) {
+            Ok(Processed::Proposal(it)) => {
+                // D3: nobody else is removed by a proposal.
+                if it.what == ProposedKind::Remove(it.by) {
+                    inside.leavers.insert(it.by);
+                }
+            }
+            // Our own: this engine knows it.
+            Err(ProcessError::Ours) => {
+                let own = inside.engine.own_leaf();
+                inside.leavers.insert(own);
+            }
+            Ok(_) | Err(_) => return,
+        }
+        self.set_turn(now);
+    }
+
+    /// A commit of our epoch: if it is valid it leads to the next, and if not it stops nobody (D1).
+    fn judge_commit(&mut self, now: Now, position: u64, commit: &[u8], (cards, why): (&[Card], &[u8])) {
+        let utc = self.utc(now);
+        // Also if somebody else sent it on, in another message.
+        let ours = self.pending.take_if(|it| it.commit == commit);
+        let Some(inside) = self.inside_mut() else { return };
+        let judged = match &ours {
+            Some(pending) => inside.engine.apply(&pending.record).map_err(|_| None),
+            None => match inside.engine.process(commit, utc) {
+                Ok(Processed::Commit(change)) => Ok(change),
+                Ok(_) => Err(None),
+                Err(why) => Err(Some(why)),
+            },
+        };
+        match judged {
+            Ok(change) if change.removes_us => {
+                let evicted = || Exclusion::Evicted { reason: self.reason(why) };
+                let why = if self.leaving { Exclusion::Left } else { evicted() };
+                self.exclude(why);
+            }
+            Ok(change) => {
+                let lost = ours.is_none();
+                self.follow(position, change, cards, ours);
+                if lost {
+                    self.give_up_pending(now);
+                }
+            }
+            // Others follow it, and we cannot (D3).
+            Err(Some(ProcessError::NoPathSecret)) => self.rejoin(now),
+            Err(_) => {
+                if let Some(pending) = ours {
+                    self.pending = Some(pending);
+                    self.give_up_pending(now);
+                }
+            }
+        }
+    }
+
+    /// A commit leads to the next epoch, in which the engine is already.
+    fn follow(
+        &mut self,
+        position: u64,
+        change: engine::Change,
+        given: &[Card],
+        ours: Option<super::committing::Pending>,
+    ) {
+        let (judge, group) = (self.judge.clone(), self.group.clone());
+        let Some(inside) = self.inside_mut() else { return };
+        let (mut members, mut roster) = (inside.members.clone(), inside.roster.clone());
+        let mut cards = inside.cards.clone();
+        for leaf in &change.removed {
+            if let Some(it) = members.remove(&slot(*leaf)) {
+                cards.remove(&it.hash);
+            }
+            roster.remove(slot(*leaf));
+        }
+        let external = change.external.then_some(change.by);
+        let mut came = Vec::new();
+        for leaf in change.added.iter().copied().chain(external) {
+            let Some(it) = inside.engine.member(leaf).and_then(|it| judge.verify(&it.credential).ok()) else {
+                continue;
+            };
+            let card = given.iter().find(|card| card.id.cert == it.hash);
+            if let Some(card) = card.filter(|card| card.check(&group, &it.key).is_some()) {
+                cards.insert(it.hash, card.clone());
+            }
+            came.push(it.hash);
+            members.insert(slot(leaf), it);
+        }
+        for (at, it) in members.iter().filter(|(_, it)| came.contains(&it.hash)) {
+            roster.insert(*at, Mls::<E>::member(it, &cards));
+        }
+        let left = change.removed.iter().all(|leaf| inside.leavers.contains(leaf));
+        let kind = match (change.removed.is_empty() || external.is_some(), came.is_empty()) {
+            (false, _) if left => Change::Left,
+            (false, _) => Change::Evicted,
+            (true, false) => Change::Joined,
+            (true, true) => Change::Rekeyed,
+        };
+        inside.leavers.clear();
+        inside.behind = false;
+        let external = external.and_then(|_| came.last().copied());
+        let welcome = ours.and_then(|it| it.welcome).map(|welcome| (came, welcome));
+        let name = name_of(inside.epoch, &change.context.transcript_hash);
+        let entering =
+            Entering { name, position, change: kind, cards, members, roster, welcome, external, commits: true };
+        self.end_epoch(entering);
+    }
+
+    /// Why we are out, as the statement beside the commit says it. The group context that holds it is closed to us.
+    fn reason(&self, statement: &[u8]) -> String {
+        let statement = SignedEviction::verify(statement, self.judge.anchor()).ok();
+        let about_us = statement.filter(|it| it.eviction().certificate == self.me.hash);
+        about_us.map(|it| it.eviction().reason.clone()).unwrap_or_default()
+    }
+
+    /// A member runs anew: the epoch's tree stays, its data gets new keys (G4).
+    fn judge_card(&mut self, position: u64, card: &Card) {
+        let group = self.group.clone();
+        let Some(inside) = self.inside_mut() else { return };
+        let Some((at, _)) = inside.roster.find(&card.id.cert) else { return };
+        let Some(it) = inside.members.get(&at) else { return };
+        let is_newer = inside.cards.get(&card.id.cert).is_none_or(|known| known.run < card.run);
+        if !is_newer || card.check(&group, &it.key).is_none() {
+            return;
+        }
+        let (mut cards, mut roster) = (inside.cards.clone(), inside.roster.clone());
+        cards.insert(card.id.cert, card.clone());
+        roster.insert(at, Mls::<E>::member(it, &cards));
+        let entering = Entering {
+            name: name_of(inside.epoch, &sha256(&card.signature)),
+            position,
+            change: Change::Rekeyed,
+            cards,
+            members: inside.members.clone(),
+            roster,
+            welcome: None,
+            external: None,
+            commits: false,
+        };
+        self.end_epoch(entering);
+    }
+
+    /// The view ends at a position; we enter the next one once what was delivered before it is known.
+    fn end_epoch(&mut self, entering: Entering) {
+        let shown = self.shown.clone();
+        let Some(inside) = self.inside_mut() else { return };
+        let me = slot(inside.engine.own_leaf());
+        let view = View::new(shown.as_ref(), entering.name, entering.roster.clone(), me, entering.change);
+        let flush = Flush::At(entering.position);
+        inside.entering = Some(entering);
+        self.outputs.push_back(Output::Prepare { view, flush });
+    }
+
+    pub(super) fn flushed(&mut self, now: Now, epoch: EpochId, cut: [u8; 32]) {
+        let Some(inside) = self.inside_mut() else { return };
+        let Some(entering) = inside.entering.take_if(|it| it.name == epoch) else { return };
+        if entering.commits {
+            let Some(base) = base_of(&mut inside.engine) else { return };
+            inside.base = base;
+        }
+        let Entering { position, change, cards, members, roster, welcome, external, .. } = entering;
+        (inside.cards, inside.members, inside.roster) = (cards, members, roster);
+        (inside.position, inside.cut) = (position, cut);
+        inside.epoch.counter = inside.epoch.counter.saturating_add(1);
+        // Who comes in now knows none of them.
+        inside.parts.clear();
+        self.enter(now, change);
+        if self.pending.as_ref().is_some_and(|it| it.tokens.len() > 1) {
+            self.send_pending();
+        }
+        if let Some((whom, welcome)) = welcome {
+            let whom: Vec<CertHash> = whom;
+            whom.iter().for_each(|cert| self.let_in(*cert, &welcome));
+            if self.welcomed.len() >= limits::MLS_ADDED_MAX {
+                self.welcomed.pop_front();
+            }
+            self.welcomed.push_back(Welcomed { whom, welcome, position });
+        }
+        if let Some(cert) = external {
+            self.note_external(cert);
+        }
+        self.set_turn(now);
+        self.follow_log(now);
+    }
+
+    /// An epoch is in use.
+    pub(super) fn enter(&mut self, now: Now, change: Change) {
+        let (group, suite, signs) = (self.group.clone(), self.config.suite, self.config.signs);
+        let (origin, card) = (self.origin.clone(), self.card.clone());
+        let shown = self.shown.clone();
+        let Some(inside) = self.inside_mut() else { return };
+        let data = DataEpoch {
+            group: &group,
+            suite,
+            counter: inside.epoch.counter,
+            context: &inside.engine.context(),
+            cut: &inside.cut,
+            cards: &inside.cards,
+        };
+        inside.epoch = data.id();
+        let me = slot(inside.engine.own_leaf());
+        let protect: Arc<dyn Protect> = Arc::new(data.keys(&inside.base, me, &inside.members, &origin));
+        let access: Arc<dyn Access> =
+            Arc::new(Writers { group: group.clone(), members: inside.members.clone(), signs });
+        let (epoch, roster) = (inside.epoch, inside.roster.clone());
+        let change = if shown.is_none() { Change::Formed } else { change };
+        let is_ours = inside.cards.get(&card.id.cert) == Some(&card);
+        let view = View::new(shown.as_ref(), epoch, roster.clone(), me, change).after(inside.cut);
+        self.store();
+        if is_ours {
+            self.shown = Some(roster);
+            self.outputs.push_back(Output::Epoch { view, protect: Some(protect), access });
+        } else {
+            // It can be read; nothing is sealed before the others know our run.
+            self.outputs.push_back(Output::Keyed { epoch, protect, view, access, passed: true });
+            self.timers.sooner(Timer::Card, now.monotonic);
+        }
+        self.done();
+        if !self.timers.is_set(Timer::Rekey) {
+            self.set_rekey(now);
+        }
+    }
+
+    /// Says in the order how we run.
+    pub(super) fn say_card(&mut self) {
+        let card = self.card.clone();
+        let Some(inside) = self.inside() else { return };
+        if inside.cards.get(&card.id.cert) == Some(&card) || inside.entering.is_some() || !self.log.said.is_empty() {
+            return;
+        }
+        let tokens = self.order(0, &Message::Card(card).write());
+        self.log.said.extend(tokens);
+    }
+}
+
+/// What the exporter of an engine's epoch gives for data; it gives nothing more.
+pub(super) fn base_of<E: Engine>(engine: &mut E) -> Option<Secret<32>> {
+    let exported = engine.export("sealcast data", b"", 32).ok()?;
+    engine.delete_exporter();
+    Secret::try_from(exported.as_slice()).ok()
+}
+
+/// A member that seems to be behind asks so much later.
+const BEHIND_AFTER: std::time::Duration = std::time::Duration::from_millis(300);
+
+/// Names the flush of the view that a message ends.
+fn name_of(from: EpochId, of: &[u8]) -> EpochId {
+    let hash = sha256(of);
+    EpochId {
+        counter: from.counter.saturating_add(1),
+        hash: u64::from_be_bytes(*hash.first_chunk().expect("8 of 32 bytes")),
+    }
+}
+
+impl<E> Inside<E> {
+    /// Takes in a part; the message, once all are here. All members have the same ones at a position.
+    fn take_part(
+        &mut self,
+        position: u64,
+        whole: [u8; 32],
+        (index, count): (u16, u16),
+        bytes: Vec<u8>,
+    ) -> Option<Vec<u8>> {
+        if !self.parts.contains_key(&whole) && self.parts.len() >= limits::MLS_INCOMPLETE_MAX {
+            let oldest = self.parts.iter().min_by_key(|(_, it)| it.first).map(|(whole, _)| *whole);
+            oldest.map(|it| self.parts.remove(&it));
+        }
+        let parts = self.parts.entry(whole).or_insert_with(|| Parts { first: position, count, here: BTreeMap::new() });
+        if parts.count != count {
+            return None;
+        }
+        parts.here.entry(index).or_insert(bytes);
+        if parts.here.len() < usize::from(count) {
+            return None;
+        }
+        let message = self.parts.remove(&whole)?.here.into_values().collect::<Vec<_>>().concat();
+        (sha256(&message) == whole).then_some(message)
+    }
+
+    /// The leaf of a certificate's holder.
+    pub(super) fn leaf_of(&self, cert: &CertHash) -> Option<LeafIndex> {
+        self.roster.find(cert).map(|(slot, _)| LeafIndex(slot.0))
+    }
+}
+
+#[cfg(test)]
+impl<E: Engine> Inside<E> {
+    /// RFC 9420's number of the epoch.
+    pub(super) fn engine_epoch(&self) -> u64 {
+        self.engine.context().epoch
+    }
+}

@@ -1,0 +1,554 @@
+//! The ways into a group, and how members help those outside.
+//!
+//! A newcomer asks for a way (WANT). A member answers with the GroupInfo (ENTRY), on which the newcomer makes an external
+//! commit; once the order has it and a member confirms that it won, the newcomer is in. Whoever was admitted while it was
+//! away gets a Welcome instead. Members take turns at answering, so that one answer comes for one question.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use sealcast_crypto::hash::sha256;
+use sealcast_crypto::secret::Secret;
+use sealcast_wire::{CertHash, Dropped, EpochId, Fetch, Monotonic, Now, Roster, Slot, Source, To, limits};
+
+use super::access::{check_entered, entered};
+use super::engine::{Engine, ExternalCommit, JoinError, LeafIndex, PackageKind, SetupError};
+use super::following::{Change, base_of};
+use super::judge::{Claim, Refusal};
+use super::message::{Annex, Card, Entry, EntryKind, Message, WantKind, hash_of};
+use super::records::OwnPackage;
+use super::scheme::{Inside, Mls, Phase, Timer, slot, step};
+use crate::{Exclusion, Output, SendResult, Token};
+
+/// Nobody let us in yet.
+#[derive(Default)]
+pub(super) struct Outside {
+    tries: u32,
+    /// A way in whose annex is being fetched, and since when.
+    entry: Option<(Entry, Monotonic)>,
+    /// The group that we found, until the order has our FOUND.
+    founds: Option<(Vec<Token>, [u8; 32], Vec<u8>)>,
+}
+
+/// Our external commit, until a member confirms that it won.
+pub(super) struct External<E> {
+    engine: E,
+    base: Secret<32>,
+    /// The positions of its parts.
+    places: BTreeMap<Token, Option<u64>>,
+    tries: u32,
+    /// The confirmation, whose annex is being fetched.
+    entered: Option<Entry>,
+}
+
+impl<E> External<E> {
+    /// That of the last part.
+    fn position(&self) -> Option<u64> {
+        self.places.values().copied().collect::<Option<Vec<u64>>>()?.into_iter().max()
+    }
+}
+
+/// Whom a commit of ours let in.
+pub(super) struct Welcomed {
+    pub(super) whom: Vec<CertHash>,
+    pub(super) welcome: Vec<u8>,
+    pub(super) position: u64,
+}
+
+impl<E: Engine> Mls<E> {
+    // ---- outside -------------------------------------------------------------------------------
+
+    pub(super) fn begin_outside(&mut self, now: Now) {
+        self.phase = Phase::Outside(Outside::default());
+        self.timers.set(Timer::Want, now.monotonic);
+        if self.config.founds {
+            self.timers.set(Timer::Found, now.monotonic + FOUND_AFTER);
+        }
+    }
+
+    /// Asks for a way in, or what became of our external commit.
+    pub(super) fn want(&mut self, now: Now) {
+        let card = self.card.clone();
+        let (what, position, tries) = match &mut self.phase {
+            Phase::Outside(outside) => {
+                outside.tries += 1;
+                (WantKind::Entry, 0, outside.tries - 1)
+            }
+            Phase::External(external) => {
+                let Some(position) = external.position() else {
+                    return self.timers.set(Timer::Want, now.monotonic + WANT_AGAIN);
+                };
+                external.tries += 1;
+                if external.tries > OUTCOME_TRIES {
+                    // It lost, or nobody who knows better is here.
+                    return self.rejoin(now);
+                }
+                (WantKind::Outcome, position, external.tries - 1)
+            }
+            Phase::Inside(inside) if inside.behind && inside.tries < BEHIND_TRIES => {
+                inside.tries += 1;
+                (WantKind::Entry, 0, inside.tries)
+            }
+            Phase::Inside(inside) => {
+                // Nobody showed us a later epoch: there is none.
+                (inside.behind, inside.tries) = (false, 0);
+                return;
+            }
+            Phase::Out => return,
+        };
+        self.tell(To::Group, &Message::Want { what, position, tries, card });
+        self.timers.set(Timer::Want, now.monotonic + WANT_AGAIN * (1 << tries.min(WANTS_DOUBLE)));
+    }
+
+    /// Founds a group of one, unless another one is founded before it.
+    pub(super) fn found(&mut self, now: Now) {
+        let (utc, seed) = (self.utc(now), self.seed());
+        let group_id = *self.seed().expose();
+        let card = self.card.clone();
+        let Phase::Outside(outside) = &self.phase else { return };
+        if outside.entry.is_some() || outside.founds.is_some() {
+            return self.timers.set(Timer::Found, now.monotonic + FOUND_AFTER);
+        }
+        // So that it is known now whether we may.
+        if E::create(&self.setup, &group_id, &[], step(utc, &seed)).is_err() {
+            return;
+        }
+        let message = Message::Found { group_id, card }.write();
+        let tokens = self.order(0, &message);
+        if let Phase::Outside(outside) = &mut self.phase {
+            outside.founds = Some((tokens, group_id, message));
+        }
+        self.timers.set(Timer::Found, now.monotonic + FOUND_AFTER * 4);
+    }
+
+    /// What the order says to somebody outside: whether something was judged.
+    pub(super) fn follow_outside(&mut self, now: Now) -> bool {
+        let Phase::Outside(outside) = &mut self.phase else { return false };
+        let Some(at) = self.log.waits.iter().position(|(_, message, _)| matches!(message, Message::Found { .. }))
+        else {
+            return false;
+        };
+        let (position, _, bytes) = &self.log.waits[at];
+        let position = *position;
+        let ours = outside.founds.take_if(|(_, _, own)| own == bytes).map(|(_, group_id, _)| group_id);
+        // What was ordered before it, and the message itself, is of no use to us.
+        let Some(group_id) = ours else {
+            // Another group is founded.
+            self.log.waits.remove(at);
+            outside.founds = None;
+            self.timers.stop(Timer::Found);
+            self.timers.sooner(Timer::Want, now.monotonic);
+            if self.config.founds {
+                self.timers.set(Timer::Found, now.monotonic + FOUND_AFTER * 8);
+            }
+            return true;
+        };
+        self.log.waits.drain(..=at);
+        let (utc, seed) = (self.utc(now), self.seed());
+        let Ok(mut engine) = E::create(&self.setup, &group_id, &[], step(utc, &seed)) else { return true };
+        let Some(base) = base_of(&mut engine) else { return true };
+        self.timers.stop(Timer::Want);
+        self.timers.stop(Timer::Found);
+        let cards = vec![self.card.clone()];
+        self.begin_inside(engine, base, Start { counter: 1, position, founded: position, cut: [0; 32], cards });
+        self.enter(now, Change::Formed);
+        true
+    }
+
+    /// Whether a group has members whom the authority's list, as we have it, revokes: then it is not the one of today.
+    fn knows_revoked(&self, engine: &E) -> bool {
+        let judge = &self.judge;
+        let is_out = |claim: &Claim| judge.verify(&claim.credential).is_ok_and(|it| judge.is_revoked(&it));
+        engine.members().iter().any(|(_, claim)| is_out(claim))
+    }
+
+    /// The state of a member that came in.
+    pub(super) fn begin_inside(&mut self, engine: E, base: Secret<32>, start: Start) {
+        let Start { counter, position, founded, cut, cards } = start;
+        let mut members = BTreeMap::new();
+        for (leaf, claim) in engine.members() {
+            if let Ok(it) = self.judge.verify(&claim.credential) {
+                members.insert(slot(leaf), it);
+            }
+        }
+        let known: BTreeMap<CertHash, Card> = {
+            let keys: BTreeMap<CertHash, _> = members.values().map(|it| (it.hash, it.clone())).collect();
+            let good =
+                |card: &Card| keys.get(&card.id.cert).is_some_and(|it| card.check(&self.group, &it.key).is_some());
+            cards.into_iter().filter(good).map(|card| (card.id.cert, card)).collect()
+        };
+        let roster: Roster = {
+            let mut roster = Roster::default();
+            members.iter().for_each(|(at, it)| roster.insert(*at, Mls::<E>::member(it, &known)));
+            roster
+        };
+        self.phase = Phase::Inside(Box::new(Inside {
+            engine,
+            epoch: EpochId { counter, hash: 0 },
+            base,
+            cut,
+            cards: known,
+            members,
+            roster,
+            position,
+            judged: position,
+            founded,
+            behind: false,
+            tries: 0,
+            probe: None,
+            entering: None,
+            leavers: Default::default(),
+            externals: VecDeque::new(),
+            parts: BTreeMap::new(),
+        }));
+    }
+
+    /// We cannot follow the group, and come in anew.
+    pub(super) fn rejoin(&mut self, now: Now) {
+        if self.pending.take().is_some_and(|it| it.excludes) {
+            self.outputs.push_back(Output::Abandoned);
+        }
+        self.begin_outside(now);
+        // The group stands, whatever becomes of us.
+        self.timers.stop(Timer::Found);
+    }
+
+    // ---- the way in ----------------------------------------------------------------------------
+
+    pub(super) fn hear_entry(&mut self, now: Now, entry: Entry) -> Result<(), Dropped> {
+        if entry.to != self.me.hash {
+            return Ok(());
+        }
+        let is_old = |of: &Option<(Entry, Monotonic)>| {
+            of.as_ref().is_none_or(|(_, since)| now.monotonic.since(*since) >= ENTRY_LASTS)
+        };
+        match (&mut self.phase, &entry.kind) {
+            (Phase::Outside(outside), EntryKind::Welcome(_) | EntryKind::GroupInfo(_)) if is_old(&outside.entry) => {
+                self.pieces.clear();
+                outside.entry = Some((entry, now.monotonic));
+            }
+            (Phase::External(external), EntryKind::Entered(_)) if external.position() == Some(entry.position) => {
+                external.entered = Some(entry);
+            }
+            // Our commit lost. A lie costs us one more commit.
+            (Phase::External(external), EntryKind::GroupInfo(_))
+                if external.tries > 0 && entry.epoch >= external.engine.context().epoch =>
+            {
+                self.rejoin(now);
+                if let Phase::Outside(outside) = &mut self.phase {
+                    outside.entry = Some((entry, now.monotonic));
+                }
+                self.timers.set(Timer::Want, now.monotonic + WANT_AGAIN);
+            }
+            // A founder alone that came too late gives way to the group that was there before, and a member that is behind
+            // follows: if it proves to be a way, and not before.
+            (Phase::Inside(inside), EntryKind::GroupInfo(_))
+                if inside.entering.is_none()
+                    && is_old(&inside.probe)
+                    && (inside.members.len() == 1 && entry.founded < inside.founded
+                        || inside.behind && entry.epoch > inside.engine.context().epoch) =>
+            {
+                inside.probe = Some((entry, now.monotonic));
+            }
+            _ => return Err(Dropped::Stale),
+        }
+        self.entry_came(now);
+        Ok(())
+    }
+
+    /// Goes in, if all that it takes is here.
+    pub(super) fn entry_came(&mut self, now: Now) {
+        let entry = match &self.phase {
+            Phase::Outside(outside) => outside.entry.clone().map(|(entry, _)| entry),
+            Phase::External(external) => external.entered.clone(),
+            Phase::Inside(inside) => inside.probe.clone().map(|(entry, _)| entry),
+            Phase::Out => None,
+        };
+        let Some(entry) = entry else { return };
+        let Some(annex) = self.whole(&entry.annex) else { return };
+        self.forget(&entry.annex);
+        let annex = Annex::read(&annex);
+        match &mut self.phase {
+            Phase::Outside(outside) => outside.entry = None,
+            Phase::External(external) => external.entered = None,
+            Phase::Inside(inside) => inside.probe = None,
+            Phase::Out => {}
+        }
+        // Whoever answers lies at most to us: the next one is asked.
+        let Ok(annex) = annex else { return };
+        match &entry.kind {
+            EntryKind::Welcome(mac) => self.by_welcome(now, &entry, mac, annex),
+            EntryKind::GroupInfo(leaf) => self.by_external_commit(now, *leaf, &entry, &annex),
+            EntryKind::Entered(mac) => self.came_in(now, &entry, mac, annex),
+        }
+    }
+
+    fn by_welcome(&mut self, now: Now, entry: &Entry, mac: &[u8; 32], annex: Annex) {
+        let utc = self.utc(now);
+        // That which others have, or the one of the run before.
+        let join = |package: &OwnPackage| E::join(&self.setup, &annex.opening, &annex.tree, &package.secret, utc).ok();
+        let Some(joined) = self.packages.iter().rev().find_map(join) else { return };
+        let mut engine = joined.engine;
+        if engine.context().epoch != entry.epoch || self.knows_revoked(&engine) {
+            return;
+        }
+        let Some(base) = base_of(&mut engine) else { return };
+        let Entry { counter, position, founded, cut, .. } = *entry;
+        let cards = hash_of(annex.cards.iter());
+        if check_entered(&base, (counter, position, founded), &cut, &cards, mac).is_err() {
+            return;
+        }
+        self.timers.stop(Timer::Want);
+        self.timers.stop(Timer::Found);
+        self.begin_inside(engine, base, Start { counter, position, founded, cut, cards: annex.cards });
+        self.enter(now, Change::Formed);
+        self.offer_package(now);
+        self.set_turn(now);
+        self.follow_log(now);
+    }
+
+    fn by_external_commit(&mut self, now: Now, leaf: Option<u32>, entry: &Entry, annex: &Annex) {
+        // Whoever waits to be admitted, and was, may have lost its Welcome.
+        if !self.config.joins && leaf.is_none() {
+            return;
+        }
+        let (utc, seed) = (self.utc(now), self.seed());
+        let replaces = leaf.map(LeafIndex);
+        let made = E::external_join(&self.setup, &annex.opening, &annex.tree, replaces, step(utc, &seed));
+        let (mut engine, ExternalCommit { message, .. }) = match made {
+            Ok(made) => made,
+            // Signed by who may say so. Another member that is out is removed soon.
+            Err(JoinError::Setup(SetupError::Refused(Refusal::Revoked))) => {
+                return self.exclude(Exclusion::Evicted { reason: String::new() });
+            }
+            Err(_) => return,
+        };
+        if self.knows_revoked(&engine) {
+            return;
+        }
+        let ours = self.inside().map(|it| (it.engine.context().group_id, it.members.len()));
+        if ours.is_some_and(|(group_id, members)| members > 1 && group_id != engine.context().group_id) {
+            return;
+        }
+        let Some(base) = base_of(&mut engine) else { return };
+        if self.pending.take().is_some_and(|it| it.excludes) {
+            self.outputs.push_back(Output::Abandoned);
+        }
+        let (epoch, cards) = (entry.epoch, vec![self.card.clone()]);
+        let tokens = self.order(epoch, &Message::Commit { epoch, commit: message, cards, why: Vec::new() }.write());
+        let places = tokens.into_iter().map(|token| (token, None)).collect();
+        let external = External { engine, base, places, tries: 0, entered: None };
+        self.phase = Phase::External(Box::new(external));
+        self.timers.stop(Timer::Found);
+        self.timers.set(Timer::Want, now.monotonic + WANT_AGAIN * 4);
+    }
+
+    pub(super) fn external_outcome(&mut self, now: Now, token: Token, result: SendResult) {
+        match (&mut self.phase, result) {
+            (Phase::External(external), SendResult::Ordered(position)) if external.places.contains_key(&token) => {
+                external.places.insert(token, Some(position));
+                if external.position().is_some() {
+                    self.timers.set(Timer::Want, now.monotonic + OUTCOME_AFTER);
+                }
+            }
+            (Phase::External(external), SendResult::InDoubt | SendResult::Failed)
+                if external.places.contains_key(&token) =>
+            {
+                self.rejoin(now);
+                let later = self.again(now);
+                self.timers.set(Timer::Want, later);
+            }
+            (Phase::Outside(outside), SendResult::InDoubt | SendResult::Failed) => {
+                outside.founds.take_if(|(of, ..)| of.contains(&token));
+            }
+            _ => {}
+        }
+    }
+
+    /// A member confirms that our external commit won.
+    fn came_in(&mut self, now: Now, entry: &Entry, mac: &[u8; 32], annex: Annex) {
+        let Entry { counter, position, founded, cut, .. } = *entry;
+        let cards = hash_of(annex.cards.iter());
+        let Phase::External(external) = &self.phase else { return };
+        if check_entered(&external.base, (counter, position, founded), &cut, &cards, mac).is_err() {
+            return;
+        }
+        let Phase::External(external) = std::mem::replace(&mut self.phase, Phase::Outside(Outside::default())) else {
+            return;
+        };
+        let External { engine, base, .. } = *external;
+        self.timers.stop(Timer::Want);
+        self.begin_inside(engine, base, Start { counter, position, founded, cut, cards: annex.cards });
+        self.enter(now, Change::Formed);
+        self.set_turn(now);
+        self.follow_log(now);
+    }
+
+    // ---- members -------------------------------------------------------------------------------
+
+    /// Somebody outside asks.
+    pub(super) fn hear_want(
+        &mut self,
+        now: Now,
+        source: &Source,
+        what: WantKind,
+        position: u64,
+        tries: u32,
+        card: Card,
+    ) -> Result<(), Dropped> {
+        let Some(inside) = self.inside().filter(|it| it.entering.is_none()) else { return Ok(()) };
+        let cert = card.id.cert;
+        // One of us answers: another one at each try.
+        let draw = sha256(&[&inside.epoch.to_bytes()[..], &cert.0].concat());
+        let draw = u64::from_be_bytes(*draw.first_chunk().expect("8 of 32 bytes"));
+        let others = inside.members.keys().filter(|at| inside.leaf_of(&cert).is_none_or(|leaf| slot(leaf) != **at));
+        let others: Vec<Slot> = others.copied().collect();
+        let Some(at) = others.get((draw.wrapping_add(u64::from(tries)) % others.len().max(1) as u64) as usize) else {
+            return Ok(());
+        };
+        let welcomes = self.welcomed.iter().rev().find(|it| it.whom.contains(&cert) && it.position == inside.position);
+        let welcome = welcomes.map(|it| it.welcome.clone());
+        if slot(inside.engine.own_leaf()) != *at && welcome.is_none() {
+            return Ok(());
+        }
+        if !self.may_answer(now, cert) {
+            return Err(Dropped::Queue);
+        }
+        let to = if let Source::Outside(from) = source { To::Peer(*from) } else { To::Group };
+        match (what, welcome) {
+            (WantKind::Entry, Some(welcome)) => self.let_in(cert, &welcome),
+            (WantKind::Entry, None) => self.show_way(to, cert),
+            (WantKind::Outcome, _) => self.confirm(to, cert, position),
+        }
+        Ok(())
+    }
+
+    /// Answers cost a signature and a tree: each asker gets one in a while.
+    fn may_answer(&mut self, now: Now, cert: CertHash) -> bool {
+        self.answered.retain(|_, at| now.monotonic.since(*at) < ANSWER_EVERY);
+        if self.answered.len() >= limits::MLS_ANSWERS_MAX || self.answered.contains_key(&cert) {
+            return false;
+        }
+        self.answered.insert(cert, now.monotonic);
+        true
+    }
+
+    /// The GroupInfo of this epoch.
+    fn show_way(&mut self, to: To, cert: CertHash) {
+        let Some(inside) = self.inside() else { return };
+        if inside.members.len() >= limits::MLS_MEMBERS_MAX {
+            return;
+        }
+        let leaf = inside.leaf_of(&cert).map(|leaf| leaf.0);
+        let (opening, tree) = (inside.engine.group_info(), inside.engine.tree());
+        self.send_entry(to, cert, EntryKind::GroupInfo(leaf), opening, tree);
+    }
+
+    /// Lets in somebody whom a commit of ours added.
+    pub(super) fn let_in(&mut self, cert: CertHash, welcome: &[u8]) {
+        let Some(inside) = self.inside() else { return };
+        let (counter, position, founded) = (inside.epoch.counter, inside.position, inside.founded);
+        let mac = entered(&inside.base, (counter, position, founded), &inside.cut, &hash_of(inside.cards.values()));
+        let tree = inside.engine.tree();
+        self.send_entry(To::Group, cert, EntryKind::Welcome(mac), welcome.to_vec(), tree);
+    }
+
+    fn send_entry(&mut self, to: To, cert: CertHash, kind: EntryKind, opening: Vec<u8>, tree: Vec<u8>) {
+        let Some(inside) = self.inside() else { return };
+        let (counter, epoch) = (inside.epoch.counter, inside.engine.context().epoch);
+        let (position, founded, cut) = (inside.position, inside.founded, inside.cut);
+        let annex = Annex { opening, tree, cards: inside.cards.values().cloned().collect() }.write();
+        let annex = self.body(&annex);
+        self.tell(to, &Message::Entry(Entry { to: cert, counter, epoch, position, founded, cut, annex, kind }));
+    }
+
+    /// An external commit leads to the epoch that we have just entered.
+    pub(super) fn note_external(&mut self, cert: CertHash) {
+        let Some(inside) = self.inside_mut() else { return };
+        let (counter, epoch) = (inside.epoch.counter, inside.engine.context().epoch);
+        let (position, founded, cut) = (inside.position, inside.founded, inside.cut);
+        let hash = hash_of(inside.cards.values());
+        let kind = EntryKind::Entered(entered(&inside.base, (counter, position, founded), &cut, &hash));
+        let cards = inside.cards.values().cloned().collect();
+        let annex = Annex { cards, ..Annex::default() }.write();
+        if inside.externals.len() >= EXTERNALS_KEPT {
+            inside.externals.pop_front();
+        }
+        let draw = sha256(&[&inside.epoch.to_bytes()[..], &cert.0].concat());
+        let draw = u64::from_be_bytes(*draw.first_chunk().expect("8 of 32 bytes"));
+        let others: Vec<Slot> = inside.roster.slots().filter(|(_, it)| it.id.cert != cert).map(|(at, _)| at).collect();
+        let is_ours = others.get((draw % others.len().max(1) as u64) as usize) == Some(&slot(inside.engine.own_leaf()));
+        let annex = self.body(&annex);
+        let entry = Entry { to: cert, counter, epoch, position, founded, cut, annex, kind };
+        if let Some(inside) = self.inside_mut() {
+            inside.externals.push_back(entry.clone());
+        }
+        if is_ours {
+            self.tell(To::Group, &Message::Entry(entry));
+        }
+    }
+
+    fn confirm(&mut self, to: To, cert: CertHash, position: u64) {
+        let Some(inside) = self.inside() else { return };
+        let found = inside.externals.iter().find(|it| it.to == cert && it.position == position).cloned();
+        match found {
+            Some(entry) => self.tell(to, &Message::Entry(entry)),
+            // It lost: the way leads on from here.
+            None if inside.judged >= position => self.show_way(to, cert),
+            // The order has not brought it here yet.
+            None => {}
+        }
+    }
+
+    /// Somebody founds a group where one is.
+    pub(super) fn answer_founder(&mut self, now: Now, card: &Card) {
+        if card.id.cert != self.me.hash && self.may_answer(now, card.id.cert) {
+            self.show_way(To::Group, card.id.cert);
+        }
+    }
+
+    // ---- key packages --------------------------------------------------------------------------
+
+    /// Offers a key package, with which members admit us while we are away. It is of last resort: the directory of this
+    /// transport keeps one.
+    pub(super) fn offer_package(&mut self, now: Now) {
+        let (utc, seed) = (self.utc(now), self.seed());
+        let made = E::key_package(&self.setup, PackageKind::LastResort, PACKAGE_LASTS, step(utc, &seed));
+        let Ok(made) = made else { return };
+        let offered = Mls::<E>::offered(&made.public, &self.card);
+        if self.packages.len() >= PACKAGES_KEPT {
+            self.packages.remove(0);
+        }
+        self.packages.push(OwnPackage { secret: made.secret });
+        self.store_run();
+        let bytes = self.sealed(&offered);
+        self.outputs.push_back(Output::Provide { what: Fetch::KeyPackage(self.me.hash), bytes });
+    }
+}
+
+/// What a way in says beside the engine's state.
+pub(super) struct Start {
+    pub(super) counter: u32,
+    pub(super) position: u64,
+    pub(super) founded: u64,
+    pub(super) cut: [u8; 32],
+    pub(super) cards: Vec<Card>,
+}
+
+/// A founder waits so long for a group that is there.
+const FOUND_AFTER: Duration = Duration::from_millis(400);
+const WANT_AGAIN: Duration = Duration::from_millis(100);
+const WANTS_DOUBLE: u32 = 6;
+/// Whether an external commit won is asked, if nobody says so by itself.
+const OUTCOME_AFTER: Duration = Duration::from_millis(300);
+const OUTCOME_TRIES: u32 = 6;
+/// A way in whose annex does not come makes place for another one.
+const ENTRY_LASTS: Duration = Duration::from_secs(2);
+/// How often a member asks that seems to be behind.
+const BEHIND_TRIES: u32 = 6;
+/// Key packages whose Welcome may come: that which is offered, and the one of the run before.
+const PACKAGES_KEPT: usize = 2;
+const ANSWER_EVERY: Duration = Duration::from_millis(80);
+/// External commits of which a member can say that they won.
+const EXTERNALS_KEPT: usize = 32;
+const PACKAGE_LASTS: Duration = Duration::from_secs(90 * 24 * 3600);

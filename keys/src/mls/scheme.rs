@@ -1,0 +1,566 @@
+//! `keys=mls`: one member of one group, over an order that all members read (D7).
+//!
+//! ```text
+//! founder   ─ FOUND ─────────▶ the first one of the log founds the group
+//! newcomer  ─ WANT ─▶ ◀─ ENTRY(GroupInfo) ── a member        external commit ─▶ order ─▶ ◀─ ENTRY(entered)
+//! device    ─ key package ─▶ directory ─▶ a member: COMMIT ─▶ order; ENTRY(Welcome) ─▶ device
+//! member    ─ COMMIT ────────▶ order: the first valid one of an epoch leads to the next, a void one stops nobody (D1)
+//! restarted ─ CARD ──────────▶ order: the same epoch of RFC 9420 with the keys of its new run (G4)
+//! ```
+//! Source: RFC 9420 for groups, through an [`Engine`]; RFC 9750 for what its delivery service does. Data does not travel as
+//! RFC 9420's PrivateMessages, but under keys that an epoch's exporter gives (D5).
+//!
+//! | file | what |
+//! |---|---|
+//! | `message` | the bytes |
+//! | `certificates` | who may be in, and change what |
+//! | `committing` | what a member wants the group to commit |
+//! | `following` | what the order says, and the epochs that it leads to |
+//! | `joining` | the ways in, and how members help those outside |
+//! | `access` | an epoch's keys |
+//! | `records` | what a process leaves for the next one |
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rand_chacha::ChaCha20Rng;
+use rand_core::{Rng as _, SeedableRng as _};
+use sealcast_crypto::aead;
+use sealcast_crypto::bootstrap::BootstrapKey;
+use sealcast_crypto::hash::sha256;
+use sealcast_crypto::identity::{Identity, Verified};
+use sealcast_crypto::secret::Secret;
+use sealcast_crypto::signature::{Algorithm, OriginKey};
+use sealcast_wire::{
+    Agreement, CertHash, Dropped, EpochId, Fetch, FetchId, Fetched, Fetches, Guarantee, Incarnation, Lane, Member,
+    MemberId, Monotonic, Now, Roster, Slot, Source, To, Utc, limits,
+};
+
+use super::certificates::{Certificates, TRUST};
+use super::committing::{Pending, Wish};
+use super::engine::{Engine, Handshake, LeafIndex, Setup, Signer, Step, Suite};
+use super::following::{Entering, Log, Parts};
+use super::joining::{External, Outside, Welcomed};
+use super::judge::{Credential, Judge};
+use super::message::{Body, Card, Entry, Message};
+use super::records::{self, OwnPackage};
+use crate::timers::Timers;
+use crate::{
+    Command, CommandError, Exclusion, HandleError, Input, Keys, Need, Output, Properties, Seal, SealError, Sealed,
+    SendResult, Token,
+};
+
+/// What it needs: an order that may fork at worst (D7), and a directory.
+pub const PROPERTIES: Properties = Properties {
+    messages: &[Need(Guarantee::Ordered, Agreement::Forkable)],
+    fetches: Fetches { directory: true, shares: false },
+    ..Properties::ANY
+};
+
+/// What a member needs to know before it starts.
+#[derive(Clone)]
+pub struct Config {
+    /// The group's name, as certificates have it.
+    pub group: String,
+    /// Our certificate and keys, whom we trust, and the group's bootstrap key.
+    pub identity: Arc<Identity>,
+    /// How datagrams are sealed.
+    pub suite: aead::Suite,
+    /// Whether this member founds the group if nobody lets it in.
+    pub founds: bool,
+    /// Whether it comes in by itself; otherwise it waits until a member admits it.
+    pub joins: bool,
+    /// Whether origins are proved by signatures: any member can seal in the name of any other.
+    pub signs: bool,
+    /// Age of our leaf's key at which we commit a new one.
+    pub rekey_after: Duration,
+    /// A date that has surely passed (G5).
+    pub floor: Utc,
+    /// How handshakes of members travel.
+    pub handshake: Handshake,
+}
+
+impl Config {
+    /// The usual one: AES-256-GCM, signed origins, a new leaf key every day.
+    pub fn new(group: &str, identity: Arc<Identity>) -> Config {
+        Config {
+            group: group.to_owned(),
+            identity,
+            suite: aead::Suite::default(),
+            founds: true,
+            joins: true,
+            signs: true,
+            rekey_after: Duration::from_secs(24 * 3600),
+            floor: Utc(i64::MIN),
+            handshake: Handshake::Private,
+        }
+    }
+}
+
+/// The machine of `keys=mls`.
+pub struct Mls<E> {
+    pub(super) config: Config,
+    pub(super) group: Arc<str>,
+    pub(super) judge: Arc<Certificates>,
+    pub(super) setup: Setup,
+    pub(super) bootstrap_key: BootstrapKey,
+    pub(super) me: Arc<Verified>,
+    /// Of this run.
+    pub(super) card: Card,
+    pub(super) origin: Arc<OriginKey>,
+    pub(super) rng: ChaCha20Rng,
+    pub(super) phase: Phase<E>,
+    /// What the order brought and is not judged yet.
+    pub(super) log: Log,
+    /// Pieces of bodies that were fetched, until they are used.
+    pub(super) pieces: BTreeMap<[u8; 32], Vec<u8>>,
+    pub(super) fetching: BTreeMap<FetchId, Fetch>,
+    pub(super) pending: Option<Pending>,
+    pub(super) wishes: VecDeque<Wish>,
+    /// Messages of ours that are being ordered.
+    sent: BTreeMap<Token, Vec<u8>>,
+    /// What failed together is tried one by one.
+    pub(super) alone: VecDeque<Wish>,
+    /// How often in a row something was not done.
+    again: u32,
+    /// The newest last.
+    pub(super) packages: Vec<OwnPackage>,
+    pub(super) timers: Timers<Timer>,
+    /// The roster that our application saw last.
+    pub(super) shown: Option<Roster>,
+    /// Who was let in by our commits, and how.
+    pub(super) welcomed: VecDeque<Welcomed>,
+    /// When somebody outside was answered last.
+    pub(super) answered: BTreeMap<CertHash, Monotonic>,
+    pub(super) leaving: bool,
+    names: u64,
+    pub(super) outputs: VecDeque<Output>,
+}
+
+/// Where a member stands.
+pub(super) enum Phase<E> {
+    Outside(Outside),
+    /// Our external commit is under way.
+    External(Box<External<E>>),
+    Inside(Box<Inside<E>>),
+    Out,
+}
+
+/// A member of a group.
+pub(super) struct Inside<E> {
+    pub(super) engine: E,
+    pub(super) epoch: EpochId,
+    /// What the exporter of the engine's epoch gave.
+    pub(super) base: Secret<32>,
+    pub(super) cut: [u8; 32],
+    /// The runs of members.
+    pub(super) cards: BTreeMap<CertHash, Card>,
+    pub(super) members: BTreeMap<Slot, Arc<Verified>>,
+    pub(super) roster: Roster,
+    /// Of the last message that led to this epoch.
+    pub(super) position: u64,
+    /// Of the last message that was judged.
+    pub(super) judged: u64,
+    /// Of the message that founded the group.
+    pub(super) founded: u64,
+    /// Others are in a later epoch, it seems.
+    pub(super) behind: bool,
+    /// How often we asked.
+    pub(super) tries: u32,
+    /// A way into another epoch or group, whose annex is being fetched.
+    pub(super) probe: Option<(Entry, Monotonic)>,
+    /// The message that ends this epoch.
+    pub(super) entering: Option<Entering>,
+    /// Members that asked to be removed.
+    pub(super) leavers: BTreeSet<LeafIndex>,
+    /// External commits that won in this epoch of ours and before: their position, and what proves it.
+    pub(super) externals: VecDeque<Entry>,
+    /// Parts of long messages that were ordered in this data epoch, by the hash of the whole.
+    pub(super) parts: BTreeMap<[u8; 32], Parts>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Timer {
+    /// Ask to be let in, or what became of our external commit.
+    Want,
+    /// Found the group.
+    Found,
+    /// Say our card in the order.
+    Card,
+    /// It is our turn to remove somebody.
+    Turn,
+    /// Try again what was not done.
+    Again,
+    /// Our leaf's key is old.
+    Rekey,
+    /// Ask again to be removed.
+    Leave,
+}
+
+impl<E: Engine> Mls<E> {
+    /// A process of this member, with what an earlier one left. `seed` is this run's only randomness: never use one twice.
+    ///
+    /// # Errors
+    /// The certificate is none of a member that reads all of the group.
+    pub fn restore(config: Config, seed: [u8; 32], now: Now, stored: &[(u64, Vec<u8>)]) -> Result<Mls<E>, ConfigError> {
+        let mut rng = ChaCha20Rng::from_seed(seed);
+        let group: Arc<str> = config.group.as_str().into();
+        let me = config.identity.certificate().clone();
+        let judge = Arc::new(Certificates::new(group.clone(), config.identity.anchor().clone(), config.floor));
+        let suite = match me.key.algorithm() {
+            Algorithm::Ed25519 => Suite::X25519,
+            Algorithm::P256 => Suite::P256,
+        };
+        if !me.rights.is_member(&group) || !me.rights.reads_all(&group, &sealcast_crypto::identity::Pattern::all()) {
+            return Err(ConfigError::Readers);
+        }
+        let setup = Setup {
+            suite,
+            credential: Credential::X509(vec![me.der.to_vec()]),
+            signer: config.identity.clone() as Arc<dyn Signer>,
+            judge: judge.clone() as Arc<dyn Judge>,
+            handshake: config.handshake,
+            extension_kinds: vec![TRUST],
+        };
+        let records = records::read(stored);
+        let origin = Arc::new(OriginKey::generate(&mut rng));
+        let mut incarnation = [0; 16];
+        rng.fill_bytes(&mut incarnation);
+        let id = MemberId { cert: me.hash, incarnation: Incarnation(incarnation) };
+        // Later than every run before, also if the disk was lost.
+        let by_clock = now.utc.map_or(0, |utc| u64::try_from(utc.0).unwrap_or(0)) << 16;
+        let run = by_clock.max(records.run.saturating_add(1));
+        let card = Card::new(&group, &config.identity, id, run, origin.public_bytes());
+        let mut mls = Mls {
+            bootstrap_key: config.identity.bootstrap_key(&group),
+            group,
+            judge,
+            setup,
+            me,
+            card,
+            origin,
+            rng,
+            phase: Phase::Outside(Outside::default()),
+            log: Log::default(),
+            pieces: BTreeMap::new(),
+            fetching: BTreeMap::new(),
+            pending: None,
+            wishes: VecDeque::new(),
+            sent: BTreeMap::new(),
+            alone: VecDeque::new(),
+            again: 0,
+            packages: records.packages,
+            timers: Timers::default(),
+            shown: None,
+            welcomed: VecDeque::new(),
+            answered: BTreeMap::new(),
+            leaving: false,
+            names: 0,
+            outputs: VecDeque::new(),
+            config,
+        };
+        mls.store_run();
+        mls.offer_package(now);
+        match records.state.and_then(|state| mls.resume(now, state)) {
+            Some(()) => {}
+            None => mls.begin_outside(now),
+        }
+        Ok(mls)
+    }
+
+    /// The epoch that it is in.
+    pub fn epoch(&self) -> Option<EpochId> {
+        self.inside().map(|it| it.epoch)
+    }
+
+    pub(super) fn inside(&self) -> Option<&Inside<E>> {
+        if let Phase::Inside(inside) = &self.phase { Some(inside) } else { None }
+    }
+
+    pub(super) fn inside_mut(&mut self) -> Option<&mut Inside<E>> {
+        if let Phase::Inside(inside) = &mut self.phase { Some(inside) } else { None }
+    }
+
+    // ---- small things --------------------------------------------------------------------------
+
+    pub(super) fn utc(&self, now: Now) -> Utc {
+        let floor = self.config.floor.max(self.judge.anchor().newest_date()).max(self.me.not_before);
+        let utc = now.utc.unwrap_or(floor).max(floor);
+        self.judge.set_time(utc, now.utc.is_some());
+        utc
+    }
+
+    /// When something is tried once more that was not done: later each time, and not by all at once.
+    pub(super) fn again(&mut self, now: Now) -> Monotonic {
+        let base = AGAIN * (1 << self.again.min(AGAIN_DOUBLES));
+        self.again += 1;
+        now.monotonic + base + base.mul_f64(f64::from(self.rng.next_u32()) / f64::from(u32::MAX))
+    }
+
+    pub(super) fn done(&mut self) {
+        self.again = 0;
+    }
+
+    pub(super) fn seed(&mut self) -> Secret<32> {
+        Secret::random(&mut self.rng)
+    }
+
+    pub(super) fn token(&mut self) -> Token {
+        self.names += 1;
+        Token(self.names)
+    }
+
+    /// A message under the bootstrap key.
+    pub(super) fn sealed(&mut self, message: &[u8]) -> Vec<u8> {
+        let mut nonce = [0; 12];
+        self.rng.fill_bytes(&mut nonce);
+        self.bootstrap_key.seal(nonce, message)
+    }
+
+    pub(super) fn send(&mut self, token: Token, needs: Guarantee, to: To, bytes: Vec<u8>) {
+        self.outputs.push_back(Output::Send { token, lane: Lane::Open, needs, to, after: None, bytes });
+    }
+
+    /// Sends a message that nobody orders.
+    pub(super) fn tell(&mut self, to: To, message: &Message) {
+        let (token, bytes) = (self.token(), self.sealed(&message.write()));
+        self.send(token, Guarantee::BestEffort, to, bytes);
+    }
+
+    /// Has a message of this epoch ordered, in parts if it is long.
+    pub(super) fn order(&mut self, epoch: u64, message: &[u8]) -> Vec<Token> {
+        if message.len() <= limits::MLS_PART_BYTES {
+            return vec![self.order_one(message)];
+        }
+        let whole = sha256(message);
+        let count = message.len().div_ceil(limits::MLS_PART_BYTES) as u16;
+        let parts = (0..).zip(message.chunks(limits::MLS_PART_BYTES));
+        let part = |(index, bytes): (u16, &[u8])| Message::Part { epoch, whole, index, count, bytes: bytes.to_vec() };
+        parts.map(part).map(|it| self.order_one(&it.write())).collect()
+    }
+
+    fn order_one(&mut self, message: &[u8]) -> Token {
+        let (token, bytes) = (self.token(), self.sealed(message));
+        self.send(token, Guarantee::Ordered, To::Group, bytes);
+        self.sent.insert(token, message.to_vec());
+        token
+    }
+
+    /// Bytes as a message's body: what is long is kept where others fetch it.
+    pub(super) fn body(&mut self, bytes: &[u8]) -> Body {
+        if bytes.len() <= limits::MLS_INLINE_BYTES_MAX {
+            return Body::Inline(bytes.to_vec());
+        }
+        let pieces: Vec<[u8; 32]> = bytes.chunks(limits::MLS_PIECE_BYTES).map(|piece| self.provide(piece)).collect();
+        Body::Pieces(pieces)
+    }
+
+    fn provide(&mut self, piece: &[u8]) -> [u8; 32] {
+        // The nonce follows from the piece, so that members who keep the same thing keep it once (D8).
+        let nonce = *sha256(piece).first_chunk().expect("12 of 32 bytes");
+        let bytes = self.bootstrap_key.seal(nonce, piece);
+        let hash = sha256(&bytes);
+        self.outputs.push_back(Output::Provide { what: Fetch::Blob(hash), bytes });
+        hash
+    }
+
+    /// A body's bytes; those that are not here are fetched.
+    pub(super) fn whole(&mut self, body: &Body) -> Option<Vec<u8>> {
+        let pieces = match body {
+            Body::Inline(bytes) => return Some(bytes.clone()),
+            Body::Pieces(pieces) => pieces,
+        };
+        let missing: Vec<[u8; 32]> = pieces.iter().filter(|it| !self.pieces.contains_key(*it)).copied().collect();
+        if missing.is_empty() {
+            return Some(pieces.iter().flat_map(|it| self.pieces[it].clone()).collect());
+        }
+        missing.into_iter().for_each(|it| self.fetch(Fetch::Blob(it)));
+        None
+    }
+
+    /// What was fetched of a body is not needed any more.
+    pub(super) fn forget(&mut self, body: &Body) {
+        if let Body::Pieces(pieces) = body {
+            pieces.iter().for_each(|it| _ = self.pieces.remove(it));
+        }
+    }
+
+    pub(super) fn fetch(&mut self, what: Fetch) {
+        if self.fetching.values().any(|it| *it == what) || self.fetching.len() >= limits::MLS_PIECES_MAX {
+            return;
+        }
+        self.names += 1;
+        let id = FetchId(self.names);
+        self.fetching.insert(id, what.clone());
+        self.outputs.push_back(Output::Fetch { id, what });
+    }
+
+    fn fetched(&mut self, now: Now, id: FetchId, result: Fetched) {
+        let Some(what) = self.fetching.remove(&id) else { return };
+        match (what, result) {
+            (Fetch::KeyPackage(cert), Fetched::Bytes(bytes)) => self.package_came(now, cert, &bytes),
+            (Fetch::Blob(hash), Fetched::Bytes(bytes)) if sha256(&bytes) == hash => {
+                if let Ok(piece) = self.bootstrap_key.open(&bytes)
+                    && self.pieces.len() < limits::MLS_PIECES_MAX
+                {
+                    self.pieces.insert(hash, piece);
+                }
+                self.pieces_came(now);
+            }
+            // Who provides it may not have done so yet.
+            (Fetch::Blob(_), _) => self.pieces_came(now),
+            (Fetch::KeyPackage(_) | Fetch::Shares { .. } | Fetch::Key, _) => {}
+        }
+    }
+
+    /// What waits for pieces looks again.
+    fn pieces_came(&mut self, now: Now) {
+        self.entry_came(now);
+    }
+
+    /// Our leaf's key is renewed at some time, at which not all others do so.
+    pub(super) fn set_rekey(&mut self, now: Now) {
+        let after = self.config.rekey_after;
+        let spread = after.mul_f64(f64::from(self.rng.next_u32()) / f64::from(u32::MAX) / 8.0);
+        self.timers.set(Timer::Rekey, now.monotonic + after + spread);
+    }
+
+    /// A credential's member as views name it.
+    pub(super) fn member(it: &Verified, cards: &BTreeMap<CertHash, Card>) -> Member {
+        let incarnation = cards.get(&it.hash).map(|card| card.id.incarnation).unwrap_or_default();
+        Member { id: MemberId { cert: it.hash, incarnation }, name: it.name.clone() }
+    }
+
+    pub(super) fn exclude(&mut self, why: Exclusion) {
+        self.phase = Phase::Out;
+        self.pending = None;
+        self.wishes.clear();
+        self.log = Log::default();
+        self.timers = Timers::default();
+        self.store();
+        self.outputs.push_back(Output::Excluded { why });
+    }
+
+    fn hear(&mut self, now: Now, source: &Source, position: Option<u64>, bytes: &[u8]) -> Result<(), Dropped> {
+        if matches!(self.phase, Phase::Out) {
+            return Err(Dropped::Stale);
+        }
+        let opened = self.bootstrap_key.open(bytes).map_err(|_| Dropped::Foreign)?;
+        let message = Message::read(&opened).map_err(|_| Dropped::Malformed)?;
+        match (message, position) {
+            (Message::Want { what, position, tries, card }, _) => {
+                self.hear_want(now, source, what, position, tries, card)
+            }
+            (Message::Entry(entry), _) => self.hear_entry(now, entry),
+            (message, Some(position)) => self.hear_ordered(now, position, message, opened),
+            // What has no position decides nothing.
+            (_, None) => Err(Dropped::Malformed),
+        }
+    }
+
+    fn outcome(&mut self, now: Now, token: Token, result: SendResult) {
+        // Its sender is told where it stands, and does not hear it again.
+        let sent = self.sent.remove(&token);
+        if self.log.said.remove(&token) && matches!(result, SendResult::InDoubt | SendResult::Failed) {
+            let later = self.again(now);
+            self.timers.sooner(Timer::Card, later);
+        }
+        if self.pending.as_ref().is_some_and(|it| it.tokens.contains(&token)) {
+            match result {
+                SendResult::Ordered(_) | SendResult::Accepted => {}
+                SendResult::InDoubt | SendResult::Failed => self.give_up_pending(now),
+            }
+        }
+        self.external_outcome(now, token, result);
+        if let (SendResult::Ordered(position), Some(bytes)) = (result, sent)
+            && let Ok(message) = Message::read(&bytes)
+        {
+            let _ = self.hear_ordered(now, position, message, bytes);
+        }
+    }
+}
+
+/// Why a member cannot start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigError {
+    /// All members of a group read all of it.
+    #[error(
+        "the certificate does not grant reading all topics of the group: with keys=mls, use a group for each set of readers"
+    )]
+    Readers,
+}
+
+impl<E: Engine> Keys for Mls<E> {
+    fn properties(&self) -> Properties {
+        PROPERTIES
+    }
+
+    fn handle(&mut self, now: Now, input: Input<'_>) -> Result<(), HandleError> {
+        match input {
+            Input::Message { source, position, bytes } => self.hear(now, source, position, bytes)?,
+            Input::Command(command) => self.command(now, command)?,
+            Input::Outcome(token, result) => self.outcome(now, token, result),
+            Input::Fetched(id, result) => self.fetched(now, id, result),
+            Input::Flushed(epoch, cut) => self.flushed(now, epoch, cut),
+            Input::Describe => self.describe(),
+            // Members stay while they are away.
+            Input::Suspected(_) | Input::Slow(_) | Input::Delivered(_) | Input::InForce(_) | Input::Up => {}
+        }
+        Ok(())
+    }
+
+    fn seal(&mut self, _message: &Seal<'_>) -> Result<Sealed, SealError> {
+        Err(SealError::PerDatagram)
+    }
+
+    /// It opens no whole messages.
+    fn has_capacity(&self, _bytes: usize) -> bool {
+        true
+    }
+
+    fn timeout(&self) -> Option<Monotonic> {
+        self.timers.next()
+    }
+
+    fn handle_timeout(&mut self, now: Now) {
+        while let Some(timer) = self.timers.take_due(now.monotonic) {
+            match timer {
+                Timer::Want => self.want(now),
+                Timer::Found => self.found(now),
+                Timer::Card => self.say_card(),
+                Timer::Turn => self.take_turn(now),
+                Timer::Again => self.pursue(now),
+                Timer::Rekey => {
+                    self.wish(now, Wish::Update);
+                    self.set_rekey(now);
+                }
+                Timer::Leave => self.ask_to_leave(now),
+            }
+        }
+    }
+
+    fn poll(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+}
+
+/// A call's time and randomness.
+pub(super) fn step(utc: Utc, seed: &Secret<32>) -> Step<'_> {
+    Step { utc, seed }
+}
+
+/// From a failure to the next try.
+const AGAIN: Duration = Duration::from_millis(30);
+const AGAIN_DOUBLES: u32 = 7;
+
+/// The slot of a leaf.
+pub(super) fn slot(leaf: LeafIndex) -> Slot {
+    Slot(leaf.0)
+}
+
+/// Why a command is refused.
+pub(super) type Refused = CommandError;
+
+/// What a command asks.
+pub(super) type Requested = Command;
