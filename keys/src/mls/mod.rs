@@ -15,6 +15,8 @@ pub mod judge;
 mod message;
 mod records;
 mod scheme;
+#[cfg(test)]
+mod tests;
 
 pub use records::position;
 pub use scheme::{Config, ConfigError, Mls, PROPERTIES};

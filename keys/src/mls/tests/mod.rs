@@ -1,0 +1,260 @@
+//! Members of `keys=mls` in a small network, with the real engine.
+
+mod net;
+
+use sealcast_crypto::identity::Act;
+use sealcast_crypto::signature::Algorithm;
+use sealcast_wire::Change;
+
+use self::net::{GROUP, Net, seal};
+use super::ConfigError;
+use super::message::Message;
+use crate::{Command, Exclusion};
+
+/// All of them, together.
+fn formed(members: usize, seed: u64) -> Net {
+    let mut net = Net::new(members, seed);
+    net.start(0);
+    net.run(1_000);
+    (1..members).for_each(|node| net.start(node));
+    net.run(5_000);
+    net.assert_together(&(0..members).collect::<Vec<_>>());
+    net
+}
+
+#[test]
+fn newcomers_come_in_by_external_commits() {
+    for seed in 0..5 {
+        formed(6, seed);
+    }
+}
+
+#[test]
+fn newcomers_come_in_though_a_third_of_the_answers_is_lost() {
+    for seed in 0..5 {
+        let mut net = Net::new(5, seed);
+        net.loss = 33;
+        net.start(0);
+        net.run(1_000);
+        (1..5).for_each(|node| net.start(node));
+        net.run(30_000);
+        net.assert_together(&[0, 1, 2, 3, 4]);
+    }
+}
+
+#[test]
+fn of_two_founders_one_wins() {
+    for seed in 0..8 {
+        let mut net = Net::new(3, seed);
+        (0..3).for_each(|node| net.start_as(node, |config| config.founds = true));
+        net.run(20_000);
+        net.assert_together(&[0, 1, 2]);
+    }
+}
+
+#[test]
+fn a_device_that_waits_is_admitted_by_its_key_package() {
+    let mut net = formed(3, 1);
+    let mut more = Net::new(4, 1);
+    std::mem::swap(&mut net, &mut more);
+    net.start(0);
+    net.run(1_000);
+    net.start(1);
+    net.run(3_000);
+    net.start_as(3, |config| config.joins = false);
+    net.run(3_000);
+    net.assert_together(&[0, 1]);
+    let cert = net.cert(3);
+    net.command(1, Command::Admit { cert });
+    net.run(3_000);
+    net.assert_together(&[0, 1, 3]);
+}
+
+#[test]
+fn the_evicted_reads_nothing_more_and_does_not_come_back() {
+    let mut net = formed(4, 2);
+    let cert = net.cert(2);
+    net.command(0, Command::Evict { cert, reason: "lost laptop".into() });
+    net.run(3_000);
+    net.assert_together(&[0, 1, 3]);
+    assert_eq!(net.nodes[2].excluded, Some(Exclusion::Evicted { reason: "lost laptop".into() }));
+    let last = net.nodes[0].views.last().unwrap();
+    assert_eq!(last.view.change, Change::Evicted);
+    let sealed = seal(&last.protect, b"secret");
+    for old in &net.nodes[2].views {
+        assert!(old.protect.open(&mut sealed.clone()).is_err());
+    }
+    // Neither with its state nor without it.
+    net.crash(2);
+    net.start(2);
+    net.run(5_000);
+    net.assert_together(&[0, 1, 3]);
+    net.crash(2);
+    net.nodes[2].records.clear();
+    net.start(2);
+    net.run(5_000);
+    net.assert_together(&[0, 1, 3]);
+    assert!(net.nodes[2].views.is_empty());
+}
+
+#[test]
+fn only_who_may_evict_evicts() {
+    let mut net = formed(3, 3);
+    let (cert, now) = (net.cert(0), net.now());
+    let keys = net.nodes[1].keys.as_mut().unwrap();
+    let command = crate::Input::Command(Command::Evict { cert, reason: String::new() });
+    assert!(crate::Keys::handle(keys, now, command).is_err());
+    net.run(1_000);
+    net.assert_together(&[0, 1, 2]);
+}
+
+#[test]
+fn rule_d3_a_member_leaves_by_a_proposal_that_another_one_commits() {
+    for seed in 0..4 {
+        let mut net = formed(4, seed);
+        net.command(1, Command::Leave);
+        net.run(5_000);
+        assert_eq!(net.nodes[1].excluded, Some(Exclusion::Left));
+        net.assert_together(&[0, 2, 3]);
+        assert_eq!(net.nodes[0].views.last().unwrap().view.change, Change::Left);
+    }
+}
+
+#[test]
+fn rule_d2_the_turn_of_a_silent_member_passes_on() {
+    for away in 1..4 {
+        let mut net = formed(4, 9);
+        net.crash(away);
+        net.command(0, Command::Leave);
+        net.run(10_000);
+        let stay: Vec<usize> = (1..4).filter(|it| *it != away).collect();
+        assert_eq!(net.nodes[0].excluded, Some(Exclusion::Left), "without m{away}");
+        assert_eq!(net.nodes[stay[0]].views.last().unwrap().view.members.len(), 3);
+    }
+}
+
+#[test]
+fn racing_commits_end_in_one_epoch() {
+    for seed in 0..6 {
+        let mut net = formed(5, seed);
+        (0..5).for_each(|node| net.command(node, Command::Rotate));
+        net.run(5_000);
+        net.assert_together(&[0, 1, 2, 3, 4]);
+        assert!(net.nodes[0].views.last().unwrap().view.epoch.counter >= 9, "each of them came to pass");
+    }
+}
+
+#[test]
+fn rule_g4_a_restarted_member_goes_on_with_a_card_and_no_commit() {
+    let mut net = formed(4, 4);
+    let before = net.nodes[0].keys.as_ref().unwrap().inside().unwrap().engine_epoch();
+    let old = net.nodes[2].views.last().unwrap().view.members.clone();
+    net.crash(2);
+    net.run(500);
+    net.start(2);
+    net.run(3_000);
+    net.assert_together(&[0, 1, 2, 3]);
+    let inside = net.nodes[0].keys.as_ref().unwrap().inside().unwrap();
+    assert_eq!(inside.engine_epoch(), before, "the tree is as it was");
+    let cert = net.cert(2);
+    let run = |of: &sealcast_wire::Roster| of.find(&cert).unwrap().1.id.incarnation;
+    assert_ne!(run(&old), run(&net.nodes[0].views.last().unwrap().view.members));
+}
+
+#[test]
+fn rule_d1_a_crash_at_any_moment_loses_neither_state_nor_commit() {
+    for millis in 0..12 {
+        let mut net = formed(4, 5);
+        net.command(1, Command::Rotate);
+        let cert = net.cert(3);
+        net.command(0, Command::Evict { cert, reason: String::new() });
+        net.run(millis);
+        net.crash(0);
+        net.crash(1);
+        net.run(50);
+        net.start(0);
+        net.start(1);
+        net.run(8_000);
+        net.assert_together(&[0, 1, 2]);
+    }
+}
+
+#[test]
+fn a_member_that_was_away_follows_the_log() {
+    let mut net = formed(4, 6);
+    net.crash(3);
+    for _ in 0..10 {
+        net.command(1, Command::Rotate);
+        net.run(500);
+    }
+    net.start(3);
+    net.run(3_000);
+    net.assert_together(&[0, 1, 2, 3]);
+}
+
+#[test]
+fn rule_d1_a_void_entry_stops_nobody() {
+    let mut net = formed(3, 7);
+    let epoch = net.nodes[0].keys.as_ref().unwrap().inside().unwrap().engine_epoch();
+    let key = net.nodes[0].identity.bootstrap_key(GROUP);
+    for (i, body) in [vec![], vec![0; 40], b"\x00\x01\x00\x02garbage".to_vec()].into_iter().enumerate() {
+        let commit = Message::Commit { epoch, commit: body, cards: vec![], why: vec![] };
+        net.append(key.seal([i as u8; 12], &commit.write()));
+        // Of an epoch that is not, and nothing at all.
+        let later = Message::Commit { epoch: epoch + 7, commit: vec![1], cards: vec![], why: vec![] };
+        net.append(key.seal([9 + i as u8; 12], &later.write()));
+        net.append(vec![i as u8; 100]);
+        // A part of something that never comes.
+        let part = Message::Part { epoch, whole: [i as u8; 32], index: 0, count: 3, bytes: vec![1; 20] };
+        net.append(key.seal([20 + i as u8; 12], &part.write()));
+    }
+    net.command(1, Command::Rotate);
+    net.run(2_000);
+    net.assert_together(&[0, 1, 2]);
+    assert!(net.nodes[0].keys.as_ref().unwrap().inside().unwrap().engine_epoch() > epoch);
+}
+
+#[test]
+fn the_authority_s_list_removes_whom_it_revokes() {
+    let mut net = formed(3, 8);
+    let serial = net.nodes[2].identity.certificate().serial;
+    let at = net.now().utc.unwrap();
+    assert!(net.authority.revoke(serial, at).unwrap());
+    let crl = net.authority.crl(at, 86_400).unwrap();
+    net.command(1, Command::Learn(crl));
+    net.run(8_000);
+    net.assert_together(&[0, 1]);
+    assert!(matches!(net.nodes[2].excluded, Some(Exclusion::Evicted { .. })));
+}
+
+#[test]
+fn a_certificate_for_some_topics_is_refused_with_the_reason() {
+    let mut net = Net::of(&[&[(Act::Both, "#")], &[(Act::Both, "pose/#")]], Algorithm::Ed25519, 1);
+    let records = Vec::new();
+    let identity = net.nodes[1].identity.clone();
+    let config = super::Config::new(GROUP, identity);
+    let now = net.now();
+    let made = super::Mls::<super::engine::mls_rs::MlsRs>::restore(config, [1; 32], now, &records);
+    assert_eq!(made.err(), Some(ConfigError::Readers));
+    net.run(1);
+}
+
+#[test]
+fn certificates_of_p256_make_groups_of_the_second_suite() {
+    let mut net = Net::of(&[&[(Act::Both, "#")][..]; 3], Algorithm::P256, 1);
+    net.start(0);
+    net.run(1_000);
+    net.start(1);
+    net.start(2);
+    net.run(5_000);
+    net.assert_together(&[0, 1, 2]);
+}
+
+#[test]
+fn rule_d8_no_name_is_seen() {
+    let net = formed(3, 1);
+    let seen = |needle: &[u8]| net.log.iter().any(|it| it.1.windows(needle.len()).any(|w| w == needle));
+    assert!(!seen(b"m1") || !seen(GROUP.as_bytes()));
+    let der = &net.nodes[1].identity.certificate().der;
+    assert!(!seen(&der[40..72]));
+}

@@ -1,0 +1,285 @@
+//! Members, an order and a directory, with virtual time. Everything follows from the seed.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use rand_chacha::ChaCha20Rng;
+use rand_core::{Rng as _, SeedableRng as _};
+use sealcast_crypto::hash::sha256;
+use sealcast_crypto::identity::{Act, Authority, Identity, MemberSecret, Request, Right, Rights};
+use sealcast_crypto::secret::Secret;
+use sealcast_crypto::signature::Algorithm;
+use sealcast_wire::frame::{HEADER_LEN, TAG_LEN};
+use sealcast_wire::{
+    Address, CertHash, Domain, Fetch, FetchId, Fetched, Flush, Guarantee, Monotonic, Now, Protect, Source, Utc, View,
+};
+
+use crate::mls::engine::mls_rs::MlsRs;
+use crate::mls::{Config, Mls};
+use crate::{Command, Exclusion, Input, Keys, Output, SendResult, Token};
+
+pub(super) const GROUP: &str = "ward";
+const NOW: Utc = Utc(1_800_000_000);
+
+pub(super) struct Net {
+    pub(super) authority: Authority,
+    pub(super) nodes: Vec<Node>,
+    rng: ChaCha20Rng,
+    pub(super) time: u64,
+    queue: BTreeMap<(u64, u64), Event>,
+    sequence: u64,
+    /// Of a hundred messages that nobody orders.
+    pub(super) loss: u64,
+    /// Each with its author; outsiders' have none.
+    pub(super) log: Vec<(Option<(usize, u64, Token)>, Vec<u8>)>,
+    /// By name.
+    directory: BTreeMap<Fetch, Vec<u8>>,
+}
+
+pub(super) struct Node {
+    pub(super) identity: Arc<Identity>,
+    pub(super) keys: Option<Mls<MlsRs>>,
+    pub(super) records: BTreeMap<u64, Vec<u8>>,
+    pub(super) views: Vec<Installed>,
+    pub(super) excluded: Option<Exclusion>,
+    /// The next position of the order that it hears.
+    next: usize,
+    /// Messages that it cannot hear.
+    pub(super) deaf: bool,
+    life: u64,
+}
+
+pub(super) struct Installed {
+    pub(super) view: View,
+    pub(super) protect: Arc<dyn Protect>,
+}
+
+enum Event {
+    Sent { to: usize, from: usize, bytes: Vec<u8> },
+    Ordered(usize),
+    Fetched { to: usize, life: u64, id: FetchId, what: Fetch },
+}
+
+impl Net {
+    pub(super) fn new(members: usize, seed: u64) -> Net {
+        Net::of(&vec![&[(Act::Both, "#")][..]; members], Algorithm::Ed25519, seed)
+    }
+
+    /// Members with these rights; the first one may evict, too.
+    pub(super) fn of(rights: &[&[(Act, &str)]], algorithm: Algorithm, seed: u64) -> Net {
+        let mut rng = ChaCha20Rng::seed_from_u64(seed);
+        let mut authority = Authority::create("ca", Algorithm::P256, Utc(NOW.0 - 86_400), &mut rng).unwrap();
+        let mut nodes = Vec::new();
+        for (i, list) in rights.iter().enumerate() {
+            let secret = MemberSecret::generate(algorithm, &mut rng);
+            let mut rights = Rights::none();
+            list.iter().for_each(|(act, pattern)| rights.grant(Right::new(GROUP, *act, pattern).unwrap()));
+            if i == 0 {
+                rights.grant(Right::new(GROUP, Act::Evict, "#").unwrap());
+            }
+            let request = Request { name: format!("m{i}").into(), keys: secret.public(), rights, attributes: vec![] };
+            let certificate = authority.issue(&request, Utc(NOW.0 - 3600), 30 * 86_400).unwrap();
+            let identity = Identity::new(&certificate, &secret, authority.anchor().clone()).unwrap();
+            let identity = Arc::new(identity.with_bootstrap_key(GROUP, Secret::from_bytes([7; 32])));
+            let (records, views) = (BTreeMap::new(), Vec::new());
+            nodes.push(Node { identity, keys: None, records, views, excluded: None, next: 0, deaf: false, life: 0 });
+        }
+        let (queue, log, directory) = (BTreeMap::new(), Vec::new(), BTreeMap::new());
+        Net { authority, nodes, rng, time: 0, queue, sequence: 0, loss: 0, log, directory }
+    }
+
+    pub(super) fn now(&self) -> Now {
+        Now { monotonic: Monotonic(self.time), utc: Some(Utc(NOW.0 + (self.time / 1_000_000) as i64)) }
+    }
+
+    pub(super) fn cert(&self, node: usize) -> CertHash {
+        self.nodes[node].identity.certificate().hash
+    }
+
+    pub(super) fn start(&mut self, node: usize) {
+        self.start_as(node, |_| {});
+    }
+
+    /// A process of this member, with what its disk holds.
+    pub(super) fn start_as(&mut self, node: usize, change: impl FnOnce(&mut Config)) {
+        let mut seed = [0; 32];
+        self.rng.fill_bytes(&mut seed);
+        let mut config = Config::new(GROUP, self.nodes[node].identity.clone());
+        config.founds = node == 0;
+        change(&mut config);
+        let records: Vec<(u64, Vec<u8>)> = self.nodes[node].records.clone().into_iter().collect();
+        let start = crate::mls::position(&records).map_or(self.log.len(), |it| it as usize);
+        let keys = Mls::restore(config, seed, self.now(), &records).expect("it may be a member");
+        let at = &mut self.nodes[node];
+        (at.keys, at.next, at.excluded) = (Some(keys), start, None);
+        at.life += 1;
+        at.views.clear();
+        self.drain(node);
+        self.push(1, Event::Ordered(node));
+    }
+
+    /// A process ends at once.
+    pub(super) fn crash(&mut self, node: usize) {
+        self.nodes[node].keys = None;
+    }
+
+    pub(super) fn command(&mut self, node: usize, command: Command) {
+        let now = self.now();
+        let keys = self.nodes[node].keys.as_mut().expect("it runs");
+        keys.handle(now, Input::Command(command)).expect("it may");
+        self.drain(node);
+    }
+
+    fn push(&mut self, after: u64, event: Event) {
+        self.sequence += 1;
+        let jitter = self.rng.next_u64() % 2_000;
+        self.queue.insert((self.time + after + jitter, self.sequence), event);
+    }
+
+    fn drain(&mut self, node: usize) {
+        let life = self.nodes[node].life;
+        while let Some(output) = self.nodes[node].keys.as_mut().and_then(Keys::poll) {
+            match output {
+                Output::Send { token, needs: Guarantee::Ordered, bytes, .. } => {
+                    self.log.push((Some((node, life, token)), bytes));
+                    (0..self.nodes.len()).for_each(|to| self.push(500, Event::Ordered(to)));
+                }
+                Output::Send { bytes, .. } => {
+                    for to in (0..self.nodes.len()).filter(|to| *to != node) {
+                        if self.rng.next_u64() % 100 >= self.loss {
+                            self.push(500, Event::Sent { to, from: node, bytes: bytes.clone() });
+                        }
+                    }
+                }
+                Output::Fetch { id, what } => self.push(800, Event::Fetched { to: node, life, id, what }),
+                Output::Provide { what, bytes } => _ = self.directory.insert(what, bytes),
+                Output::Prepare { view, flush: Flush::At(position) } => {
+                    let cut = self.log[..=position as usize]
+                        .iter()
+                        .fold([0; 32], |cut, it| sha256(&[&cut[..], &sha256(&it.1)].concat()));
+                    let now = self.now();
+                    let keys = self.nodes[node].keys.as_mut().expect("it runs");
+                    keys.handle(now, Input::Flushed(view.epoch, cut)).expect("no message");
+                }
+                Output::Epoch { view, protect, .. } => {
+                    let protect = protect.expect("it is sealed");
+                    self.nodes[node].views.push(Installed { view, protect });
+                }
+                Output::Excluded { why } => self.nodes[node].excluded = Some(why),
+                Output::Store { id, record } => _ = self.nodes[node].records.insert(id, record),
+                Output::Prepare { .. }
+                | Output::Abandoned
+                | Output::Keyed { .. }
+                | Output::SenderKey { .. }
+                | Output::Opened { .. }
+                | Output::Notice { .. }
+                | Output::Described(_) => {}
+            }
+        }
+    }
+
+    /// Lets so many milliseconds pass.
+    pub(super) fn run(&mut self, millis: u64) {
+        let end = self.time + millis * 1_000;
+        loop {
+            let timers = self.nodes.iter().enumerate().filter_map(|(i, it)| Some((it.keys.as_ref()?.timeout()?.0, i)));
+            let timer = timers.min();
+            let event = self.queue.first_key_value().map(|(key, _)| *key);
+            match (timer, event) {
+                (Some((at, node)), event) if at <= end && event.is_none_or(|(due, _)| at <= due) => {
+                    self.time = self.time.max(at);
+                    let now = self.now();
+                    self.nodes[node].keys.as_mut().expect("it has a timer").handle_timeout(now);
+                    self.drain(node);
+                }
+                (_, Some(key)) if key.0 <= end => {
+                    self.time = self.time.max(key.0);
+                    let event = self.queue.remove(&key).expect("it is there");
+                    self.happen(event);
+                }
+                _ => break,
+            }
+        }
+        self.time = end;
+    }
+
+    fn happen(&mut self, event: Event) {
+        let now = self.now();
+        match event {
+            Event::Sent { to, from, bytes } => {
+                if let Some(keys) = self.nodes[to].keys.as_mut() {
+                    let source = Source::Outside(Address::Node(from as u32));
+                    // What it does not use it drops.
+                    let _ = keys.handle(now, Input::Message { source: &source, position: None, bytes: &bytes });
+                }
+                self.drain(to);
+            }
+            Event::Ordered(to) => {
+                while !self.nodes[to].deaf && self.nodes[to].next < self.log.len() {
+                    let at = self.nodes[to].next;
+                    let (author, bytes) = self.log[at].clone();
+                    self.nodes[to].next += 1;
+                    let position = at as u64;
+                    let source = Source::Outside(Address::Node(0));
+                    // Whoever sent it is told where it stands instead.
+                    let life = self.nodes[to].life;
+                    let own = author.filter(|(by, of, _)| (*by, *of) == (to, life)).map(|(.., token)| token);
+                    let input = match own {
+                        Some(token) => Input::Outcome(token, SendResult::Ordered(position)),
+                        None => Input::Message { source: &source, position: Some(position), bytes: &bytes },
+                    };
+                    if let Some(keys) = self.nodes[to].keys.as_mut() {
+                        let _ = keys.handle(now, input);
+                    }
+                    self.drain(to);
+                }
+            }
+            Event::Fetched { to, life, id, what } if self.nodes[to].life == life => {
+                let found = self.directory.get(&what).cloned().map_or(Fetched::Missing, Fetched::Bytes);
+                if let Some(keys) = self.nodes[to].keys.as_mut() {
+                    keys.handle(now, Input::Fetched(id, found)).expect("no message");
+                }
+                self.drain(to);
+            }
+            Event::Fetched { .. } => {}
+        }
+    }
+
+    /// Somebody who has the bootstrap key has something ordered.
+    pub(super) fn append(&mut self, bytes: Vec<u8>) {
+        self.log.push((None, bytes));
+        (0..self.nodes.len()).for_each(|to| self.push(500, Event::Ordered(to)));
+    }
+
+    /// Asserts that these, and nobody else, are in one view, and that each opens what each seals.
+    pub(super) fn assert_together(&mut self, members: &[usize]) {
+        let mut names: Vec<CertHash> = members.iter().map(|it| self.cert(*it)).collect();
+        names.sort();
+        let mut epochs = Vec::new();
+        for node in members {
+            let Some(last) = self.nodes[*node].views.last() else { panic!("m{node} is in no view") };
+            let mut of: Vec<CertHash> = last.view.members.iter().map(|it| it.id.cert).collect();
+            of.sort();
+            assert_eq!(of, names, "m{node} in {:?}", last.view.epoch);
+            epochs.push(last.view.epoch);
+        }
+        assert!(epochs.iter().all(|it| *it == epochs[0]), "{epochs:?}");
+        for from in members {
+            let sealed = seal(&self.nodes[*from].views.last().unwrap().protect, b"pulse 71");
+            for to in members.iter().filter(|it| *it != from) {
+                let opened =
+                    self.nodes[*to].views.last().unwrap().protect.open(&mut sealed.clone()).map(|it| it.2.to_vec());
+                assert_eq!(opened.as_deref(), Ok(&b"pulse 71"[..]), "m{from} to m{to}");
+            }
+        }
+    }
+}
+
+/// Seals as a member does.
+pub(super) fn seal(protect: &Arc<dyn Protect>, text: &[u8]) -> Vec<u8> {
+    let mut datagram = vec![0; HEADER_LEN];
+    datagram.extend_from_slice(text);
+    datagram.resize(datagram.len() + TAG_LEN, 0);
+    protect.seal(Domain(1), 0, &mut datagram).expect("it may write");
+    datagram
+}
