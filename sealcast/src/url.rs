@@ -4,6 +4,7 @@
 //! udpm://239.255.76.67:7667?ttl=1&keys=contributory&group=ward3
 //! udpm://239.255.76.67:7667?ttl=1&order=total&group=ward3
 //! mem:bench?keys=plain&order=best-effort
+//! mem:ward?keys=mls
 //! udpm://239.255.76.67:7667?keys=center&kdc=192.0.2.7:7680&group=ward3
 //! quorum:cluster.toml?keys=threshold
 //! quorum:cluster.toml?keys=contributory&group=ward3
@@ -76,6 +77,8 @@ pub enum Scheme {
     Center,
     /// Brokers hold shares, and release to each reader what it may read.
     Threshold,
+    /// The members of a group of RFC 9420, by commits in an order.
+    Mls,
 }
 
 impl TransportAddress {
@@ -279,11 +282,21 @@ impl Url {
             }
             url.set(name, value)?;
         }
-        // LSGC's group has both channels.
-        if let (Scheme::Center, TransportAddress::Multicast { ordered, .. }) = (url.keys, &mut url.address)
-            && !given.contains("order")
-        {
-            *ordered = true;
+        match (url.keys, &mut url.address) {
+            // LSGC's group has both channels, and commits need one order.
+            (Scheme::Center, TransportAddress::Multicast { ordered, .. })
+            | (Scheme::Mls, TransportAddress::Memory { ordered, .. })
+                if !given.contains("order") =>
+            {
+                *ordered = true;
+            }
+            _ => {}
+        }
+        if let Some(feature) = url.keys.lacks_feature() {
+            let what = format!("this program was built without keys={}", url.keys.name());
+            return Err(
+                bad(text, &what).with_hint(format!("build it with the feature '{feature}' of the crate sealcast"))
+            );
         }
         for name in ["backlog", "slow", "fec"] {
             if given.contains(name) && url.address.transport() != Transport::OrderedMulticast {
@@ -471,10 +484,8 @@ impl Url {
     pub(crate) fn cipher_name(&self) -> &'static str {
         match (self.keys, self.options.cipher) {
             (Scheme::Plain, _) => "none",
-            (Scheme::Contributory | Scheme::Center | Scheme::Threshold, Cipher::Aes256Gcm) => "AES-256-GCM",
-            (Scheme::Contributory | Scheme::Center | Scheme::Threshold, Cipher::ChaCha20Poly1305) => {
-                "ChaCha20-Poly1305"
-            }
+            (_, Cipher::Aes256Gcm) => "AES-256-GCM",
+            (_, Cipher::ChaCha20Poly1305) => "ChaCha20-Poly1305",
         }
     }
 }
@@ -668,12 +679,12 @@ mod tests {
             ("udpm://239.255.76.67:0", "port"),
             ("udpm://239.255.76.67:7667?tll=1", "'tll'"),
             ("udpm://239.255.76.67:7667?ttl=1000", "ttl"),
-            ("udpm://239.255.76.67:7667?keys=plian", "plain, contributory, center or threshold"),
+            ("udpm://239.255.76.67:7667?keys=plian", "plain, contributory, center, threshold or mls"),
             ("udpm://?keys=center", "needs to know where its centre is"),
             ("udpm://?keys=center&kdc=host", "HOST:PORT of the key distribution centre"),
             ("udpm://?keys=center&kdc=:7680", "HOST:PORT of the key distribution centre"),
             ("udpm://?kdc=host:7680", "belongs to keys=center"),
-            ("udpm://239.255.76.67:7667?keys=mls", "not built in this version"),
+            ("udpm://239.255.76.67:7667?keys=hybrid", "not built in this version"),
             ("mqtt://relay/prefix", "not built in this version"),
             ("quorum:", "names no cluster file"),
             ("quorum:cluster.toml?order=total", "belongs to udpm: and mem"),

@@ -54,6 +54,11 @@ impl Parts {
             Scheme::Plain => opening.plain(url, clock),
             Scheme::Contributory => opening.contributory(&opening.load(url, home)?, url, home, clock),
             Scheme::Center => opening.center(url, home, clock),
+            #[cfg(feature = "mls")]
+            Scheme::Mls => opening.mls(&opening.load(url, home)?, url, clock),
+            // A URL of it does not parse.
+            #[cfg(not(feature = "mls"))]
+            Scheme::Mls => Err(Error::closed()),
             // It runs over brokers alone.
             Scheme::Threshold => Err(Error::closed()),
         }
@@ -145,6 +150,19 @@ impl Opening {
         let me = certificate.name.to_string();
         let rights = Some(certificate.rights.clone());
         Ok(Parts { keys, me, group, store, identity: Some(held), rights, control, reach: None })
+    }
+
+    /// A member of an MLS group, whose order lives as long as this process.
+    #[cfg(feature = "mls")]
+    fn mls(&self, who: &Loaded, url: &Url, clock: Clock) -> Result<Parts> {
+        let held = who.held()?;
+        let certificate = held.certificate();
+        held.anchor().check(certificate, clock.now().utc, clock::FLOOR).map_err(|e| over(&certificate.name, e))?;
+        let group = which_group(url, &certificate.name, &certificate.rights)?;
+        let keys = schemes::mls(url, &group, held.clone(), clock.now())?;
+        let (me, rights) = (certificate.name.to_string(), Some(certificate.rights.clone()));
+        let control = self.control.clone();
+        Ok(Parts { keys, me, group, store: None, identity: Some(held), rights, control, reach: None })
     }
 
     /// A member of a group whose keys come from a centre.

@@ -15,6 +15,8 @@ use sealcast_crypto::secret::Secret;
 use sealcast_keys::Keys;
 use sealcast_keys::center::{self, Center};
 use sealcast_keys::contributory::{Config, Contributory};
+#[cfg(feature = "mls")]
+use sealcast_keys::mls::{self, Mls, engine::mls_rs::MlsRs};
 use sealcast_keys::plain::{self, Plain, PlainGroup};
 #[cfg(feature = "brokers")]
 use sealcast_keys::threshold::{Client, Setup};
@@ -24,6 +26,8 @@ use crate::code::Code;
 use crate::error::{Error, Result};
 use crate::io::{clock, rng};
 use crate::remedy::Remedy;
+#[cfg(feature = "mls")]
+use crate::url::OriginMode;
 use crate::url::pairs::Transport;
 use crate::url::{Cipher, TransportAddress, Url};
 
@@ -83,6 +87,21 @@ pub(super) fn center(url: &Url, group: &str, principal: Arc<Principal>, now: Now
         Error::new(Code::Denied, e.to_string()).with_remedy(Remedy::RegisterPrincipal { name })
     };
     Ok(Box::new(Center::new(config, rng::bytes()?, now).map_err(denied)?))
+}
+
+/// A member of an MLS group.
+#[cfg(feature = "mls")]
+pub(super) fn mls(url: &Url, group: &str, identity: Arc<Identity>, now: Now) -> Result<Box<dyn Keys>> {
+    let usual = mls::Config::new(group, identity);
+    let config = mls::Config {
+        suite: suite(url),
+        signs: url.options.origin != OriginMode::Mac,
+        rekey_after: url.options.rekey.unwrap_or(usual.rekey_after),
+        floor: clock::FLOOR,
+        ..usual
+    };
+    let made = Mls::<MlsRs>::restore(config, rng::bytes()?, now, &[]);
+    Ok(Box::new(made.map_err(|e| Error::new(Code::Denied, e.to_string()))?))
 }
 
 fn unreachable(place: &str, why: &str) -> Error {

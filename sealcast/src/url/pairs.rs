@@ -44,7 +44,7 @@ pub struct Pair {
 }
 
 /// Schemes of the design that are not built.
-pub const LATER_SCHEMES: [&str; 3] = ["mls", "hybrid", "broadcast"];
+pub const LATER_SCHEMES: [&str; 2] = ["hybrid", "broadcast"];
 /// Transports of the design that are not built, as URLs name them.
 pub const LATER_TRANSPORTS: [&str; 3] = ["mqtt", "mqtts", "gossip"];
 
@@ -128,7 +128,7 @@ impl Transport {
 
 impl Scheme {
     /// All of them.
-    pub const ALL: [Scheme; 4] = [Scheme::Plain, Scheme::Contributory, Scheme::Center, Scheme::Threshold];
+    pub const ALL: [Scheme; 5] = [Scheme::Plain, Scheme::Contributory, Scheme::Center, Scheme::Threshold, Scheme::Mls];
 
     /// As `keys=` names it.
     pub const fn name(self) -> &'static str {
@@ -137,6 +137,7 @@ impl Scheme {
             Scheme::Contributory => "contributory",
             Scheme::Center => "center",
             Scheme::Threshold => "threshold",
+            Scheme::Mls => "mls",
         }
     }
 
@@ -156,6 +157,15 @@ impl Scheme {
                 fetches: SHARES,
                 ..keys::Properties::ANY
             },
+            Scheme::Mls => COMMITS,
+        }
+    }
+
+    /// The feature of this crate that it needs and that this program was built without.
+    pub(crate) const fn lacks_feature(self) -> Option<&'static str> {
+        match self {
+            Scheme::Mls if !cfg!(feature = "mls") => Some("mls"),
+            Scheme::Plain | Scheme::Contributory | Scheme::Center | Scheme::Threshold | Scheme::Mls => None,
         }
     }
 
@@ -219,6 +229,7 @@ impl Pair {
             (Scheme::Contributory, _) => "sealed",
             (Scheme::Center, _) => "sealed; keys from a key distribution centre (`kdc=`)",
             (Scheme::Threshold, _) => "sealed; brokers release each message to whom its policy allows",
+            (Scheme::Mls, _) => "sealed; groups of RFC 9420",
         };
         format!("{what}{}", if is_default { "; the default" } else { "" })
     }
@@ -292,6 +303,16 @@ pub fn check(keys: &keys::Properties, delivery: &delivery::Properties) -> Result
 /// What brokers alone can be asked for.
 #[cfg(not(feature = "brokers"))]
 const SHARES: keys::Fetches = keys::Fetches { shares: true, directory: false };
+
+#[cfg(feature = "mls")]
+const COMMITS: keys::Properties = keys::mls::PROPERTIES;
+/// Commits in an order, and a directory.
+#[cfg(not(feature = "mls"))]
+const COMMITS: keys::Properties = keys::Properties {
+    messages: &[Need(Guarantee::Ordered, Agreement::Forkable)],
+    fetches: keys::Fetches { directory: true, shares: false },
+    ..keys::Properties::ANY
+};
 
 /// The table as README shows it.
 pub fn markdown() -> String {
@@ -386,6 +407,8 @@ mod tests {
         assert_eq!(refused(Scheme::Threshold).collect::<Vec<_>>(), on_lan, "threshold alone needs brokers");
         let no_way_outside = [Transport::Memory, Transport::OrderedMemory, Transport::Quorum];
         assert_eq!(refused(Scheme::Center).collect::<Vec<_>>(), no_way_outside, "a centre is asked outside");
+        let no_directory = [Transport::Multicast, Transport::OrderedMulticast, Transport::Memory, Transport::Quorum];
+        assert_eq!(refused(Scheme::Mls).collect::<Vec<_>>(), no_directory, "it needs an order and a directory");
         assert_eq!(refused(Scheme::Plain).count(), 0);
         assert_eq!(refused(Scheme::Contributory).count(), 0);
     }

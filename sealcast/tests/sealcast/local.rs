@@ -172,6 +172,53 @@ fn sessions_of_one_process_meet_in_memory() {
     assert_eq!(at_y.next_timeout(SOON).unwrap().expect("delivered").payload(), b"sealed");
 }
 
+/// RFC 9420's groups: members come in by themselves, hear best effort and one order, and an evicted one hears no more.
+#[cfg(feature = "mls")]
+#[test]
+fn sessions_in_memory_are_an_mls_group() {
+    let mut ca = Ca::new();
+    let names = ["alice", "bob", "carol"];
+    let open = |member| sealcast::open("mem:mls?keys=mls").identity(member).wait().unwrap();
+    let members = names.map(|name| ca.member(name, &["both:#", "evict:#"]));
+    let sessions = members.map(open);
+    let together = |sessions: &[Session], count: usize| {
+        let deadline = std::time::Instant::now() + SOON;
+        while sessions.iter().any(|it| it.view().is_none_or(|view| view.members.len() != count)) {
+            assert!(std::time::Instant::now() < deadline, "not together");
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+    };
+    together(&sessions, 3);
+    let mut readers: Vec<_> = sessions.iter().map(|it| it.subscribe("#").wait().unwrap()).collect();
+    sessions[0].publish("pulse", b"71").wait().unwrap();
+    sessions[1].publish("order", b"rest").ordered().wait().unwrap();
+    for reader in &mut readers {
+        let next = |_| reader.next_timeout(SOON).unwrap().expect("delivered").payload().to_vec();
+        let mut heard: Vec<Vec<u8>> = (0..2).map(next).collect();
+        heard.sort();
+        assert_eq!(heard, [b"71".to_vec(), b"rest".to_vec()]);
+    }
+    let [alice, bob, carol] = sessions;
+    let evicted = carol.info().me;
+    alice.evict(evicted.as_str(), "lost tablet").wait().unwrap();
+    together(&[alice.clone(), bob.clone()], 2);
+    bob.publish("pulse", b"72").wait().unwrap();
+    assert_eq!(readers[0].next_timeout(SOON).unwrap().expect("delivered").payload(), b"72");
+    let heard = readers[2].next_timeout(std::time::Duration::from_millis(300));
+    assert!(!matches!(&heard, Ok(Some(_))), "{heard:?}");
+}
+
+/// Who reads some topics alone is told why it is not let in.
+#[cfg(feature = "mls")]
+#[test]
+fn a_member_that_reads_some_topics_is_refused_by_an_mls_group() {
+    let mut ca = Ca::new();
+    let member = ca.member("sensor", &["both:pose/#"]);
+    let error = sealcast::open("mem:mls-topics?keys=mls").identity(member).wait().unwrap_err();
+    assert_eq!(error.code(), Code::Denied);
+    assert!(error.message().contains("a group for each set of readers"), "{error}");
+}
+
 #[test]
 fn ordered_publishing_needs_a_way_that_orders() {
     let a = sealcast::open(&url("&keys=plain")).wait().unwrap();

@@ -19,6 +19,8 @@ fn url(transport: Transport, keys: Option<&str>) -> String {
     match (keys, transport) {
         (Some("center"), Transport::Multicast) => format!("{base}&keys=center&order=best-effort&kdc=127.0.0.1:7680"),
         (Some("center"), _) => format!("{base}&keys=center&kdc=127.0.0.1:7680"),
+        // By itself it is ordered.
+        (Some("mls"), Transport::Memory) => format!("{base}&order=best-effort&keys=mls"),
         (Some(keys), _) => format!("{base}&keys={keys}"),
         (None, _) => base.to_owned(),
     }
@@ -62,7 +64,7 @@ fn what_is_not_built_is_named_as_such() {
         assert!(error.message().contains("not built in this version") && error.hint().is_some(), "{error}");
     }
     for (text, known) in
-        [("mem:x?keys=plian", "plain, contributory, center or threshold"), ("udp:x", "udpm:, mem: or quorum:")]
+        [("mem:x?keys=plian", "plain, contributory, center, threshold or mls"), ("udp:x", "udpm:, mem: or quorum:")]
     {
         let error = Url::parse(text).expect_err("nobody knows it");
         assert!(format!("{} {:?}", error.message(), error.hint()).contains(known), "{error} ({:?})", error.hint());
