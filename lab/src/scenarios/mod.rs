@@ -10,6 +10,7 @@ pub mod fixture;
 mod insiders;
 mod lan;
 mod leaders;
+pub mod mls;
 mod mocks;
 mod order;
 pub mod pairs;
@@ -31,6 +32,7 @@ use channels::OrderedRobots;
 use contributory::Robots;
 use fifo::ReliableRobots;
 use fixture::Fixture;
+use mls::MlsMembers;
 use script::{Knobs, Script};
 use simulation::{Keep, Report};
 
@@ -797,6 +799,69 @@ pub static ALL: &[Scenario] = &[
     center("center-kdc-refuses", 6, 50000, center_lan, "the centre refuses everything", leaders::kdc_refuses),
     center("center-kdc-forgets", 6, 50000, center_lan, "the centre forgot who is revoked", leaders::kdc_forgets),
     Scenario {
+        name: "mls-external",
+        story: "newcomers come in by external commits, and publish to each other",
+        knobs: knobs(4),
+        fixture: members_of_mls,
+        write: mocks::admission,
+    },
+    Scenario {
+        name: "mls-two-founders",
+        story: "all found a group at once: one wins, and the others join it",
+        knobs: knobs(4),
+        fixture: founders_of_mls,
+        write: mocks::admission,
+    },
+    Scenario {
+        name: "mls-race",
+        story: "all commit at once; one wins each epoch, the others commit again",
+        knobs: knobs(5),
+        fixture: members_of_mls,
+        write: mocks::race,
+    },
+    Scenario {
+        name: "mls-crash",
+        story: "a committer dies at any moment and comes back with what its disk holds",
+        knobs: knobs(4),
+        fixture: members_of_mls,
+        write: mocks::crash,
+    },
+    Scenario {
+        name: "mls-departure",
+        story: "one leaves and one is evicted while all publish",
+        knobs: knobs(5),
+        fixture: members_of_mls,
+        write: mocks::departure,
+    },
+    Scenario {
+        name: "mls-offline",
+        story: "a member is away for ten epochs, and follows the log",
+        knobs: knobs(4),
+        fixture: members_of_mls,
+        write: mls::offline,
+    },
+    Scenario {
+        name: "mls-fleet-restart",
+        story: "all processes end at once, and come back",
+        knobs: knobs(5),
+        fixture: members_of_mls,
+        write: mls::fleet_restart,
+    },
+    Scenario {
+        name: "mls-partition",
+        story: "a member is parted from the order for some seconds, and follows it",
+        knobs: knobs(4),
+        fixture: members_of_mls,
+        write: mls::partition,
+    },
+    Scenario {
+        name: "mls-evicted-rejoiner",
+        story: "an evicted member comes back, with its state and without",
+        knobs: knobs(4),
+        fixture: members_of_mls,
+        write: mls::evicted_rejoiner,
+    },
+    Scenario {
         name: "mock-mls-admission",
         story: "MLS-shaped: members are let in by a Welcome, and publish to each other",
         knobs: knobs(4),
@@ -980,6 +1045,14 @@ fn threshold(knobs: &Knobs) -> Box<dyn Fixture> {
 
 fn mls(knobs: &Knobs) -> Box<dyn Fixture> {
     Box::new(MlsFixture { members: knobs.members })
+}
+
+fn members_of_mls(knobs: &Knobs) -> Box<dyn Fixture> {
+    Box::new(MlsMembers { members: knobs.members, founders: 1 })
+}
+
+fn founders_of_mls(knobs: &Knobs) -> Box<dyn Fixture> {
+    Box::new(MlsMembers { members: knobs.members, founders: knobs.members })
 }
 
 const fn knobs(members: usize) -> Knobs {

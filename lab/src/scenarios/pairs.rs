@@ -17,6 +17,8 @@ use sealcast_delivery::multicast::{Config as OfMulticast, Multicast};
 use sealcast_delivery::sequencer::Sequencer;
 use sealcast_delivery::{self as delivery, Delivery};
 use sealcast_keys::contributory::{Config, Contributory};
+use sealcast_keys::mls::engine::mls_rs::MlsRs;
+use sealcast_keys::mls::{self, Mls};
 use sealcast_keys::plain::{self, Plain, PlainGroup};
 use sealcast_keys::threshold::{Client, Setup};
 use sealcast_keys::{self as keys, Keys};
@@ -149,6 +151,23 @@ pub static SCHEMES: &[Keyed] = &[
         cert: |member| CertHash(sha256(name(member).as_bytes())),
         helpers: nobody,
         start: |_| Start::Head,
+    },
+    Keyed {
+        name: "mls",
+        scheme: Some(Scheme::Mls),
+        abilities: Abilities { meets: true, admits: false, evicts: true },
+        make: |setup| {
+            let records: Vec<(u64, Vec<u8>)> = setup.records.clone().into_iter().collect();
+            let usual = mls::Config::new(GROUP, identity(setup.member));
+            let config = mls::Config { founds: setup.member == 0, ..usual };
+            Box::new(Mls::<MlsRs>::restore(config, setup.seed, setup.now, &records).expect("its certificate is good"))
+        },
+        cert: |member| identity(member).certificate().hash,
+        helpers: nobody,
+        start: |records| {
+            let records: Vec<(u64, Vec<u8>)> = records.clone().into_iter().collect();
+            mls::position(&records).map_or(Start::Head, Start::At)
+        },
     },
     Keyed {
         name: "mls-shaped",

@@ -29,6 +29,11 @@ pub(crate) fn played(name: &str, seeds: u64) {
     }
 }
 
+/// Of scenarios whose members compute much.
+pub(crate) fn fifty(name: &str) {
+    played(name, 50);
+}
+
 macro_rules! scenarios {
     ($($test:ident = $name:literal),* $(,)?) => { $( #[test] fn $test() { $crate::scenarios::hundred($name); } )* };
 }
@@ -101,6 +106,51 @@ scenarios! {
     rule_a4_evicted_captor = "evicted-captor",
     rule_b6_captured = "captured",
     rule_a9_twins = "twins",
+}
+
+#[test]
+fn mls_external() {
+    fifty("mls-external");
+}
+
+#[test]
+fn rule_d1_mls_two_founders() {
+    fifty("mls-two-founders");
+}
+
+#[test]
+fn rule_d1_mls_race() {
+    fifty("mls-race");
+}
+
+#[test]
+fn rule_g6_mls_crash() {
+    fifty("mls-crash");
+}
+
+#[test]
+fn rule_d3_mls_departure() {
+    fifty("mls-departure");
+}
+
+#[test]
+fn rule_d1_mls_offline() {
+    fifty("mls-offline");
+}
+
+#[test]
+fn rule_g4_mls_fleet_restart() {
+    fifty("mls-fleet-restart");
+}
+
+#[test]
+fn rule_d7_mls_partition() {
+    fifty("mls-partition");
+}
+
+#[test]
+fn rule_a4_mls_evicted_rejoiner() {
+    fifty("mls-evicted-rejoiner");
 }
 
 /// More of them: `sealcast-lab sim mixed-versions --seeds 0..200`.

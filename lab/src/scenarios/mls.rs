@@ -1,0 +1,125 @@
+//! MLS groups over an order: the fixture, and what the mock of their shape does not play.
+
+use std::time::Duration;
+
+use sealcast::url::OriginMode;
+use sealcast_delivery::memory::{Ordered, Start};
+use sealcast_keys::Command;
+use sealcast_keys::mls::engine::mls_rs::MlsRs;
+use sealcast_keys::mls::{self, Config, Mls};
+use sealcast_sim::Birth;
+use sealcast_sim::dice::Dice;
+use sealcast_wire::{Address, CertHash, Guarantee};
+
+use super::channels::BOTH;
+use super::contributory::{GROUP, identity};
+use super::fixture::{Fixture, Player, TOPIC, TOPIC_ORDERED};
+use super::mocks::admission;
+use super::script::{Knobs, Script, Step};
+use crate::member::{Member, keys_records};
+use crate::mocks::fixture::orderer;
+
+/// Members with certificates, and an orderer whose node follows them.
+pub struct MlsMembers {
+    /// How many members.
+    pub members: usize,
+    /// How many of them, from the first on, found a group if they find none.
+    pub founders: usize,
+}
+
+impl Fixture for MlsMembers {
+    fn cert(&self, member: usize) -> CertHash {
+        identity(member).certificate().hash
+    }
+
+    fn member(&self, member: usize, _life: u32, seed: [u8; 32]) -> Birth<Player> {
+        let orderer = Address::Node(self.members as u32);
+        let founds = member < self.founders;
+        Box::new(move |now, records| {
+            let config = Config { founds, ..Config::new(GROUP, identity(member)) };
+            let records: Vec<(u64, Vec<u8>)> = keys_records(records).into_iter().collect();
+            let start = mls::position(&records).map_or(Start::Head, Start::At);
+            let keys = Mls::<MlsRs>::restore(config, seed, now, &records).expect("its certificate is good");
+            Box::new(Member::new(now, keys, Ordered::new(orderer, start), OriginMode::Auto))
+        })
+    }
+
+    fn helpers(&self) -> Vec<(bool, Birth<Player>)> {
+        vec![(true, orderer())]
+    }
+
+    fn channels(&self) -> &'static [(&'static str, Guarantee)] {
+        BOTH
+    }
+
+    fn secrets(&self) -> Vec<Vec<u8>> {
+        vec![TOPIC.into(), TOPIC_ORDERED.into(), b"wall-e".to_vec()]
+    }
+}
+
+/// All processes end at once, and come back.
+pub(super) fn fleet_restart(knobs: &Knobs, dice: &mut Dice) -> Script {
+    let n = knobs.members;
+    let mut script = admission(knobs, dice);
+    for member in 0..n {
+        script.then(Step::Crash(member)).wait(dice.between(Duration::ZERO, Duration::from_millis(20)));
+    }
+    for member in 0..n {
+        script.wait(dice.between(Duration::ZERO, SECOND / 4)).then(Step::Start(member));
+    }
+    publish(script, n)
+}
+
+/// A member is away while the others change keys, and follows them.
+pub(super) fn offline(knobs: &Knobs, dice: &mut Dice) -> Script {
+    let n = knobs.members;
+    let mut script = admission(knobs, dice);
+    let away = 1 + dice.index(n - 1);
+    script.then(Step::Crash(away));
+    for _ in 0..10 {
+        let by = (0..n).filter(|it| *it != away).nth(dice.index(n - 1)).expect("others are left");
+        script.then(Step::Command(by, Command::Rotate)).wait(dice.between(Duration::ZERO, SECOND / 2));
+    }
+    script.wait(SECOND).then(Step::Start(away));
+    publish(script, n)
+}
+
+/// The network parts a member, perhaps a founder, from the order for some seconds.
+pub(super) fn partition(knobs: &Knobs, dice: &mut Dice) -> Script {
+    let n = knobs.members;
+    let mut script = admission(knobs, dice);
+    let alone = dice.index(n);
+    let others = (0..=n).filter(|it| *it != alone).collect();
+    script.then(Step::Partition(vec![others, vec![alone]]));
+    for member in 0..n {
+        script.then(Step::Command(member, Command::Rotate)).wait(dice.between(Duration::ZERO, SECOND / 4));
+    }
+    script.wait(dice.between(SECOND, 4 * SECOND)).then(Step::Heal).wait(SECOND);
+    publish(script, n)
+}
+
+/// An evicted member comes back with its state, and without.
+pub(super) fn evicted_rejoiner(knobs: &Knobs, dice: &mut Dice) -> Script {
+    let n = knobs.members;
+    let mut script = admission(knobs, dice);
+    let evicted = 1 + dice.index(n - 1);
+    let others: Vec<usize> = (0..n).filter(|it| *it != evicted).collect();
+    if dice.index(2) == 0 {
+        script.then(Step::Crash(evicted));
+    }
+    script.then(Step::Evict { by: 0, whom: evicted }).converge(others.iter().copied(), TIMEOUT);
+    script.then(Step::Crash(evicted)).wait(SECOND / 4).then(Step::Start(evicted)).wait(3 * SECOND);
+    script.converge(others.iter().copied(), TIMEOUT);
+    script.then(Step::Traffic { by: others, rate: 50, bytes: 100, lasting: SECOND }).wait(SECOND);
+    script
+}
+
+/// All are together, and hear each other.
+fn publish(mut script: Script, n: usize) -> Script {
+    script.converge(0..n, TIMEOUT).wait(SECOND);
+    script.then(Step::Traffic { by: (0..n).collect(), rate: 50, bytes: 100, lasting: SECOND }).wait(SECOND);
+    script
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+const TIMEOUT: Duration = Duration::from_secs(60);
