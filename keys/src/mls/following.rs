@@ -320,6 +320,11 @@ impl<E: Engine> Mls<E> {
 
     /// An epoch is in use.
     pub(super) fn enter(&mut self, now: Now, change: Change) {
+        self.enter_anew(now, change, true);
+    }
+
+    /// The same. One that a run before was in is not `new`: what it delivered would come again.
+    pub(super) fn enter_anew(&mut self, now: Now, change: Change, new: bool) {
         let (group, suite, signs) = (self.group.clone(), self.config.suite, self.config.signs);
         let (origin, card) = (self.origin.clone(), self.card.clone());
         let shown = self.shown.clone();
@@ -347,7 +352,9 @@ impl<E: Engine> Mls<E> {
             self.outputs.push_back(Output::Epoch { view, protect: Some(protect), access });
         } else {
             // It can be read; nothing is sealed before the others know our run.
-            self.outputs.push_back(Output::Keyed { epoch, protect, view, access, passed: true });
+            if new {
+                self.outputs.push_back(Output::Keyed { epoch, protect, view, access, passed: true });
+            }
             self.timers.sooner(Timer::Card, now.monotonic);
         }
         self.done();

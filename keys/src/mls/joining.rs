@@ -59,7 +59,7 @@ impl<E: Engine> Mls<E> {
     // ---- outside -------------------------------------------------------------------------------
 
     pub(super) fn begin_outside(&mut self, now: Now) {
-        self.phase = Phase::Outside(Outside::default());
+        self.phase = Phase::Outside(Box::default());
         self.timers.set(Timer::Want, now.monotonic);
         if self.config.founds {
             self.timers.set(Timer::Found, now.monotonic + FOUND_AFTER);
@@ -373,7 +373,7 @@ impl<E: Engine> Mls<E> {
         if check_entered(&external.base, (counter, position, founded), &cut, &cards, mac).is_err() {
             return;
         }
-        let Phase::External(external) = std::mem::replace(&mut self.phase, Phase::Outside(Outside::default())) else {
+        let Phase::External(external) = std::mem::replace(&mut self.phase, Phase::Outside(Box::default())) else {
             return;
         };
         let External { engine, base, .. } = *external;

@@ -175,7 +175,7 @@ impl<E: Engine> Mls<E> {
             self.pending = Some(Pending { tokens, epoch, message, commit, record, welcome, wishes, excludes });
             self.send_pending();
         }
-        self.enter(now, sealcast_wire::Change::Formed);
+        self.enter_anew(now, sealcast_wire::Change::Formed, false);
         self.timers.sooner(Timer::Card, now.monotonic);
         Some(())
     }

@@ -140,7 +140,7 @@ pub struct Mls<E> {
 
 /// Where a member stands.
 pub(super) enum Phase<E> {
-    Outside(Outside),
+    Outside(Box<Outside>),
     /// Our external commit is under way.
     External(Box<External<E>>),
     Inside(Box<Inside<E>>),
@@ -241,7 +241,7 @@ impl<E: Engine> Mls<E> {
             card,
             origin,
             rng,
-            phase: Phase::Outside(Outside::default()),
+            phase: Phase::Outside(Box::default()),
             log: Log::default(),
             pieces: BTreeMap::new(),
             fetching: BTreeMap::new(),

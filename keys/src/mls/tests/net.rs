@@ -31,10 +31,13 @@ pub(super) struct Net {
     /// Of a hundred messages that nobody orders.
     pub(super) loss: u64,
     /// Each with its author; outsiders' have none.
-    pub(super) log: Vec<(Option<(usize, u64, Token)>, Vec<u8>)>,
+    pub(super) log: Vec<(Option<Author>, Vec<u8>)>,
     /// By name.
     directory: BTreeMap<Fetch, Vec<u8>>,
 }
+
+/// A node, which of its runs, and what its run calls the message.
+type Author = (usize, u64, Token);
 
 pub(super) struct Node {
     pub(super) identity: Arc<Identity>,
@@ -77,7 +80,7 @@ impl Net {
             if i == 0 {
                 rights.grant(Right::new(GROUP, Act::Evict, "#").unwrap());
             }
-            let request = Request { name: format!("m{i}").into(), keys: secret.public(), rights, attributes: vec![] };
+            let request = Request { name: format!("m{i}"), keys: secret.public(), rights, attributes: vec![] };
             let certificate = authority.issue(&request, Utc(NOW.0 - 3600), 30 * 86_400).unwrap();
             let identity = Identity::new(&certificate, &secret, authority.anchor().clone()).unwrap();
             let identity = Arc::new(identity.with_bootstrap_key(GROUP, Secret::from_bytes([7; 32])));
