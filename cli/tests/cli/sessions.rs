@@ -111,7 +111,8 @@ fn a_program_runs_unchanged_over_every_allowed_pair() {
         match (origin, pair.keys, pair.transport) {
             // Of a plain group with an order the name is what its member gives.
             (Origin::Claimed(member), Scheme::Contributory, _)
-            | (Origin::Claimed(member), Scheme::Plain, Transport::OrderedMulticast) => {
+            | (Origin::Claimed(member), Scheme::Plain, Transport::OrderedMulticast)
+            | (Origin::Signed(member), Scheme::Mls, _) => {
                 assert_eq!(&*member.name, "alice", "{url}");
             }
             (Origin::Client(_), Scheme::Plain | Scheme::Threshold, Transport::Quorum) => {}
