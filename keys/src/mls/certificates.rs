@@ -1,7 +1,7 @@
 //! The judge of groups whose members have certificates: one authority, its revocation list, and the group's evictions.
 //!
 //! Members must judge alike (RFC 9420, section 5.3), whatever each heard elsewhere. So the list and the evictions by which
-//! they judge lie in the group context (A4): [`Trust`] is that extension. Whoever knows a newer list, or evicts somebody,
+//! they judge lie in the group context (A4): [`Trust`] is that extension. A member that knows a newer list, or evicts somebody,
 //! commits the extension with it.
 
 use std::collections::BTreeMap;
@@ -186,7 +186,7 @@ impl Judge for Certificates {
             What::Remove(whom) => {
                 let whom = self.verify(whom)?;
                 let excluded = self.trust(act.extensions)?.excludes(&whom);
-                // Members' clocks may differ: whoever commits this waits longer.
+                // Members' clocks may differ: the committer waits longer.
                 let over = self.is_over(&whom, OVER_SECONDS);
                 let may = excluded || over || by.rights.may_evict(&self.group, &whom.rights);
                 if may { Ok(()) } else { Err(Refusal::Right) }

@@ -269,7 +269,7 @@ pub enum Handshake {
     /// As PrivateMessage: only members see who changes what.
     #[default]
     Private,
-    /// As PublicMessage: whoever carries them sees it, and can check the form.
+    /// As PublicMessage: carriers see it, and can check the form.
     Public,
 }
 

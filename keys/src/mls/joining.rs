@@ -1,8 +1,8 @@
 //! The ways into a group, and how members help those outside.
 //!
 //! A newcomer asks for a way (WANT). A member answers with the GroupInfo (ENTRY), on which the newcomer makes an external
-//! commit; once the order has it and a member confirms that it won, the newcomer is in. Whoever was admitted while it was
-//! away gets a Welcome instead. Members take turns at answering, so that one answer comes for one question.
+//! commit; once the order has it and a member confirms that it won, the newcomer is in. A device that was admitted
+//! while it was away gets a Welcome instead. Members take turns at answering, so that one answer comes for one question.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -274,7 +274,7 @@ impl<E: Engine> Mls<E> {
             Phase::Inside(inside) => inside.probe = None,
             Phase::Out => {}
         }
-        // Whoever answers lies at most to us: the next one is asked.
+        // A lie reaches us alone: the next member is asked.
         let Ok(annex) = annex else { return };
         match &entry.kind {
             EntryKind::Welcome(mac) => self.by_welcome(now, &entry, mac, annex),
@@ -308,7 +308,7 @@ impl<E: Engine> Mls<E> {
     }
 
     fn by_external_commit(&mut self, now: Now, leaf: Option<u32>, entry: &Entry, annex: &Annex) {
-        // Whoever waits to be admitted, and was, may have lost its Welcome.
+        // A device that was admitted may have lost its Welcome.
         if !self.config.joins && leaf.is_none() {
             return;
         }

@@ -60,7 +60,7 @@ pub struct Extension {
 /// A change that somebody wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Act<'a> {
-    /// The credential of whoever proposed it, which for a change by value is the committer, or the joiner itself.
+    /// The proposer's credential, which for a change by value is the committer, or the joiner itself.
     pub by: &'a Credential,
     /// What.
     pub what: What<'a>,

@@ -224,7 +224,7 @@ impl Net {
                     self.nodes[to].next += 1;
                     let position = at as u64;
                     let source = Source::Outside(Address::Node(0));
-                    // Whoever sent it is told where it stands instead.
+                    // Its sender is told its position instead.
                     let life = self.nodes[to].life;
                     let own = author.filter(|(by, of, _)| (*by, *of) == (to, life)).map(|(.., token)| token);
                     let input = match own {

@@ -632,7 +632,7 @@ fn all_members_judge_commits_by_the_same_judge() {
     assert_eq!(group.accept(0, &commit).removed, leaves(&[3]));
 }
 
-/// A group of so many, of whom two are there: the second member, and the one that came last.
+/// A group of so many members, two of them live: the second member, and the one that came last.
 fn large(members: u32) -> (MlsRs, MlsRs) {
     let newcomer = |name: u32| setup(Suite::X25519, Handshake::Private, name);
     let step_seed = seed(5000);
