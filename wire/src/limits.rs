@@ -81,6 +81,22 @@ pub const MLS_INCOMPLETE_MAX: usize = 8;
 pub const MLS_LOG_MAX: usize = 1024;
 /// Those outside whom a member of an MLS group answers in a moment.
 pub const MLS_ANSWERS_MAX: usize = 16;
+/// Publications of a group at brokers whose place is remembered, for a later run.
+pub const MARKS_MAX: usize = 4096;
+/// Positions of a group's log at a relay that are remembered for a later run to begin at.
+pub const RELAY_BEGINNINGS_MAX: usize = 64;
+/// Messages of a member that wait to be appended to a log at a relay.
+pub const RELAY_APPENDS_MAX: usize = 256;
+/// Bytes of an MQTT packet.
+pub const MQTT_PACKET_BYTES_MAX: u32 = 2 << 20;
+/// Messages that wait to be published at an MQTT broker.
+pub const MQTT_QUEUE_MAX: usize = 1024;
+/// Requests that wait for a relay's directory.
+pub const DIRECTORY_QUEUE_MAX: usize = 2048;
+/// Pieces that a member keeps for others where no directory is: 3 MiB.
+pub const MLS_PIECES_KEPT_MAX: usize = 256;
+/// Devices whose key package a member keeps where no directory is.
+pub const MLS_PACKAGES_KEPT_MAX: usize = 1024;
 /// Those who ask a leader to be let in at once.
 pub const APPLICANTS_MAX: usize = 2 * MEMBERS_MAX;
 /// Pair keys that a leader keeps, for those who come back, too.
@@ -718,3 +734,95 @@ const _: () = assert!(RULES_BYTES_MAX < GATEWAY_UNREGISTERED_REQUEST_BYTES_MAX);
 const _: () = assert!(ORDER_HANDSHAKES_MAX as usize * 2 < RESERVED_DESCRIPTORS);
 const _: () = assert!(BATCH_BYTES_MAX < GATEWAY_READING_HOLDER_BYTES_MAX);
 const _: () = assert!(GATEWAY_UNREGISTERED_REQUEST_BYTES_MAX <= GATEWAY_READING_UNREGISTERED_BYTES_MAX);
+
+/// Bytes of one entry of a directory's log: a commit of a large group, with the cards of those whom it lets in.
+pub const RELAY_ENTRY_BYTES_MAX: usize = 1 << 20;
+/// Bytes of one blob at a directory.
+pub const RELAY_BLOB_BYTES_MAX: usize = 16 << 10;
+/// Blobs that one request brings or fetches: a tree of 10,000 leaves is some 160.
+pub const RELAY_BLOBS_MAX: usize = 256;
+/// Bytes of one mail to a device: a Welcome.
+pub const RELAY_MAIL_BYTES_MAX: usize = 64 << 10;
+/// Mails that one append brings, and one answer gives.
+pub const RELAY_MAIL_MAX: usize = MLS_ADDED_MAX;
+/// Bytes of one key package at a directory, sealed and with its card.
+pub const RELAY_PACKAGE_BYTES_MAX: usize = 16 << 10;
+/// Single-use key packages of one device that a directory keeps.
+pub const RELAY_PACKAGES_MAX: usize = 32;
+/// Bytes of one request to a directory: the longest entry, and blobs and mail of 7 MiB together.
+pub const RELAY_REQUEST_BYTES_MAX: usize = 8 << 20;
+/// Bytes of entries in one answer of a directory, unless the first one is longer.
+pub const RELAY_READ_BYTES_MAX: usize = 4 << 20;
+/// Entries in one answer of a directory.
+pub const RELAY_READ_ENTRIES_MAX: usize = 1024;
+/// Bytes of one answer of a directory: entries, blobs or mail of 4 MiB, and what frames them.
+pub const RELAY_RESPONSE_BYTES_MAX: usize = (4 << 20) + (64 << 10);
+/// Keys of a log that sign appends: so many entries that name wrong keys lock nobody out.
+pub const RELAY_KEYS_NAMED: usize = 64;
+/// Positions before its own that a follower of a log can compare with other members' receipts: ten minutes of one update in 10 s.
+pub const RELAY_LINKS_MAX: usize = 64;
+/// Links of one proof that a directory showed two histories.
+pub const RELAY_EVIDENCE_LINKS_MAX: usize = RELAY_LINKS_MAX + RELAY_READ_ENTRIES_MAX;
+/// Bytes that each row of a directory counts beside its content.
+pub const RELAY_ROW_BYTES: u64 = 256;
+/// Entries of a log that one append removes at most.
+pub const RELAY_COMPACTED_ENTRIES: usize = 64;
+/// Default entries of one group's log that a directory keeps.
+pub const DIRECTORY_LOG_ENTRIES: u64 = 1 << 18;
+/// Default bytes of them.
+pub const DIRECTORY_LOG_BYTES: u64 = 256 << 20;
+/// Default bytes of one group's blobs at a directory: some trees of 10,000 leaves.
+pub const DIRECTORY_BLOB_BYTES: u64 = 64 << 20;
+/// Default bytes of mail that waits in one group.
+pub const DIRECTORY_MAIL_BYTES: u64 = 16 << 20;
+/// Default bytes of one group's key packages at a directory.
+pub const DIRECTORY_PACKAGE_BYTES: u64 = 256 << 20;
+/// Default devices of one group that have key packages at a directory.
+pub const DIRECTORY_DEVICES: u32 = 16_384;
+/// Default groups of one directory.
+pub const DIRECTORY_GROUPS: u64 = 1 << 16;
+/// Default time for which mail waits.
+pub const DIRECTORY_MAIL_KEPT: Duration = Duration::from_secs(30 * 86_400);
+/// Default time after which a directory removes a group in which nothing changes: healthy groups renew keys daily.
+pub const DIRECTORY_IDLE_KEPT: Duration = Duration::from_secs(180 * 86_400);
+/// Default token buckets that a directory remembers: some 15 MB.
+pub const DIRECTORY_BUCKETS: usize = 1 << 16;
+/// Rows that one sweep of a directory looks at in one place.
+pub const DIRECTORY_SWEPT_ROWS: usize = 64;
+
+/// What one payer may ask of a directory.
+#[derive(Clone, Copy, Debug)]
+pub struct Rate {
+    /// How much of the refilling time may be used at once.
+    pub burst: Duration,
+    /// Refilling time that a request takes.
+    pub each: Duration,
+    /// Bytes that take a second more.
+    pub bytes_per_second: u64,
+}
+
+impl Rate {
+    const fn new(burst_millis: u64, each_micros: u64, bytes_per_second: u64) -> Rate {
+        Rate { burst: Duration::from_millis(burst_millis), each: Duration::from_micros(each_micros), bytes_per_second }
+    }
+}
+
+/// New groups of all clients of a directory: each costs a verification and some rows.
+pub const DIRECTORY_FOUNDINGS: Rate = Rate::new(10_000, 100_000, 8 << 20);
+/// Wrong signatures shown to one group: each costs some 50 µs.
+pub const DIRECTORY_FAILURES: Rate = Rate::new(1000, 10_000, 1 << 20);
+/// Appends of a key that the log names: a commit has up to 1 MiB, and blobs come with it.
+pub const DIRECTORY_APPENDS: Rate = Rate::new(20_000, 5_000, 4 << 20);
+/// Appends of a group's joiner key, which all share who were ever invited.
+pub const DIRECTORY_APPENDS_OF_JOINERS: Rate = Rate::new(20_000, 5_000, 4 << 20);
+/// Other signed requests of a key that the log names.
+pub const DIRECTORY_OTHERS: Rate = Rate::new(10_000, 20_000, 2 << 20);
+/// The same of the joiner key: a thousand newcomers come within a minute.
+pub const DIRECTORY_OTHERS_OF_JOINERS: Rate = Rate::new(60_000, 50_000, 1 << 20);
+/// What all members of one group read: a thousand of them catch up on 64 KiB each in a second.
+pub const DIRECTORY_READS: Rate = Rate::new(10_000, 500, 64 << 20);
+
+const _: () = assert!(RELAY_BLOBS_MAX * (RELAY_BLOB_BYTES_MAX + 5) + 16 <= RELAY_RESPONSE_BYTES_MAX);
+const _: () = assert!(RELAY_MAIL_MAX * (RELAY_MAIL_BYTES_MAX + 12) + 16 <= RELAY_RESPONSE_BYTES_MAX);
+const _: () = assert!(RELAY_READ_BYTES_MAX + RELAY_READ_ENTRIES_MAX * 37 + 1024 <= RELAY_RESPONSE_BYTES_MAX);
+const _: () = assert!(RELAY_ENTRY_BYTES_MAX <= RELAY_READ_BYTES_MAX && RELAY_EVIDENCE_LINKS_MAX <= u16::MAX as usize);
