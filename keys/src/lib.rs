@@ -111,6 +111,8 @@ pub struct Properties {
     pub flushes: bool,
     /// Whether it asks who is no member, at an address ([`To::Peer`]): a key distribution centre.
     pub asks_outside: bool,
+    /// Whether a member stays one while its process does not run. Otherwise it leaves when its session is closed.
+    pub stays: bool,
 }
 
 /// A guarantee, with at least this agreement.
@@ -132,6 +134,7 @@ impl Properties {
         seals_nothing: false,
         flushes: false,
         asks_outside: false,
+        stays: false,
     };
     /// Any transport will do that carries what nobody seals.
     pub const PLAIN: Properties = Properties { seals_nothing: true, ..Properties::ANY };
@@ -273,6 +276,8 @@ pub enum Output {
         /// The plaintexts, as many as were sealed together; `None` is ⊥.
         bodies: Option<Vec<Vec<u8>>>,
     },
+    /// A later run goes on behind this position of the order: what stands before it is in the records.
+    Checkpointed(u64),
     /// Make this durable before any later `Send` leaves (G6).
     Store {
         /// Overwrites the record of the same id.

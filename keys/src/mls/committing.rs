@@ -87,7 +87,7 @@ impl<E: Engine> Mls<E> {
         match command {
             Requested::Rotate => self.wish(now, Wish::Update),
             Requested::Admit { cert } if inside.roster.find(&cert).is_some() => {}
-            Requested::Admit { cert } => self.fetch(Fetch::KeyPackage(cert)),
+            Requested::Admit { cert } => self.fetch(now, Fetch::KeyPackage(cert)),
             Requested::Evict { cert, reason } => {
                 let (slot, _) = inside.roster.find(&cert).ok_or(CommandError::NoSuchMember)?;
                 let whom = inside.members.get(&slot).ok_or(CommandError::NoSuchMember)?.clone();
@@ -150,15 +150,21 @@ impl<E: Engine> Mls<E> {
 
     /// A key package that we asked the directory for.
     pub(super) fn package_came(&mut self, now: Now, cert: CertHash, bytes: &[u8]) {
-        let Ok(opened) = self.bootstrap_key.open(bytes) else { return };
-        let mut r = Reader::new(&opened);
-        let Ok(package) = r.bytes16(limits::OPEN_BYTES_MAX).map(<[u8]>::to_vec) else { return };
-        let Ok(card) = Card::read(&mut r) else { return };
-        let Ok(said) = E::inspect_key_package(&package) else { return };
-        let Ok(whose) = self.judge.verify(&said.claim.credential) else { return };
-        if whose.hash == cert && card.id.cert == cert && card.check(&self.group, &whose.key).is_some() {
+        if let Some((package, card)) = self.read_package(cert, bytes) {
             self.wish(now, Wish::Add { package, card: Some(card) });
         }
+    }
+
+    /// The key package and the card of a certificate's holder, if they are its own.
+    pub(super) fn read_package(&self, cert: CertHash, bytes: &[u8]) -> Option<(Vec<u8>, Card)> {
+        let opened = self.bootstrap_key.open(bytes).ok()?;
+        let mut r = Reader::new(&opened);
+        let package = r.bytes16(limits::OPEN_BYTES_MAX).ok()?.to_vec();
+        let card = Card::read(&mut r).ok()?;
+        r.end().ok()?;
+        let whose = self.judge.verify(&E::inspect_key_package(&package).ok()?.claim.credential).ok()?;
+        let is_its_own = whose.hash == cert && card.id.cert == cert && card.check(&self.group, &whose.key).is_some();
+        is_its_own.then_some((package, card))
     }
 
     /// What others fetch to let us in.
@@ -339,7 +345,7 @@ impl<E: Engine> Mls<E> {
         let stays = |slot: &u32| !inside.leavers.contains(&LeafIndex(*slot));
         let mine = rank(own.0);
         let before = inside.members.keys().map(|it| it.0).filter(stays).filter(|it| rank(*it) < mine).count();
-        let wait = TURN * u32::try_from(before).unwrap_or(u32::MAX).min(TURNS_MAX);
+        let wait = self.paced(TURN) * u32::try_from(before).unwrap_or(u32::MAX).min(TURNS_MAX);
         self.timers.set(Timer::Turn, now.monotonic + wait);
     }
 
@@ -351,7 +357,7 @@ impl<E: Engine> Mls<E> {
     /// Those whose turn it is may be away.
     fn set_next_turn(&mut self, now: Now) {
         if self.pending.is_none() && self.inside().is_some_and(|it| !it.leavers.is_empty() && it.entering.is_none()) {
-            self.timers.sooner(Timer::Turn, now.monotonic + TURN * TURNS_MAX);
+            self.timers.sooner(Timer::Turn, now.monotonic + self.paced(TURN) * TURNS_MAX);
         }
     }
 }

@@ -121,14 +121,17 @@ impl<E: Engine> Mls<E> {
                 if let Some(inside) = self.inside_mut() {
                     inside.behind = true;
                 }
-                self.timers.sooner(Timer::Want, now.monotonic + BEHIND_AFTER);
+                self.timers.sooner(Timer::Want, now.monotonic + self.paced(BEHIND_AFTER));
             }
             // Of an epoch that is over: void.
             Message::Commit { .. }
             | Message::Proposal { .. }
             | Message::Part { .. }
             | Message::Want { .. }
-            | Message::Entry(_) => {}
+            | Message::Entry(_)
+            | Message::Seek(_)
+            | Message::Piece(_)
+            | Message::Package { .. } => {}
         }
     }
 
@@ -305,14 +308,14 @@ impl<E: Engine> Mls<E> {
         }
         if let Some((whom, welcome)) = welcome {
             let whom: Vec<CertHash> = whom;
-            whom.iter().for_each(|cert| self.let_in(*cert, &welcome));
+            whom.iter().for_each(|cert| self.let_in(now, *cert, &welcome));
             if self.welcomed.len() >= limits::MLS_ADDED_MAX {
                 self.welcomed.pop_front();
             }
             self.welcomed.push_back(Welcomed { whom, welcome, position });
         }
         if let Some(cert) = external {
-            self.note_external(cert);
+            self.note_external(now, cert);
         }
         self.set_turn(now);
         self.follow_log(now);
@@ -346,7 +349,9 @@ impl<E: Engine> Mls<E> {
         let change = if shown.is_none() { Change::Formed } else { change };
         let is_ours = inside.cards.get(&card.id.cert) == Some(&card);
         let view = View::new(shown.as_ref(), epoch, roster.clone(), me, change).after(inside.cut);
+        let position = inside.position;
         self.store();
+        self.outputs.push_back(Output::Checkpointed(position));
         if is_ours {
             self.shown = Some(roster);
             self.outputs.push_back(Output::Epoch { view, protect: Some(protect), access });

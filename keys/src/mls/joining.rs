@@ -7,15 +7,14 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use sealcast_crypto::hash::sha256;
 use sealcast_crypto::secret::Secret;
-use sealcast_wire::{CertHash, Dropped, EpochId, Fetch, Monotonic, Now, Roster, Slot, Source, To, limits};
+use sealcast_wire::{CertHash, Dropped, EpochId, Fetch, Monotonic, Now, Roster, Source, To, limits};
 
 use super::access::{check_entered, entered};
 use super::engine::{Engine, ExternalCommit, JoinError, LeafIndex, PackageKind, SetupError};
 use super::following::{Change, base_of};
 use super::judge::{Claim, Refusal};
-use super::message::{Annex, Card, Entry, EntryKind, Message, WantKind, hash_of};
+use super::message::{Annex, Body, Card, Entry, EntryKind, Message, WantKind, hash_of};
 use super::records::OwnPackage;
 use super::scheme::{Inside, Mls, Phase, Timer, slot, step};
 use crate::{Exclusion, Output, SendResult, Token};
@@ -62,7 +61,7 @@ impl<E: Engine> Mls<E> {
         self.phase = Phase::Outside(Box::default());
         self.timers.set(Timer::Want, now.monotonic);
         if self.config.founds {
-            self.timers.set(Timer::Found, now.monotonic + FOUND_AFTER);
+            self.timers.set(Timer::Found, now.monotonic + self.paced(FOUND_AFTER));
         }
     }
 
@@ -76,7 +75,7 @@ impl<E: Engine> Mls<E> {
             }
             Phase::External(external) => {
                 let Some(position) = external.position() else {
-                    return self.timers.set(Timer::Want, now.monotonic + WANT_AGAIN);
+                    return self.timers.set(Timer::Want, now.monotonic + self.paced(WANT_AGAIN));
                 };
                 external.tries += 1;
                 if external.tries > OUTCOME_TRIES {
@@ -97,7 +96,7 @@ impl<E: Engine> Mls<E> {
             Phase::Out => return,
         };
         self.tell(To::Group, &Message::Want { what, position, tries, card });
-        self.timers.set(Timer::Want, now.monotonic + WANT_AGAIN * (1 << tries.min(WANTS_DOUBLE)));
+        self.timers.set(Timer::Want, now.monotonic + self.paced(WANT_AGAIN * (1 << tries.min(WANTS_DOUBLE))));
     }
 
     /// Founds a group of one, unless another one is founded before it.
@@ -107,7 +106,7 @@ impl<E: Engine> Mls<E> {
         let card = self.card.clone();
         let Phase::Outside(outside) = &self.phase else { return };
         if outside.entry.is_some() || outside.founds.is_some() {
-            return self.timers.set(Timer::Found, now.monotonic + FOUND_AFTER);
+            return self.timers.set(Timer::Found, now.monotonic + self.paced(FOUND_AFTER));
         }
         // So that it is known now whether we may.
         if E::create(&self.setup, &group_id, &[], step(utc, &seed)).is_err() {
@@ -118,7 +117,7 @@ impl<E: Engine> Mls<E> {
         if let Phase::Outside(outside) = &mut self.phase {
             outside.founds = Some((tokens, group_id, message));
         }
-        self.timers.set(Timer::Found, now.monotonic + FOUND_AFTER * 4);
+        self.timers.set(Timer::Found, now.monotonic + self.paced(FOUND_AFTER * 4));
     }
 
     /// What the order says to somebody outside: whether something was judged.
@@ -139,7 +138,7 @@ impl<E: Engine> Mls<E> {
             self.timers.stop(Timer::Found);
             self.timers.sooner(Timer::Want, now.monotonic);
             if self.config.founds {
-                self.timers.set(Timer::Found, now.monotonic + FOUND_AFTER * 8);
+                self.timers.set(Timer::Found, now.monotonic + self.paced(FOUND_AFTER * 8));
             }
             return true;
         };
@@ -228,6 +227,7 @@ impl<E: Engine> Mls<E> {
                 outside.entry = Some((entry, now.monotonic));
             }
             (Phase::External(external), EntryKind::Entered(_)) if external.position() == Some(entry.position) => {
+                self.pieces.clear();
                 external.entered = Some(entry);
             }
             // Our commit lost. A lie costs us one more commit.
@@ -238,7 +238,7 @@ impl<E: Engine> Mls<E> {
                 if let Phase::Outside(outside) = &mut self.phase {
                     outside.entry = Some((entry, now.monotonic));
                 }
-                self.timers.set(Timer::Want, now.monotonic + WANT_AGAIN);
+                self.timers.set(Timer::Want, now.monotonic + self.paced(WANT_AGAIN));
             }
             // A founder alone that came too late gives way to the group that was there before, and a member that is behind
             // follows: if it proves to be a way, and not before.
@@ -248,6 +248,7 @@ impl<E: Engine> Mls<E> {
                     && (inside.members.len() == 1 && entry.founded < inside.founded
                         || inside.behind && entry.epoch > inside.engine.context().epoch) =>
             {
+                self.pieces.clear();
                 inside.probe = Some((entry, now.monotonic));
             }
             _ => return Err(Dropped::Stale),
@@ -265,7 +266,7 @@ impl<E: Engine> Mls<E> {
             Phase::Out => None,
         };
         let Some(entry) = entry else { return };
-        let Some(annex) = self.whole(&entry.annex) else { return };
+        let Some(annex) = self.whole(now, &entry.annex) else { return };
         self.forget(&entry.annex);
         let annex = Annex::read(&annex);
         match &mut self.phase {
@@ -340,7 +341,7 @@ impl<E: Engine> Mls<E> {
         let external = External { engine, base, places, tries: 0, entered: None };
         self.phase = Phase::External(Box::new(external));
         self.timers.stop(Timer::Found);
-        self.timers.set(Timer::Want, now.monotonic + WANT_AGAIN * 4);
+        self.timers.set(Timer::Want, now.monotonic + self.paced(WANT_AGAIN * 4));
     }
 
     pub(super) fn external_outcome(&mut self, now: Now, token: Token, result: SendResult) {
@@ -348,7 +349,7 @@ impl<E: Engine> Mls<E> {
             (Phase::External(external), SendResult::Ordered(position)) if external.places.contains_key(&token) => {
                 external.places.insert(token, Some(position));
                 if external.position().is_some() {
-                    self.timers.set(Timer::Want, now.monotonic + OUTCOME_AFTER);
+                    self.timers.set(Timer::Want, now.monotonic + self.paced(OUTCOME_AFTER));
                 }
             }
             (Phase::External(external), SendResult::InDoubt | SendResult::Failed)
@@ -398,17 +399,10 @@ impl<E: Engine> Mls<E> {
     ) -> Result<(), Dropped> {
         let Some(inside) = self.inside().filter(|it| it.entering.is_none()) else { return Ok(()) };
         let cert = card.id.cert;
-        // One of us answers: another one at each try.
-        let draw = sha256(&[&inside.epoch.to_bytes()[..], &cert.0].concat());
-        let draw = u64::from_be_bytes(*draw.first_chunk().expect("8 of 32 bytes"));
-        let others = inside.members.keys().filter(|at| inside.leaf_of(&cert).is_none_or(|leaf| slot(leaf) != **at));
-        let others: Vec<Slot> = others.copied().collect();
-        let Some(at) = others.get((draw.wrapping_add(u64::from(tries)) % others.len().max(1) as u64) as usize) else {
-            return Ok(());
-        };
+        let Some(at) = inside.drawn(&cert, tries) else { return Ok(()) };
         let welcomes = self.welcomed.iter().rev().find(|it| it.whom.contains(&cert) && it.position == inside.position);
         let welcome = welcomes.map(|it| it.welcome.clone());
-        if slot(inside.engine.own_leaf()) != *at && welcome.is_none() {
+        if slot(inside.engine.own_leaf()) != at && welcome.is_none() {
             return Ok(());
         }
         if !self.may_answer(now, cert) {
@@ -416,15 +410,15 @@ impl<E: Engine> Mls<E> {
         }
         let to = if let Source::Outside(from) = source { To::Peer(*from) } else { To::Group };
         match (what, welcome) {
-            (WantKind::Entry, Some(welcome)) => self.let_in(cert, &welcome),
-            (WantKind::Entry, None) => self.show_way(to, cert),
-            (WantKind::Outcome, _) => self.confirm(to, cert, position),
+            (WantKind::Entry, Some(welcome)) => self.let_in(now, cert, &welcome),
+            (WantKind::Entry, None) => self.show_way(now, to, cert),
+            (WantKind::Outcome, _) => self.confirm(now, to, cert, position),
         }
         Ok(())
     }
 
     /// Answers cost a signature and a tree: each asker gets one in a while.
-    fn may_answer(&mut self, now: Now, cert: CertHash) -> bool {
+    pub(super) fn may_answer(&mut self, now: Now, cert: CertHash) -> bool {
         self.answered.retain(|_, at| now.monotonic.since(*at) < ANSWER_EVERY);
         if self.answered.len() >= limits::MLS_ANSWERS_MAX || self.answered.contains_key(&cert) {
             return false;
@@ -434,67 +428,78 @@ impl<E: Engine> Mls<E> {
     }
 
     /// The GroupInfo of this epoch.
-    fn show_way(&mut self, to: To, cert: CertHash) {
+    fn show_way(&mut self, now: Now, to: To, cert: CertHash) {
         let Some(inside) = self.inside() else { return };
         if inside.members.len() >= limits::MLS_MEMBERS_MAX {
             return;
         }
         let leaf = inside.leaf_of(&cert).map(|leaf| leaf.0);
         let (opening, tree) = (inside.engine.group_info(), inside.engine.tree());
-        self.send_entry(to, cert, EntryKind::GroupInfo(leaf), opening, tree);
+        self.send_entry(now, to, cert, EntryKind::GroupInfo(leaf), Annex { opening, tree, cards: Vec::new() });
     }
 
     /// Lets in somebody whom a commit of ours added.
-    pub(super) fn let_in(&mut self, cert: CertHash, welcome: &[u8]) {
+    pub(super) fn let_in(&mut self, now: Now, cert: CertHash, welcome: &[u8]) {
         let Some(inside) = self.inside() else { return };
         let (counter, position, founded) = (inside.epoch.counter, inside.position, inside.founded);
         let mac = entered(&inside.base, (counter, position, founded), &inside.cut, &hash_of(inside.cards.values()));
         let tree = inside.engine.tree();
-        self.send_entry(To::Group, cert, EntryKind::Welcome(mac), welcome.to_vec(), tree);
+        let annex = Annex { opening: welcome.to_vec(), tree, cards: Vec::new() };
+        self.send_entry(now, To::Group, cert, EntryKind::Welcome(mac), annex);
     }
 
-    fn send_entry(&mut self, to: To, cert: CertHash, kind: EntryKind, opening: Vec<u8>, tree: Vec<u8>) {
+    /// An entry into this epoch; its cards are added.
+    fn send_entry(&mut self, now: Now, to: To, cert: CertHash, kind: EntryKind, annex: Annex) {
         let Some(inside) = self.inside() else { return };
         let (counter, epoch) = (inside.epoch.counter, inside.engine.context().epoch);
         let (position, founded, cut) = (inside.position, inside.founded, inside.cut);
-        let annex = Annex { opening, tree, cards: inside.cards.values().cloned().collect() }.write();
-        let annex = self.body(&annex);
-        self.tell(to, &Message::Entry(Entry { to: cert, counter, epoch, position, founded, cut, annex, kind }));
+        let annex = Annex { cards: inside.cards.values().cloned().collect(), ..annex }.write();
+        let annex = self.body(now, &annex);
+        self.tell_entry(now, to, Entry { to: cert, counter, epoch, position, founded, cut, annex, kind });
+    }
+
+    /// Confirms that an external commit won, with the cards of its epoch.
+    fn tell_entered(&mut self, now: Now, to: To, entry: Entry, cards: &[u8]) {
+        let annex = self.body(now, cards);
+        self.tell_entry(now, to, Entry { annex, ..entry });
+    }
+
+    /// Sends an entry, and what it lacks where no directory is.
+    fn tell_entry(&mut self, now: Now, to: To, entry: Entry) {
+        let pieces = if let Body::Pieces(pieces) = &entry.annex { pieces.clone() } else { Vec::new() };
+        self.tell(to, &Message::Entry(entry));
+        self.send_pieces(now, to, &pieces);
     }
 
     /// An external commit leads to the epoch that we have just entered.
-    pub(super) fn note_external(&mut self, cert: CertHash) {
+    pub(super) fn note_external(&mut self, now: Now, cert: CertHash) {
         let Some(inside) = self.inside_mut() else { return };
         let (counter, epoch) = (inside.epoch.counter, inside.engine.context().epoch);
         let (position, founded, cut) = (inside.position, inside.founded, inside.cut);
         let hash = hash_of(inside.cards.values());
         let kind = EntryKind::Entered(entered(&inside.base, (counter, position, founded), &cut, &hash));
         let cards = inside.cards.values().cloned().collect();
-        let annex = Annex { cards, ..Annex::default() }.write();
+        let cards = Annex { cards, ..Annex::default() }.write();
         if inside.externals.len() >= EXTERNALS_KEPT {
             inside.externals.pop_front();
         }
-        let draw = sha256(&[&inside.epoch.to_bytes()[..], &cert.0].concat());
-        let draw = u64::from_be_bytes(*draw.first_chunk().expect("8 of 32 bytes"));
-        let others: Vec<Slot> = inside.roster.slots().filter(|(_, it)| it.id.cert != cert).map(|(at, _)| at).collect();
-        let is_ours = others.get((draw % others.len().max(1) as u64) as usize) == Some(&slot(inside.engine.own_leaf()));
-        let annex = self.body(&annex);
+        let is_ours = inside.drawn(&cert, 0) == Some(slot(inside.engine.own_leaf()));
+        // Who says it makes its pieces, and nobody else.
+        let annex = Body::Inline(Vec::new());
         let entry = Entry { to: cert, counter, epoch, position, founded, cut, annex, kind };
-        if let Some(inside) = self.inside_mut() {
-            inside.externals.push_back(entry.clone());
-        }
+        inside.externals.push_back((entry.clone(), cards.clone()));
         if is_ours {
-            self.tell(To::Group, &Message::Entry(entry));
+            self.tell_entered(now, To::Group, entry, &cards);
         }
     }
 
-    fn confirm(&mut self, to: To, cert: CertHash, position: u64) {
+    fn confirm(&mut self, now: Now, to: To, cert: CertHash, position: u64) {
         let Some(inside) = self.inside() else { return };
-        let found = inside.externals.iter().find(|it| it.to == cert && it.position == position).cloned();
+        let found = inside.externals.iter().find(|(it, _)| it.to == cert && it.position == position).cloned();
         match found {
-            Some(entry) => self.tell(to, &Message::Entry(entry)),
+            Some((entry, cards)) => self.tell_entered(now, to, entry, &cards),
             // It lost: the way leads on from here.
-            None if inside.judged >= position => self.show_way(to, cert),
+            None if inside.judged >= position => self.show_way(now, to, cert),
             // The order has not brought it here yet.
             None => {}
         }
@@ -503,14 +508,14 @@ impl<E: Engine> Mls<E> {
     /// Somebody founds a group where one is.
     pub(super) fn answer_founder(&mut self, now: Now, card: &Card) {
         if card.id.cert != self.me.hash && self.may_answer(now, card.id.cert) {
-            self.show_way(To::Group, card.id.cert);
+            self.show_way(now, To::Group, card.id.cert);
         }
     }
 
     // ---- key packages --------------------------------------------------------------------------
 
-    /// Offers a key package, with which members admit us while we are away. It is of last resort: the directory of this
-    /// transport keeps one.
+    /// Offers a key package, with which members admit us while we are away. It is of last resort: a directory, and a member,
+    /// keeps one.
     pub(super) fn offer_package(&mut self, now: Now) {
         let (utc, seed) = (self.utc(now), self.seed());
         let made = E::key_package(&self.setup, PackageKind::LastResort, PACKAGE_LASTS, step(utc, &seed));
@@ -522,7 +527,7 @@ impl<E: Engine> Mls<E> {
         self.packages.push(OwnPackage { secret: made.secret });
         self.store_run();
         let bytes = self.sealed(&offered);
-        self.outputs.push_back(Output::Provide { what: Fetch::KeyPackage(self.me.hash), bytes });
+        self.provide(now, Fetch::KeyPackage(self.me.hash), bytes);
     }
 }
 

@@ -8,6 +8,9 @@
 //!                 PART   epoch ‖ hash ‖ i of n ‖ bytes       of one of these that is too long
 //! by the way:     WANT   what ‖ position ‖ tries ‖ card     somebody outside asks for an ENTRY
 //!                 ENTRY  to ‖ counter ‖ epoch ‖ position ‖ founded ‖ cut ‖ annex ‖ what
+//!                 SEEK   hashes, or certificate ‖ tries     something to fetch, where no directory is
+//!                 PIECE  bytes                              of the annex of an ENTRY
+//!                 PACKAGE certificate ‖ key package         of a device
 //! annex  =  bytes, or the hashes of pieces to be fetched
 //! ```
 //! What decides lies in the order itself, also if it is long: whether something can be fetched differs by member.
@@ -21,13 +24,50 @@ use sealcast_wire::{CertHash, Incarnation, MemberId, limits};
 /// A message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Message {
-    Found { group_id: [u8; 32], card: Card },
-    Commit { epoch: u64, commit: Vec<u8>, cards: Vec<Card>, why: Vec<u8> },
-    Proposal { epoch: u64, proposal: Vec<u8> },
-    Part { epoch: u64, whole: [u8; 32], index: u16, count: u16, bytes: Vec<u8> },
+    Found {
+        group_id: [u8; 32],
+        card: Card,
+    },
+    Commit {
+        epoch: u64,
+        commit: Vec<u8>,
+        cards: Vec<Card>,
+        why: Vec<u8>,
+    },
+    Proposal {
+        epoch: u64,
+        proposal: Vec<u8>,
+    },
+    Part {
+        epoch: u64,
+        whole: [u8; 32],
+        index: u16,
+        count: u16,
+        bytes: Vec<u8>,
+    },
     Card(Card),
-    Want { what: WantKind, position: u64, tries: u32, card: Card },
+    Want {
+        what: WantKind,
+        position: u64,
+        tries: u32,
+        card: Card,
+    },
     Entry(Entry),
+    Seek(Sought),
+    /// Sealed, as its hash names it.
+    Piece(Vec<u8>),
+    /// Sealed, too.
+    Package {
+        cert: CertHash,
+        bytes: Vec<u8>,
+    },
+}
+
+/// What members are asked for where no directory is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Sought {
+    Pieces(Vec<[u8; 32]>),
+    Package { cert: CertHash, tries: u32 },
 }
 
 /// What somebody outside asks for.
@@ -154,6 +194,13 @@ impl Message {
                     EntryKind::Entered(mac) => _ = w.u8(2).raw(mac),
                 }
             }
+            Message::Seek(Sought::Pieces(hashes)) => {
+                w.u8(SEEK).u8(0).u16(hashes.len() as u16);
+                hashes.iter().for_each(|it| _ = w.raw(it));
+            }
+            Message::Seek(Sought::Package { cert, tries }) => _ = w.u8(SEEK).u8(1).raw(&cert.0).u32(*tries),
+            Message::Piece(bytes) => _ = w.u8(PIECE).bytes16(bytes),
+            Message::Package { cert, bytes } => _ = w.u8(PACKAGE).raw(&cert.0).bytes16(bytes),
         }
         w.finish()
     }
@@ -198,11 +245,25 @@ impl Message {
                 };
                 Message::Entry(Entry { to, counter, epoch, position, founded, cut, annex, kind })
             }
+            SEEK => Message::Seek(match r.u8()? {
+                0 => Sought::Pieces(hashes(&mut r)?),
+                1 => Sought::Package { cert: CertHash(r.array()?), tries: r.u32()? },
+                _ => return Err(Malformed),
+            }),
+            PIECE => Message::Piece(r.bytes16(limits::OPEN_BYTES_MAX)?.to_vec()),
+            PACKAGE => {
+                Message::Package { cert: CertHash(r.array()?), bytes: r.bytes16(limits::OPEN_BYTES_MAX)?.to_vec() }
+            }
             _ => return Err(Malformed),
         };
         r.end()?;
         Ok(message)
     }
+}
+
+fn hashes(r: &mut Reader<'_>) -> Result<Vec<[u8; 32]>, Malformed> {
+    let count = r.count16(32, limits::MLS_PIECES_MAX)?;
+    (0..count).map(|_| r.array()).collect()
 }
 
 fn cards(r: &mut Reader<'_>, most: usize) -> Result<Vec<Card>, Malformed> {
@@ -224,10 +285,7 @@ impl Body {
     pub(super) fn read(r: &mut Reader<'_>) -> Result<Body, Malformed> {
         match r.u8()? {
             0 => Ok(Body::Inline(r.bytes16(limits::OPEN_BYTES_MAX)?.to_vec())),
-            1 => {
-                let count = r.count16(32, limits::MLS_PIECES_MAX)?;
-                Ok(Body::Pieces((0..count).map(|_| r.array()).collect::<Result<_, _>>()?))
-            }
+            1 => Ok(Body::Pieces(hashes(r)?)),
             _ => Err(Malformed),
         }
     }
@@ -274,3 +332,6 @@ const CARD: u8 = 4;
 const WANT: u8 = 5;
 const ENTRY: u8 = 6;
 const PART: u8 = 7;
+const SEEK: u8 = 8;
+const PIECE: u8 = 9;
+const PACKAGE: u8 = 10;

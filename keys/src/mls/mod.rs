@@ -15,6 +15,7 @@ pub mod judge;
 mod message;
 mod records;
 mod scheme;
+mod sharing;
 #[cfg(test)]
 mod tests;
 

@@ -3,7 +3,7 @@
 //! ```text
 //! founder   ─ FOUND ─────────▶ the first one of the log founds the group
 //! newcomer  ─ WANT ─▶ ◀─ ENTRY(GroupInfo) ── a member        external commit ─▶ order ─▶ ◀─ ENTRY(entered)
-//! device    ─ key package ─▶ directory ─▶ a member: COMMIT ─▶ order; ENTRY(Welcome) ─▶ device
+//! device    ─ key package ─▶ directory or members ─▶ a member: COMMIT ─▶ order; ENTRY(Welcome) ─▶ device
 //! member    ─ COMMIT ────────▶ order: the first valid one of an epoch leads to the next, a void one stops nobody (D1)
 //! restarted ─ CARD ──────────▶ order: the same epoch of RFC 9420 with the keys of its new run (G4)
 //! ```
@@ -17,6 +17,7 @@
 //! | `committing` | what a member wants the group to commit |
 //! | `following` | what the order says, and the epochs that it leads to |
 //! | `joining` | the ways in, and how members help those outside |
+//! | `sharing` | what members keep for others where no directory is |
 //! | `access` | an epoch's keys |
 //! | `records` | what a process leaves for the next one |
 
@@ -33,8 +34,8 @@ use sealcast_crypto::identity::{Identity, Verified};
 use sealcast_crypto::secret::Secret;
 use sealcast_crypto::signature::{Algorithm, OriginKey};
 use sealcast_wire::{
-    Agreement, CertHash, Dropped, EpochId, Fetch, FetchId, Fetched, Fetches, Guarantee, Incarnation, Lane, Member,
-    MemberId, Monotonic, Now, Roster, Slot, Source, To, Utc, limits,
+    Agreement, CertHash, Dropped, EpochId, Fetch, FetchId, Fetched, Guarantee, Incarnation, Lane, Member, MemberId,
+    Monotonic, Now, Roster, Slot, Source, To, Utc, limits,
 };
 
 use super::certificates::{Certificates, TRUST};
@@ -45,18 +46,16 @@ use super::joining::{External, Outside, Welcomed};
 use super::judge::{Credential, Judge};
 use super::message::{Body, Card, Entry, Message};
 use super::records::{self, OwnPackage};
+use super::sharing::Shared;
 use crate::timers::Timers;
 use crate::{
     Command, CommandError, Exclusion, HandleError, Input, Keys, Need, Output, Properties, Seal, SealError, Sealed,
     SendResult, Token,
 };
 
-/// What it needs: an order that may fork at worst (D7), and a directory.
-pub const PROPERTIES: Properties = Properties {
-    messages: &[Need(Guarantee::Ordered, Agreement::Forkable)],
-    fetches: Fetches { directory: true, shares: false },
-    ..Properties::ANY
-};
+/// What it needs: an order that may fork at worst (D7).
+pub const PROPERTIES: Properties =
+    Properties { messages: &[Need(Guarantee::Ordered, Agreement::Forkable)], ..Properties::ANY };
 
 /// What a member needs to know before it starts.
 #[derive(Clone)]
@@ -79,6 +78,12 @@ pub struct Config {
     pub floor: Utc,
     /// How handshakes of members travel.
     pub handshake: Handshake,
+    /// Whether the transport has a directory. Otherwise members keep what others ask for, and send it.
+    pub directory: bool,
+    /// Whether it stays a member while its process does not run: its records, and the order, outlive that.
+    pub stays: bool,
+    /// How often slower time goes than where members hear each other within milliseconds; at least 1.
+    pub pace: u32,
 }
 
 impl Config {
@@ -94,6 +99,9 @@ impl Config {
             rekey_after: Duration::from_secs(24 * 3600),
             floor: Utc(i64::MIN),
             handshake: Handshake::Private,
+            directory: true,
+            stays: false,
+            pace: 1,
         }
     }
 }
@@ -116,6 +124,8 @@ pub struct Mls<E> {
     /// Pieces of bodies that were fetched, until they are used.
     pub(super) pieces: BTreeMap<[u8; 32], Vec<u8>>,
     pub(super) fetching: BTreeMap<FetchId, Fetch>,
+    /// Where no directory is.
+    pub(super) shared: Shared,
     pub(super) pending: Option<Pending>,
     pub(super) wishes: VecDeque<Wish>,
     /// Messages of ours that are being ordered.
@@ -174,8 +184,8 @@ pub(super) struct Inside<E> {
     pub(super) entering: Option<Entering>,
     /// Members that asked to be removed.
     pub(super) leavers: BTreeSet<LeafIndex>,
-    /// External commits that won in this epoch of ours and before: their position, and what proves it.
-    pub(super) externals: VecDeque<Entry>,
+    /// External commits that won in this epoch of ours and before: what proves it, and the annex.
+    pub(super) externals: VecDeque<(Entry, Vec<u8>)>,
     /// Parts of long messages that were ordered in this data epoch, by the hash of the whole.
     pub(super) parts: BTreeMap<[u8; 32], Parts>,
 }
@@ -196,6 +206,8 @@ pub(super) enum Timer {
     Rekey,
     /// Ask again to be removed.
     Leave,
+    /// Ask others for what we lack.
+    Seek,
 }
 
 impl<E: Engine> Mls<E> {
@@ -245,6 +257,7 @@ impl<E: Engine> Mls<E> {
             log: Log::default(),
             pieces: BTreeMap::new(),
             fetching: BTreeMap::new(),
+            shared: Shared::default(),
             pending: None,
             wishes: VecDeque::new(),
             sent: BTreeMap::new(),
@@ -289,6 +302,11 @@ impl<E: Engine> Mls<E> {
         let utc = now.utc.unwrap_or(floor).max(floor);
         self.judge.set_time(utc, now.utc.is_some());
         utc
+    }
+
+    /// A time that members give each other.
+    pub(super) fn paced(&self, time: Duration) -> Duration {
+        time * self.config.pace
     }
 
     /// When something is tried once more that was not done: later each time, and not by all at once.
@@ -348,25 +366,33 @@ impl<E: Engine> Mls<E> {
     }
 
     /// Bytes as a message's body: what is long is kept where others fetch it.
-    pub(super) fn body(&mut self, bytes: &[u8]) -> Body {
+    pub(super) fn body(&mut self, now: Now, bytes: &[u8]) -> Body {
         if bytes.len() <= limits::MLS_INLINE_BYTES_MAX {
             return Body::Inline(bytes.to_vec());
         }
-        let pieces: Vec<[u8; 32]> = bytes.chunks(limits::MLS_PIECE_BYTES).map(|piece| self.provide(piece)).collect();
+        let pieces: Vec<[u8; 32]> = bytes.chunks(limits::MLS_PIECE_BYTES).map(|piece| self.piece(now, piece)).collect();
         Body::Pieces(pieces)
     }
 
-    fn provide(&mut self, piece: &[u8]) -> [u8; 32] {
+    fn piece(&mut self, now: Now, piece: &[u8]) -> [u8; 32] {
         // The nonce follows from the piece, so that members who keep the same thing keep it once (D8).
         let nonce = *sha256(piece).first_chunk().expect("12 of 32 bytes");
         let bytes = self.bootstrap_key.seal(nonce, piece);
         let hash = sha256(&bytes);
-        self.outputs.push_back(Output::Provide { what: Fetch::Blob(hash), bytes });
+        self.provide(now, Fetch::Blob(hash), bytes);
         hash
     }
 
+    /// Makes something available to who fetches it.
+    pub(super) fn provide(&mut self, now: Now, what: Fetch, bytes: Vec<u8>) {
+        if !self.config.directory {
+            return self.keep(now, what, bytes);
+        }
+        self.outputs.push_back(Output::Provide { what, bytes });
+    }
+
     /// A body's bytes; those that are not here are fetched.
-    pub(super) fn whole(&mut self, body: &Body) -> Option<Vec<u8>> {
+    pub(super) fn whole(&mut self, now: Now, body: &Body) -> Option<Vec<u8>> {
         let pieces = match body {
             Body::Inline(bytes) => return Some(bytes.clone()),
             Body::Pieces(pieces) => pieces,
@@ -375,7 +401,7 @@ impl<E: Engine> Mls<E> {
         if missing.is_empty() {
             return Some(pieces.iter().flat_map(|it| self.pieces[it].clone()).collect());
         }
-        missing.into_iter().for_each(|it| self.fetch(Fetch::Blob(it)));
+        missing.into_iter().for_each(|it| self.fetch(now, Fetch::Blob(it)));
         None
     }
 
@@ -386,7 +412,10 @@ impl<E: Engine> Mls<E> {
         }
     }
 
-    pub(super) fn fetch(&mut self, what: Fetch) {
+    pub(super) fn fetch(&mut self, now: Now, what: Fetch) {
+        if !self.config.directory {
+            return self.seek(now, what);
+        }
         if self.fetching.values().any(|it| *it == what) || self.fetching.len() >= limits::MLS_PIECES_MAX {
             return;
         }
@@ -401,21 +430,21 @@ impl<E: Engine> Mls<E> {
         match (what, result) {
             (Fetch::KeyPackage(cert), Fetched::Bytes(bytes)) => self.package_came(now, cert, &bytes),
             (Fetch::Blob(hash), Fetched::Bytes(bytes)) if sha256(&bytes) == hash => {
-                if let Ok(piece) = self.bootstrap_key.open(&bytes)
-                    && self.pieces.len() < limits::MLS_PIECES_MAX
-                {
-                    self.pieces.insert(hash, piece);
-                }
-                self.pieces_came(now);
+                self.piece_came(now, hash, &bytes);
             }
             // Who provides it may not have done so yet.
-            (Fetch::Blob(_), _) => self.pieces_came(now),
+            (Fetch::Blob(_), _) => self.entry_came(now),
             (Fetch::KeyPackage(_) | Fetch::Shares { .. } | Fetch::Key, _) => {}
         }
     }
 
-    /// What waits for pieces looks again.
-    fn pieces_came(&mut self, now: Now) {
+    /// A piece of this hash: what waits for it looks again.
+    pub(super) fn piece_came(&mut self, now: Now, hash: [u8; 32], bytes: &[u8]) {
+        if let Ok(piece) = self.bootstrap_key.open(bytes)
+            && self.pieces.len() < limits::MLS_PIECES_MAX
+        {
+            self.pieces.insert(hash, piece);
+        }
         self.entry_came(now);
     }
 
@@ -453,6 +482,9 @@ impl<E: Engine> Mls<E> {
                 self.hear_want(now, source, what, position, tries, card)
             }
             (Message::Entry(entry), _) => self.hear_entry(now, entry),
+            (Message::Seek(what), _) => self.hear_seek(now, source, &what),
+            (Message::Piece(bytes), _) => self.hear_piece(now, &bytes),
+            (Message::Package { cert, bytes }, _) => self.hear_package(now, cert, bytes),
             (message, Some(position)) => self.hear_ordered(now, position, message, opened),
             // What has no position decides nothing.
             (_, None) => Err(Dropped::Malformed),
@@ -493,7 +525,7 @@ pub enum ConfigError {
 
 impl<E: Engine> Keys for Mls<E> {
     fn properties(&self) -> Properties {
-        PROPERTIES
+        Properties { stays: self.config.stays, ..PROPERTIES }
     }
 
     fn handle(&mut self, now: Now, input: Input<'_>) -> Result<(), HandleError> {
@@ -536,6 +568,7 @@ impl<E: Engine> Keys for Mls<E> {
                     self.set_rekey(now);
                 }
                 Timer::Leave => self.ask_to_leave(now),
+                Timer::Seek => self.seek_again(now),
             }
         }
     }

@@ -76,6 +76,7 @@ pub const PROPERTIES: Properties = Properties {
     seals_nothing: false,
     flushes: false,
     asks_outside: false,
+    stays: false,
 };
 
 /// The machine of `keys=threshold`: a client that publishes, reads, or both.

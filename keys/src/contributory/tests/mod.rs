@@ -335,7 +335,11 @@ impl Net {
                 Output::Excluded { why } => node.excluded = Some(why),
                 Output::Notice { notice, .. } => node.notices.push(notice),
                 Output::Store { id, record } => _ = node.records.insert(id, record),
-                Output::Fetch { .. } | Output::Provide { .. } | Output::Opened { .. } | Output::Described(_) => {
+                Output::Fetch { .. }
+                | Output::Provide { .. }
+                | Output::Checkpointed(_)
+                | Output::Opened { .. }
+                | Output::Described(_) => {
                     panic!("not of this scheme")
                 }
             }

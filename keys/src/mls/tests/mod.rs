@@ -1,6 +1,7 @@
 //! Members of `keys=mls` in a small network, with the real engine.
 
 mod net;
+mod sharing;
 
 use sealcast_crypto::identity::Act;
 use sealcast_crypto::signature::Algorithm;

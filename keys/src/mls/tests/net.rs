@@ -172,6 +172,7 @@ impl Net {
                 Output::Store { id, record } => _ = self.nodes[node].records.insert(id, record),
                 Output::Prepare { .. }
                 | Output::Abandoned
+                | Output::Checkpointed(_)
                 | Output::Keyed { .. }
                 | Output::SenderKey { .. }
                 | Output::Opened { .. }
