@@ -12,6 +12,8 @@ pub mod memory;
 pub mod multicast;
 mod packet;
 pub mod reassembly;
+#[cfg(feature = "relay")]
+pub mod relay;
 pub mod sequencer;
 #[cfg(test)]
 mod testing;
@@ -356,6 +358,8 @@ pub enum Input<'a> {
     State(StateInput<'a>),
     /// We are out: no key is ours any more, and nothing more becomes of what was sent.
     Excluded,
+    /// A later run of this member needs nothing of the order up to this position.
+    Checkpointed(u64),
     /// Seal nothing more for an epoch. The answer comes as [`Output::Sealed`] where [`Properties::names_packets`].
     Retire(EpochId),
 }

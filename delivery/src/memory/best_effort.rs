@@ -48,6 +48,21 @@ impl BestEffort {
         }
     }
 
+    /// A way for `keys=plain` with datagrams of other ways.
+    pub(crate) fn plain_up_to(bytes_max: usize) -> BestEffort {
+        BestEffort { plain: true, ..BestEffort::up_to(bytes_max) }
+    }
+
+    /// Hands out something beside.
+    pub(crate) fn put(&mut self, output: Output) {
+        self.outputs.push_back(output);
+    }
+
+    /// Counts something that was not used.
+    pub(crate) fn drop_one(&mut self, why: Dropped) {
+        self.drops.count(why);
+    }
+
     /// A way that takes sealed data only.
     pub fn new() -> BestEffort {
         BestEffort::default()
@@ -63,7 +78,7 @@ impl BestEffort {
         BestEffort { number: first, ..BestEffort::plain() }
     }
 
-    pub(super) fn token(&mut self) -> Token {
+    pub(crate) fn token(&mut self) -> Token {
         self.tokens += 1;
         Token(self.tokens)
     }
@@ -241,6 +256,7 @@ impl Delivery for BestEffort {
             | Input::ForcePrimary
             | Input::State(_)
             | Input::Excluded
+            | Input::Checkpointed(_)
             | Input::Retire(_)
             | Input::Unread(_)
             | Input::Keyed { .. }

@@ -434,7 +434,8 @@ impl Delivery for Ordered {
             Input::Prepare { view, flush } => self.flush(now, view.epoch, flush),
             Input::Install { .. } => self.forget_flush(),
             // The orderer does not wait, and brings everything.
-            Input::Retire(_)
+            Input::Checkpointed(_)
+            | Input::Retire(_)
             | Input::Unread(_)
             | Input::Keyed { .. }
             | Input::Pause

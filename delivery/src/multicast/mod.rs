@@ -250,6 +250,7 @@ impl Delivery for Multicast {
             | Input::Keyed { .. }
             | Input::Pause
             | Input::Resume
+            | Input::Checkpointed(_)
             | Input::Provide { .. }
             | Input::Opened(..)
             | Input::Subscribe(_)

@@ -1022,6 +1022,7 @@ impl Delivery for Sequencer {
             | Input::Message { .. }
             | Input::Subscribe(_)
             | Input::Unsubscribe(_)
+            | Input::Checkpointed(_)
             | Input::Retire(_) => self.multicast.handle(now, input),
         }
     }

@@ -1,0 +1,537 @@
+//! The log at the directory: appending to it, reading it, and what is kept beside it.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use sealcast_relay::follower::{Answer, Call, Entry, Follower, Misbehaviour, Outcome as Became, Progress};
+use sealcast_relay::ids::GroupId;
+use sealcast_relay::log::LogEntry;
+use sealcast_relay::receipt::{RECEIPT_BYTES, Receipt};
+use sealcast_relay::request::{Blob, Package};
+use sealcast_relay::response::Refusal;
+use sealcast_wire::frame::KIND_SEALED;
+use sealcast_wire::{Dropped, Drops, EpochId, Fetch, FetchId, Fetched, Malformed, Monotonic, Now, Source, Utc, limits};
+
+use super::{Config, DIRECTORY, Handle};
+use crate::memory::keys_message;
+use crate::{Outcome, Output, SendError, Token};
+
+/// A member's end of a group's log.
+pub(super) struct Log {
+    config: Config,
+    follower: Follower,
+    handle: Handle,
+    /// It has the key that we pin.
+    is_known: bool,
+    /// It is known where the log begins for us.
+    has_begun: bool,
+    is_connected: bool,
+    /// Requests on their way, in the order in which they are answered.
+    calls: VecDeque<(Call, Purpose)>,
+    requests: VecDeque<Vec<u8>>,
+    /// Messages to be appended; the first one may be under way.
+    appends: VecDeque<(Token, Vec<u8>)>,
+    /// What is to be kept there, until it is.
+    provided: BTreeMap<Fetch, Vec<u8>>,
+    asked: BTreeMap<FetchId, Requested>,
+    /// The heads at the last positions.
+    cuts: BTreeMap<u64, [u8; 32]>,
+    /// Receipts of positions that a later run may begin at.
+    reached: VecDeque<Receipt>,
+    /// Counts what we have kept of our device.
+    number: u64,
+    /// Before this nothing is asked again.
+    waits: Option<Monotonic>,
+    /// When the log is read though nobody announced anything.
+    reads_at: Monotonic,
+    outputs: VecDeque<Output>,
+    drops: Drops,
+    told: Drops,
+    /// The relay showed two logs: nothing of it counts any more.
+    is_over: bool,
+}
+
+/// What the key scheme fetches. Who provides it may not have done so yet.
+#[derive(Debug)]
+struct Requested {
+    what: Fetch,
+    at: Monotonic,
+    tries: u32,
+}
+
+/// What a request is for.
+#[derive(Debug)]
+enum Purpose {
+    Info,
+    Head,
+    Read,
+    Append,
+    Blobs(Vec<FetchId>),
+    Package(FetchId),
+    Keep(Vec<Fetch>),
+}
+
+impl Purpose {
+    /// What the key scheme waits for.
+    fn fetches(&self) -> Vec<FetchId> {
+        match self {
+            Purpose::Blobs(ids) => ids.clone(),
+            Purpose::Package(id) => vec![*id],
+            Purpose::Info | Purpose::Head | Purpose::Read | Purpose::Append | Purpose::Keep(_) => Vec::new(),
+        }
+    }
+}
+
+impl Log {
+    pub(super) fn open(config: Config, record: Option<&[u8]>, handle: Handle) -> Result<Log, Malformed> {
+        let mut follower = Follower::new(GroupId::of(&config.signer.public()), config.relay);
+        let has_begun = record.is_some();
+        if let Some(record) = record {
+            let receipts = record.chunks(RECEIPT_BYTES).map(Receipt::from_bytes).collect::<Result<Vec<_>, _>>()?;
+            let [from, newest] = receipts[..] else { return Err(Malformed) };
+            follower.adopt(from).map_err(|_| Malformed)?;
+            follower.exchange(&newest).map_err(|_| Malformed)?;
+        }
+        Ok(Log {
+            config,
+            follower,
+            handle,
+            is_known: false,
+            has_begun,
+            is_connected: false,
+            calls: VecDeque::new(),
+            requests: VecDeque::new(),
+            appends: VecDeque::new(),
+            provided: BTreeMap::new(),
+            asked: BTreeMap::new(),
+            cuts: BTreeMap::new(),
+            reached: VecDeque::new(),
+            number: 0,
+            waits: None,
+            reads_at: Monotonic(0),
+            outputs: VecDeque::new(),
+            drops: Drops::default(),
+            told: Drops::default(),
+            is_over: false,
+        })
+    }
+
+    pub(super) fn has_begun(&self) -> bool {
+        self.is_known && self.has_begun
+    }
+
+    /// Whether one more message may wait to be appended.
+    pub(super) fn has_capacity(&self) -> Result<(), SendError> {
+        if self.appends.len() >= limits::RELAY_APPENDS_MAX || self.is_over { Err(SendError::Full) } else { Ok(()) }
+    }
+
+    pub(super) fn append(&mut self, now: Now, token: Token, datagram: Vec<u8>) {
+        self.appends.push_back((token, datagram));
+        self.go_on(now);
+    }
+
+    /// The hash of everything up to a position.
+    pub(super) fn cut(&self, position: u64) -> Option<[u8; 32]> {
+        self.cuts.get(&position).copied()
+    }
+
+    /// A view is flushed: what stands behind it in the log belongs to the next one.
+    pub(super) fn flushed(&mut self, epoch: EpochId, cut: [u8; 32]) {
+        self.outputs.push_front(Output::Flushed(epoch, cut));
+    }
+
+    /// A later run begins behind this position: at the last receipt before it.
+    pub(super) fn checkpointed(&mut self, position: u64) {
+        let count = self.reached.partition_point(|it| it.position <= position);
+        let Some(from) = self.reached.drain(..count).next_back() else { return };
+        self.reached.push_front(from);
+        let newest = self.follower.receipt().copied().unwrap_or(from);
+        let record = [from.to_bytes(), newest.to_bytes()].concat();
+        self.outputs.push_back(Output::Store { id: RECORD, record });
+    }
+
+    /// We are out of the group.
+    pub(super) fn end(&mut self) {
+        self.is_over = true;
+        self.requests.clear();
+    }
+
+    // ---- channels ------------------------------------------------------------------------------
+
+    pub(super) fn connected(&mut self, now: Now) {
+        self.is_connected = true;
+        self.waits = None;
+        self.forget_calls();
+        self.go_on(now);
+    }
+
+    pub(super) fn disconnected(&mut self, now: Now) {
+        self.is_connected = false;
+        self.forget_calls();
+        self.reads_at = now.monotonic;
+    }
+
+    /// Nobody answers what is on its way. It is asked anew.
+    fn forget_calls(&mut self) {
+        self.calls.clear();
+        self.requests.clear();
+        self.asked.values_mut().for_each(|it| it.at = Monotonic(0));
+        self.reads_at = Monotonic(0);
+    }
+
+    fn request(&mut self, call: Call, purpose: Purpose) {
+        self.requests.push_back(call.request().to_vec());
+        self.calls.push_back((call, purpose));
+    }
+
+    fn is_asking(&self, of: impl Fn(&Purpose) -> bool) -> bool {
+        self.calls.iter().any(|(_, purpose)| of(purpose))
+    }
+
+    /// Asks for all that is to be asked now.
+    fn go_on(&mut self, now: Now) {
+        if !self.is_connected || self.is_over || self.waits.is_some_and(|at| now.monotonic < at) {
+            return;
+        }
+        self.waits = None;
+        if !self.is_known {
+            if !self.is_asking(|it| matches!(it, Purpose::Info)) {
+                self.request(self.follower.info(), Purpose::Info);
+            }
+            return;
+        }
+        if !self.has_begun {
+            if !self.is_asking(|it| matches!(it, Purpose::Head)) {
+                self.request(self.follower.ask_newest(), Purpose::Head);
+            }
+            return;
+        }
+        let reads = self.is_asking(|it| matches!(it, Purpose::Read));
+        if !reads && (self.follower.is_behind() || now.monotonic >= self.reads_at) {
+            self.reads_at = now.monotonic + READ_EVERY;
+            self.request(self.follower.read(), Purpose::Read);
+        }
+        if !self.is_asking(|it| matches!(it, Purpose::Append)) {
+            self.propose();
+        }
+        self.keep(now);
+        self.ask(now);
+    }
+
+    /// Proposes the first message that waits, behind everything that we know.
+    fn propose(&mut self) {
+        if let Some(call) = self.follower.retry() {
+            return self.request(call, Purpose::Append);
+        }
+        if self.follower.is_behind() {
+            return;
+        }
+        while let Some((token, datagram)) = self.appends.front() {
+            let entry = LogEntry { next_key: None, bytes: datagram.clone() };
+            match self.follower.propose(entry, Vec::new(), Vec::new(), &*self.config.signer) {
+                Ok(call) => return self.request(call, Purpose::Append),
+                Err(_) => {
+                    self.outputs.push_back(Output::Outcome(*token, Outcome::Failed));
+                    self.appends.pop_front();
+                }
+            }
+        }
+    }
+
+    /// Has kept what is provided, once there is a group to keep it for.
+    fn keep(&mut self, now: Now) {
+        if self.follower.position() == 0 || self.is_asking(|it| matches!(it, Purpose::Keep(_))) {
+            return;
+        }
+        let signer = &*self.config.signer;
+        let blobs = self.provided.iter().filter(|(what, _)| matches!(what, Fetch::Blob(_)));
+        let (whats, blobs): (Vec<Fetch>, Vec<Blob>) =
+            blobs.take(limits::RELAY_BLOBS_MAX).map(|(what, bytes)| (what.clone(), Blob::new(bytes.clone()))).unzip();
+        if !blobs.is_empty()
+            && let Ok(call) = self.follower.put_blobs(blobs, signer)
+        {
+            return self.request(call, Purpose::Keep(whats));
+        }
+        let package = self.provided.iter().find_map(|(what, bytes)| match what {
+            Fetch::KeyPackage(cert) => Some((what.clone(), *cert, bytes.clone())),
+            Fetch::Blob(_) | Fetch::Shares { .. } | Fetch::Key => None,
+        });
+        if let Some((what, cert, bytes)) = package {
+            let utc = now.utc.unwrap_or(Utc(0));
+            // Greater than that of an earlier run.
+            self.number = self.number.saturating_add(1).max(u64::try_from(utc.0).unwrap_or(0) << 16);
+            let package = Package { expires: Utc(utc.0.saturating_add(PACKAGE_LASTS)), bytes };
+            let device = (self.config.device)(&cert);
+            if let Ok(call) = self.follower.put_packages(device, self.number, Vec::new(), Some(package), signer) {
+                return self.request(call, Purpose::Keep(vec![what]));
+            }
+            self.provided.remove(&what);
+        }
+    }
+
+    /// Asks for what the key scheme fetches.
+    fn ask(&mut self, now: Now) {
+        let under_way: Vec<FetchId> = self.calls.iter().flat_map(|(_, purpose)| purpose.fetches()).collect();
+        let (mut ids, mut hashes) = (Vec::new(), Vec::new());
+        let mut calls = Vec::new();
+        for (id, asked) in &mut self.asked {
+            if asked.at > now.monotonic || under_way.contains(id) {
+                continue;
+            }
+            // It is answered before, or the channel breaks.
+            asked.at = Monotonic(u64::MAX);
+            match &asked.what {
+                Fetch::Blob(hash) if ids.len() < limits::RELAY_BLOBS_MAX => {
+                    ids.push(*id);
+                    hashes.push(*hash);
+                }
+                Fetch::KeyPackage(cert) => {
+                    let device = (self.config.device)(cert);
+                    calls.push((self.follower.take_package(device, &*self.config.signer), Purpose::Package(*id)));
+                }
+                Fetch::Blob(_) | Fetch::Shares { .. } | Fetch::Key => {}
+            }
+        }
+        if !hashes.is_empty()
+            && let Ok(call) = self.follower.blobs(hashes)
+        {
+            calls.push((call, Purpose::Blobs(ids)));
+        }
+        calls.into_iter().for_each(|(call, purpose)| self.request(call, purpose));
+    }
+
+    // ---- what the directory says ---------------------------------------------------------------
+
+    pub(super) fn answered(&mut self, now: Now, response: &[u8]) {
+        let Some((call, purpose)) = self.calls.pop_front() else { return self.drops.count(Dropped::Stale) };
+        match self.follower.handle(&call, response) {
+            Ok(answer) => {
+                self.handle.lock().misbehaviour = None;
+                self.take(now, purpose, answer);
+            }
+            Err(why) => {
+                self.blame(now, why);
+                purpose.fetches().into_iter().for_each(|id| self.fetched(now, id, None));
+            }
+        }
+        self.go_on(now);
+    }
+
+    /// Somebody is there, so that an announcement may have been lost.
+    pub(super) fn stirred(&mut self, now: Now) {
+        self.reads_at = self.reads_at.min(now.monotonic + READ_STIRRED);
+    }
+
+    /// An announcement came. Anybody can make one that is none.
+    pub(super) fn announced(&mut self, now: Now, announcement: &[u8]) {
+        if !self.has_begun() || self.is_over {
+            return;
+        }
+        match self.follower.hint(announcement) {
+            Ok(progress) => self.progress(progress),
+            Err(why @ Misbehaviour::Forked(_)) => self.blame(now, why),
+            Err(_) => self.drops.count(Dropped::Auth),
+        }
+        self.go_on(now);
+    }
+
+    fn take(&mut self, now: Now, purpose: Purpose, answer: Answer) {
+        match (purpose, answer) {
+            (Purpose::Info, Answer::Info(_)) => self.is_known = true,
+            (Purpose::Head, Answer::Newest(newest)) => {
+                // What it signed for us a moment ago it cannot have signed wrongly.
+                if self.follower.adopt(newest).is_ok() {
+                    self.has_begun = true;
+                    self.note_reached();
+                }
+            }
+            (Purpose::Head, Answer::Refused(Refusal::UnknownGroup)) => self.has_begun = true,
+            (_, Answer::Progress(progress)) => self.progress(progress),
+            (_, Answer::Gone(before)) => {
+                // What is missing the key scheme notices by what comes behind it.
+                if self.follower.adopt(before).is_ok_and(|it| it.is_some()) {
+                    self.fail_first(Outcome::InDoubt);
+                }
+            }
+            (Purpose::Blobs(ids), Answer::Blobs(blobs)) => {
+                for (id, (_, bytes)) in ids.into_iter().zip(blobs) {
+                    self.fetched(now, id, bytes);
+                }
+            }
+            (Purpose::Package(id), Answer::Package(taken)) => {
+                self.fetched(now, id, taken.map(|it| it.package.bytes));
+            }
+            (Purpose::Keep(whats), Answer::Stored { .. }) => {
+                whats.iter().for_each(|what| _ = self.provided.remove(what));
+            }
+            (purpose, Answer::Refused(why)) => self.refused(now, purpose, &why),
+            (_, _) => self.drops.count(Dropped::Foreign),
+        }
+    }
+
+    fn refused(&mut self, now: Now, purpose: Purpose, why: &Refusal) {
+        if let Refusal::RateLimited { retry_after } = why {
+            let again = now.monotonic + (*retry_after).min(WAIT_LONGEST);
+            self.waits = Some(again);
+            for id in purpose.fetches() {
+                self.asked.entry(id).and_modify(|it| it.at = again);
+            }
+            if let Purpose::Append = purpose {
+                self.follower.withdraw();
+            }
+            return;
+        }
+        match purpose {
+            Purpose::Append => {
+                self.follower.withdraw();
+                self.fail_first(Outcome::Failed);
+            }
+            Purpose::Blobs(ids) => ids.into_iter().for_each(|id| self.fetched(now, id, None)),
+            Purpose::Package(id) => self.fetched(now, id, None),
+            // There is no room: it is of no use to wait for it.
+            Purpose::Keep(whats) => whats.iter().for_each(|what| _ = self.provided.remove(what)),
+            Purpose::Info | Purpose::Head | Purpose::Read => self.waits = Some(now.monotonic + REQUEST_AGAIN_AFTER),
+        }
+    }
+
+    /// The relay did what no honest one does.
+    fn blame(&mut self, now: Now, why: Misbehaviour) {
+        self.drops.count(Dropped::Auth);
+        let mut status = self.handle.lock();
+        status.misbehaviour = Some(why.to_string());
+        if let Misbehaviour::Forked(evidence) = why {
+            status.evidence = Some(evidence);
+            self.is_over = true;
+        }
+        self.waits = Some(now.monotonic + REQUEST_AGAIN_AFTER);
+    }
+
+    fn fetched(&mut self, now: Now, id: FetchId, bytes: Option<Vec<u8>>) {
+        let Some(asked) = self.asked.get_mut(&id) else { return };
+        asked.tries += 1;
+        let result = match bytes {
+            Some(bytes) => Fetched::Bytes(bytes),
+            None if asked.tries < FETCH_TRIES => {
+                asked.at = now.monotonic + FETCH_AGAIN * (1 << asked.tries);
+                return;
+            }
+            None => Fetched::Missing,
+        };
+        self.asked.remove(&id);
+        self.outputs.push_back(Output::Fetched(id, result));
+    }
+
+    fn fail_first(&mut self, outcome: Outcome) {
+        if let Some((token, _)) = self.appends.pop_front() {
+            self.outputs.push_back(Output::Outcome(token, outcome));
+        }
+    }
+
+    fn progress(&mut self, progress: Progress) {
+        let is_any = !progress.entries.is_empty();
+        for entry in progress.entries {
+            if let Err(why) = self.hand_on(entry) {
+                self.drops.count(why);
+            }
+        }
+        if progress.outcome == Some(Became::Unknown) {
+            self.fail_first(Outcome::InDoubt);
+        }
+        if is_any {
+            self.note_reached();
+            self.handle.lock().position = self.follower.position();
+        }
+    }
+
+    fn note_reached(&mut self) {
+        let Some(receipt) = self.follower.receipt() else { return };
+        if self.reached.len() >= limits::RELAY_BEGINNINGS_MAX {
+            let mut keep = false;
+            self.reached.retain(|_| {
+                keep = !keep;
+                keep
+            });
+        }
+        self.reached.push_back(*receipt);
+    }
+
+    /// Hands on what has this position: a sealed datagram as it came, since its receiver opens it there.
+    fn hand_on(&mut self, entry: Entry) -> Result<(), Dropped> {
+        let Entry { position, head, bytes, is_own, .. } = entry;
+        // More than come before what they are needed for is done.
+        if self.cuts.len() >= 2 * limits::RELAY_READ_ENTRIES_MAX {
+            self.cuts.pop_first();
+        }
+        self.cuts.insert(position, head.0);
+        let ours = if is_own { self.appends.pop_front().map(|(token, _)| token) } else { None };
+        let source = Source::Outside(DIRECTORY);
+        if bytes.get(1) == Some(&KIND_SEALED) {
+            self.outputs.push_back(Output::Record { index: position, from: source, ours, datagram: bytes });
+            return Ok(());
+        }
+        if let Some(token) = ours {
+            self.outputs.push_back(Output::Outcome(token, Outcome::Ordered(position)));
+            return Ok(());
+        }
+        let bytes = keys_message(&bytes)?.to_vec();
+        self.outputs.push_back(Output::Keys { source, position: Some(position), bytes });
+        Ok(())
+    }
+
+    // ---- what the key scheme wants -------------------------------------------------------------
+
+    pub(super) fn fetch(&mut self, now: Now, id: FetchId, what: &Fetch) {
+        let is_here = matches!(what, Fetch::Blob(_) | Fetch::KeyPackage(_));
+        if !is_here || self.asked.len() >= limits::ORDERED_PENDING_MAX || self.is_over {
+            return self.outputs.push_back(Output::Fetched(id, Fetched::Missing));
+        }
+        self.asked.insert(id, Requested { what: what.clone(), at: now.monotonic, tries: 0 });
+        self.go_on(now);
+    }
+
+    pub(super) fn provide(&mut self, now: Now, what: &Fetch, bytes: &[u8]) {
+        if bytes.len() > limits::RELAY_BLOB_BYTES_MAX || self.provided.len() >= limits::ORDERED_PENDING_MAX {
+            return self.drops.count(Dropped::Queue);
+        }
+        self.provided.insert(what.clone(), bytes.to_vec());
+        self.go_on(now);
+    }
+
+    // ---- time ----------------------------------------------------------------------------------
+
+    pub(super) fn timeout(&self) -> Option<Monotonic> {
+        if !self.is_connected || self.is_over {
+            return None;
+        }
+        let reads = self.has_begun() && !self.is_asking(|it| matches!(it, Purpose::Read));
+        let fetches = self.asked.values().filter(|it| it.tries > 0).map(|it| it.at).min();
+        self.waits.or_else(|| reads.then_some(self.reads_at).into_iter().chain(fetches).min())
+    }
+
+    pub(super) fn handle_timeout(&mut self, now: Now) {
+        self.go_on(now);
+    }
+
+    pub(super) fn next_request(&mut self) -> Option<Vec<u8>> {
+        self.requests.pop_front()
+    }
+
+    pub(super) fn next_output(&mut self) -> Option<Output> {
+        self.outputs.pop_front().or_else(|| self.drops.since(&mut self.told).map(Output::Dropped))
+    }
+}
+
+/// The log is read though nobody announced anything.
+const READ_EVERY: Duration = Duration::from_secs(60);
+/// The same in a group that is not idle.
+const READ_STIRRED: Duration = Duration::from_secs(4);
+/// What failed is asked again.
+const REQUEST_AGAIN_AFTER: Duration = Duration::from_secs(2);
+/// However long the directory wants us to wait.
+const WAIT_LONGEST: Duration = Duration::from_secs(30);
+/// What was not there is fetched again.
+const FETCH_AGAIN: Duration = Duration::from_millis(100);
+const FETCH_TRIES: u32 = 6;
+/// Seconds.
+const PACKAGE_LASTS: i64 = 90 * 24 * 3600;
+const RECORD: u64 = 1;

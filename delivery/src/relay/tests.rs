@@ -1,0 +1,280 @@
+//! Members of a group at one relay, with virtual time: an MQTT broker that forwards, and the real directory.
+
+use std::collections::VecDeque;
+
+use sealcast_crypto::hash::sha256;
+use sealcast_crypto::secret::Secret;
+use sealcast_crypto::signature::OriginKey;
+use sealcast_relay::directory::{Config as Quotas, Directory, Memory};
+use sealcast_relay::ids::DeviceId;
+use sealcast_wire::{Address, CertHash, Fetch, FetchId, Fetched, Guarantee, Monotonic, Now, To, Utc};
+
+use super::{Config, DIRECTORY, Handle, MQTT, Relay};
+use crate::{Batch, Delivery, Input, Outcome, Outgoing, Output, Token, What};
+
+struct Net {
+    directory: Directory,
+    storage: Memory,
+    /// A copy of the storage, from which a relay that forgot answers.
+    old: Option<Memory>,
+    members: Vec<Member>,
+    time: u64,
+    /// Announcements do not reach members.
+    withholds: bool,
+}
+
+struct Member {
+    relay: Relay,
+    handle: Handle,
+    /// Responses that have not come.
+    inbox: VecDeque<(Address, Vec<u8>)>,
+    seen: Vec<String>,
+    record: Option<Vec<u8>>,
+    is_cut_off: bool,
+}
+
+fn key(seed: u8) -> OriginKey {
+    OriginKey::from_seed(&Secret::from_bytes([seed; 32]))
+}
+
+impl Net {
+    fn new(members: usize) -> Net {
+        let directory = Directory::new(Quotas::default(), key(1));
+        let mut net =
+            Net { directory, storage: Memory::default(), old: None, members: vec![], time: 1, withholds: false };
+        (0..members).for_each(|_| net.enter(None));
+        net
+    }
+
+    fn now(&self) -> Now {
+        Now { monotonic: Monotonic(self.time), utc: Some(Utc(1_800_000_000 + (self.time / 1_000_000) as i64)) }
+    }
+
+    fn config(&self) -> Config {
+        Config {
+            relay: *self.directory.public(),
+            signer: Box::new(key(2)),
+            device: Box::new(|cert| DeviceId(sha256(&cert.0))),
+        }
+    }
+
+    fn enter(&mut self, record: Option<&[u8]>) {
+        let (relay, handle) = Relay::open(self.config(), record).expect("its own record");
+        self.members.push(Member {
+            relay,
+            handle,
+            inbox: VecDeque::new(),
+            seen: vec![],
+            record: record.map(<[u8]>::to_vec),
+            is_cut_off: false,
+        });
+        let (at, now) = (self.members.len() - 1, self.now());
+        [MQTT, DIRECTORY].into_iter().for_each(|it| self.members[at].relay.handle(now, Input::Connected(it)));
+        self.run(10);
+    }
+
+    /// Its process ends, and another one goes on from what it stored.
+    fn restart(&mut self, member: usize) {
+        let record = self.members[member].record.clone();
+        self.enter(record.as_deref());
+        let new = self.members.pop().expect("it has entered");
+        self.members[member] = new;
+    }
+
+    fn send(&mut self, member: usize, text: &str, guarantee: Guarantee) -> Token {
+        let what = What::Keys { bytes: text.as_bytes(), sealed: false };
+        let now = self.now();
+        self.members[member].relay.send(now, None, Outgoing { what, guarantee, to: To::Group }).expect("there is room")
+    }
+
+    /// Lets so many milliseconds pass.
+    fn run(&mut self, millis: u64) {
+        for _ in 0..=millis {
+            self.time += 1_000;
+            (0..self.members.len()).for_each(|it| self.step(it));
+        }
+    }
+
+    fn step(&mut self, at: usize) {
+        let now = self.now();
+        while let Some((peer, bytes)) = self.members[at].inbox.pop_front() {
+            self.members[at].relay.handle(now, Input::Message { peer, bytes: &bytes });
+        }
+        if self.members[at].relay.timeout().is_some_and(|it| it <= now.monotonic) {
+            self.members[at].relay.handle_timeout(now, None);
+        }
+        let mut batch = Batch::default();
+        loop {
+            batch.clear();
+            let Some(output) = self.members[at].relay.poll(&mut batch) else { break };
+            match output {
+                Output::Transmit(_) if batch.to == Some(DIRECTORY) => {
+                    for request in batch.iter().map(<[u8]>::to_vec).collect::<Vec<_>>() {
+                        self.ask(at, &request);
+                    }
+                }
+                Output::Transmit(_) => {
+                    let datagrams: Vec<Vec<u8>> = batch.iter().map(<[u8]>::to_vec).collect();
+                    for datagram in datagrams {
+                        for to in (0..self.members.len()).filter(|to| *to != at) {
+                            let mut frame = datagram[sealcast_wire::frame::OPEN_HEADER_LEN..].to_vec();
+                            self.members[to].relay.handle(now, Input::open(MQTT, &mut frame));
+                        }
+                    }
+                }
+                Output::Keys { position, bytes, .. } => {
+                    let text = String::from_utf8(bytes).expect("a text");
+                    let position = position.map_or_else(|| "-".to_owned(), |it| it.to_string());
+                    self.members[at].seen.push(format!("{position} {text}"));
+                }
+                Output::Outcome(_, Outcome::Ordered(at_position)) => {
+                    self.members[at].seen.push(format!("{at_position} ours"));
+                }
+                Output::Outcome(_, Outcome::Accepted) | Output::Dropped(_) => {}
+                Output::Fetched(id, result) => {
+                    let what = if let Fetched::Bytes(bytes) = result { format!("{bytes:?}") } else { "nothing".into() };
+                    self.members[at].seen.push(format!("fetched {}: {what}", id.0));
+                }
+                Output::Store { record, .. } => self.members[at].record = Some(record),
+                Output::Up => self.members[at].seen.push("up".into()),
+                other => self.members[at].seen.push(format!("{other:?}")),
+            }
+        }
+    }
+
+    fn ask(&mut self, member: usize, request: &[u8]) {
+        if self.members[member].is_cut_off {
+            return;
+        }
+        let now = self.now();
+        let storage = self.old.as_mut().unwrap_or(&mut self.storage);
+        let handled = self.directory.handle(now, request, storage).expect("memory does not fail");
+        storage.apply(handled.writes);
+        self.members[member].inbox.push_back((DIRECTORY, handled.response));
+        let Some(published) = handled.published.filter(|_| !self.withholds) else { return };
+        for it in self.members.iter_mut().filter(|it| !it.is_cut_off) {
+            it.inbox.push_back((MQTT, published.to_bytes(usize::MAX)));
+        }
+    }
+
+    fn seen(&mut self, member: usize) -> Vec<String> {
+        std::mem::take(&mut self.members[member].seen)
+    }
+}
+
+#[test]
+fn what_is_appended_comes_to_all_in_one_order_and_to_its_author_as_its_position() {
+    let mut net = Net::new(3);
+    assert!((0..3).all(|it| net.seen(it) == ["up"]));
+    net.send(0, "a", Guarantee::Ordered);
+    net.run(3);
+    // Two at once: one of them loses the head, and comes behind.
+    net.send(1, "b", Guarantee::Ordered);
+    net.send(2, "c", Guarantee::Ordered);
+    net.send(1, "d", Guarantee::Fifo);
+    net.run(20);
+    assert_eq!(net.seen(0), ["1 ours", "2 b", "3 d", "4 c"].map(String::from).to_vec());
+    assert_eq!(net.seen(1), ["1 a", "2 ours", "3 ours", "4 c"].map(String::from).to_vec());
+    assert_eq!(net.seen(2), ["1 a", "2 b", "3 d", "4 ours"].map(String::from).to_vec());
+    net.send(1, "quick", Guarantee::BestEffort);
+    net.run(1);
+    assert_eq!(net.seen(0), ["- quick"]);
+}
+
+#[test]
+fn without_announcements_the_log_is_read_all_the_same() {
+    let mut net = Net::new(2);
+    net.withholds = true;
+    net.send(0, "a", Guarantee::Ordered);
+    net.run(10);
+    assert_eq!(net.seen(1), ["up"]);
+    net.run(61_000);
+    assert_eq!(net.seen(1), ["1 a"]);
+}
+
+#[test]
+fn rule_d1_a_member_that_was_cut_off_neither_loses_nor_repeats_its_append() {
+    let mut net = Net::new(2);
+    net.send(1, "a", Guarantee::Ordered);
+    // The request is lost; then its answer is.
+    net.members[1].is_cut_off = true;
+    net.run(3);
+    net.members[1].is_cut_off = false;
+    let now = net.now();
+    for _ in 0..2 {
+        net.members[1].relay.handle(now, Input::Disconnected(DIRECTORY));
+        net.members[1].relay.handle(now, Input::Connected(DIRECTORY));
+        net.step(1);
+        net.members[1].inbox.clear();
+    }
+    net.members[1].relay.handle(now, Input::Disconnected(DIRECTORY));
+    net.members[1].relay.handle(now, Input::Connected(DIRECTORY));
+    net.run(10);
+    assert_eq!(net.seen(1), ["up", "1 ours"]);
+    assert_eq!(net.seen(0), ["up", "1 a"]);
+}
+
+#[test]
+fn rule_g6_a_later_run_begins_behind_its_checkpoint_and_a_newcomer_at_the_head() {
+    let mut net = Net::new(2);
+    for text in ["a", "b", "c"] {
+        net.send(0, text, Guarantee::Ordered);
+        net.run(3);
+    }
+    let now = net.now();
+    net.members[1].relay.handle(now, Input::Checkpointed(2));
+    net.step(1);
+    net.restart(1);
+    net.run(3);
+    assert_eq!(net.seen(1), ["up", "3 c"]);
+    net.enter(None);
+    net.send(0, "d", Guarantee::Ordered);
+    net.run(5);
+    assert_eq!(net.seen(2), ["up", "4 d"]);
+}
+
+#[test]
+fn what_is_provided_is_fetched_also_if_the_group_is_founded_later() {
+    let mut net = Net::new(2);
+    let (now, blob, cert) = (net.now(), vec![1, 2, 3], CertHash([5; 32]));
+    let what = Fetch::Blob(sha256(&blob));
+    net.members[0].relay.handle(now, Input::Provide { what: &what, bytes: &blob });
+    net.members[0].relay.handle(now, Input::Provide { what: &Fetch::KeyPackage(cert), bytes: &[9] });
+    net.run(5);
+    net.send(0, "a", Guarantee::Ordered);
+    net.run(10);
+    let now = net.now();
+    net.members[1].relay.handle(now, Input::Fetch(FetchId(1), &what));
+    net.members[1].relay.handle(now, Input::Fetch(FetchId(2), &Fetch::KeyPackage(cert)));
+    net.members[1].relay.handle(now, Input::Fetch(FetchId(3), &Fetch::Blob([1; 32])));
+    net.run(5);
+    let mut seen = net.seen(1);
+    seen.sort();
+    assert_eq!(seen, ["1 a", "fetched 1: [1, 2, 3]", "fetched 2: [9]", "up"]);
+    net.run(10_000);
+    assert_eq!(net.seen(1), ["fetched 3: nothing"]);
+}
+
+#[test]
+fn rule_d2_a_relay_that_rewinds_and_goes_on_is_convicted() {
+    let mut net = Net::new(2);
+    net.send(0, "a", Guarantee::Ordered);
+    net.run(5);
+    net.old = Some(net.storage.clone());
+    // Member 1 sees the log that goes on without this one.
+    net.members[1].is_cut_off = true;
+    let old = net.old.take();
+    net.send(0, "b", Guarantee::Ordered);
+    net.run(5);
+    net.members[1].is_cut_off = false;
+    net.old = old;
+    net.send(1, "c", Guarantee::Ordered);
+    net.run(5);
+    let status = net.members[0].handle.lock().clone();
+    let evidence = status.evidence.expect("its announcement shows another log");
+    evidence.verify(net.directory.public()).expect("anybody can check it");
+    assert!(status.misbehaviour.is_some());
+    // Nothing of it counts any more.
+    let seen = net.seen(0);
+    assert!(!seen.contains(&"2 c".to_owned()), "{seen:?}");
+}
