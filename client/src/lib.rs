@@ -39,6 +39,7 @@ mod handle;
 mod item;
 mod line;
 mod machine;
+mod marks;
 mod order_status;
 mod outcomes;
 mod pace;
@@ -433,9 +434,9 @@ impl Quorum {
         }
     }
 
-    /// Subscriptions of a run before this one are of no use: what is subscribed to begins now.
-    pub fn forget_subscriptions(&mut self) {
-        self.lines.clear();
+    /// Subscriptions of a run before this one are of no use: what is subscribed to begins now; but for this one, if any.
+    pub fn forget_subscriptions_but(&mut self, kept: Option<&Interest>) {
+        self.lines.retain(|_, line| kept.is_some_and(|kept| line.interest == *kept));
     }
 
     /// The number that an operation has now; `None` before it has one, and once it is known what became of it.

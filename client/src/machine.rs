@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! keys=plain, threshold     a message is a publication under its topic; patterns are subscriptions at the brokers
-//! keys=contributory         the group's messages are publications under two topics of the group's:
+//! keys=contributory, mls    the group's messages are publications under two topics of the group's:
 //!                             group/NAME/keys       the key scheme's, bootstrap-encrypted and signed as on multicast
 //!                             group/NAME/messages   datagrams that members sealed; topic and text are inside
 //! ```
@@ -27,6 +27,7 @@ use sealcast_wire::{
 
 use super::advertised::{Advertised, Advertisement};
 use super::item::{Content, Item};
+use super::marks::Marks;
 use super::readers::{Readers, Sealed};
 use super::{
     Answer, Config, Delivered as Published, Notice, OperationOutcome as Became, OrderStatus, Output as QuorumEvent,
@@ -48,6 +49,8 @@ pub(super) struct Machine {
     pub(super) patterns: BTreeMap<Pattern, Wanted>,
     /// Datagrams of ours that have not come back, by their hash.
     ours: BTreeMap<[u8; 16], VecDeque<Token>>,
+    /// What a later run of a group's member may not need any more.
+    marks: Marks,
     /// The place of the last publication that was handed on for patterns: several of them may want one.
     passed: Option<u64>,
     /// The highest sn of what was handed on.
@@ -99,8 +102,14 @@ pub enum PayloadKind {
         /// Brokers hold shares of the key that it is sealed under.
         sealed: bool,
     },
-    /// What members of the group with this name say to each other.
-    Group(String),
+    /// What members of a group say to each other.
+    Group {
+        /// The group.
+        name: String,
+        /// Whether a later run hears what the key scheme said and this run did not use: what follows the last
+        /// [`Input::Checkpointed`](sealcast_delivery::Input::Checkpointed). Otherwise it hears what is said from its start on.
+        resumes: bool,
+    },
 }
 
 /// What a caller waited for.
@@ -156,8 +165,12 @@ impl Machine {
             None => Quorum::new(config),
             Some(record) => Quorum::restore(config, record)?,
         };
+        let keys = match &payload_kind {
+            PayloadKind::Group { name, resumes: true } => Some(group_interest(name, KEYS)),
+            PayloadKind::Group { .. } | PayloadKind::Messages { .. } => None,
+        };
         if !resumes {
-            quorum.forget_subscriptions();
+            quorum.forget_subscriptions_but(keys.as_ref());
         }
         let mut machine = Machine {
             quorum,
@@ -167,6 +180,7 @@ impl Machine {
             batches: BestEffort::up_to(limits::BODY_BYTES_MAX),
             patterns: BTreeMap::new(),
             ours: BTreeMap::new(),
+            marks: Marks::default(),
             passed: None,
             newest: 0,
             resumes,
@@ -190,23 +204,30 @@ impl Machine {
             paused: false,
             held: false,
         };
-        if let PayloadKind::Group(name) = &machine.payload_kind {
-            for place in [group_pattern(name, KEYS), group_pattern(name, MESSAGES)] {
-                // What waits to be numbered has room for the first of all.
-                let _ = machine.read_pattern(now, &place);
-            }
+        if let PayloadKind::Group { name, resumes } = machine.payload_kind.clone() {
+            // What waits to be numbered has room for the first of all.
+            let _ = machine.read_pattern_from(now, &group_pattern(&name, KEYS), resumes);
+            let _ = machine.read_pattern(now, &group_pattern(&name, MESSAGES));
         }
         Ok(machine)
     }
 
     /// Wants what is published from now on under topics that match.
     pub(super) fn read_pattern(&mut self, now: Now, pattern: &Pattern) -> Result<(), SendError> {
+        self.read_pattern_from(now, pattern, false)
+    }
+
+    /// The same; or what was published since a run before took what it read last.
+    fn read_pattern_from(&mut self, now: Now, pattern: &Pattern, resumes: bool) -> Result<(), SendError> {
         match self.patterns.get_mut(pattern) {
             // It may be one that nobody read before it was active.
             Some(wanted) if !matches!(wanted.status, Some(Err(_))) => wanted.readers += 1,
             _ => {
                 let interest = Interest::Is(Constraint { topic: pattern.clone(), value: None });
-                let token = self.quorum.subscribe_afresh(now, interest)?;
+                let token = match resumes {
+                    true => self.quorum.subscribe(now, interest)?,
+                    false => self.quorum.subscribe_afresh(now, interest)?,
+                };
                 self.patterns.insert(pattern.clone(), Wanted { readers: 1, token, status: None });
             }
         }
@@ -344,8 +365,8 @@ impl Machine {
             return Err(SendError::NotGiven(message.guarantee));
         }
         let token = match (&self.payload_kind, message.what) {
-            (PayloadKind::Group(_), What::Message { .. }) => return Err(SendError::PerDatagram),
-            (PayloadKind::Group(name), what) => {
+            (PayloadKind::Group { .. }, What::Message { .. }) => return Err(SendError::PerDatagram),
+            (PayloadKind::Group { name, .. }, what) => {
                 let kind = if let What::Data { .. } = what { MESSAGES } else { KEYS };
                 let topic = format!("{}/{kind}", group_topic(name));
                 let datagram = self.batches.datagram(protect.map(|p| &**p), &message)?;
@@ -616,7 +637,7 @@ impl Machine {
         let outcome = match became {
             Became::Executed { outcome, .. } if outcome.code == Code::Done => match &self.payload_kind {
                 // Its place is told when it comes back.
-                PayloadKind::Group(_) => return,
+                PayloadKind::Group { .. } => return,
                 PayloadKind::Messages { .. } => {
                     let sn = outcome.detail.first_chunk::<8>().map(|sn| u64::from_be_bytes(*sn));
                     sn.map_or(Outcome::Accepted, Outcome::Ordered)
@@ -649,10 +670,13 @@ impl Machine {
 
     /// A publication in its place.
     fn published(&mut self, it: Published) -> Result<(), Dropped> {
-        let Published { entry, publication, .. } = it;
+        let Published { subscription, place, entry, publication, .. } = it;
         let key = entry.client.0;
         match (&self.payload_kind, publication.body) {
-            (PayloadKind::Group(_), Contents::Plain(datagram)) => {
+            (PayloadKind::Group { resumes, .. }, Contents::Plain(datagram)) => {
+                if *resumes && datagram.get(1) != Some(&KIND_SEALED) {
+                    self.marks.note(subscription, place, entry.sn);
+                }
                 let source = Source::Client { key, epoch: EpochId::default() };
                 let ours = if entry.client == *self.quorum.client() { self.came_back(&datagram) } else { None };
                 if datagram.get(1) == Some(&KIND_SEALED) {
@@ -670,7 +694,7 @@ impl Machine {
                 self.put(Output::Keys { source, position: Some(entry.sn), bytes: bytes.to_vec() });
                 Ok(())
             }
-            (PayloadKind::Group(_), Contents::Sealed(_) | Contents::Digest { .. }) => Err(Dropped::Foreign),
+            (PayloadKind::Group { .. }, Contents::Sealed(_) | Contents::Digest { .. }) => Err(Dropped::Foreign),
             (PayloadKind::Messages { .. }, body) => {
                 if self.passed.is_some_and(|passed| passed >= entry.sn) {
                     return Ok(());
@@ -701,6 +725,15 @@ impl Machine {
                 }));
                 Ok(())
             }
+        }
+    }
+
+    /// A later run needs nothing of what the key scheme said up to this sn.
+    pub(super) fn checkpointed(&mut self, now: Now, sn: u64) {
+        if let Some((subscription, place, sn)) = self.marks.take_to(sn) {
+            self.quorum.taken(now, subscription, place + 1, Some(sn));
+            self.stored = None;
+            self.drain(now);
         }
     }
 
@@ -735,13 +768,13 @@ impl Machine {
 impl Machine {
     /// A group's messages have one order, and so have what its members say for its key.
     pub(super) fn orders_all(&self) -> bool {
-        matches!(self.payload_kind, PayloadKind::Group(_))
+        matches!(self.payload_kind, PayloadKind::Group { .. })
     }
 
     /// The group takes no more messages, or takes them again.
     pub(super) fn pause(&mut self, now: Now, paused: bool) {
         self.paused = paused;
-        if let PayloadKind::Group(name) = &self.payload_kind {
+        if let PayloadKind::Group { name, .. } = &self.payload_kind {
             let messages = self.patterns.get(&group_pattern(name, MESSAGES));
             if let Some(Wanted { status: Some(Ok(id)), .. }) = messages {
                 self.quorum.pause(now, *id, paused);
@@ -761,6 +794,11 @@ fn group_topic(name: &str) -> String {
         }
     }
     topic
+}
+
+/// What a member reads there.
+fn group_interest(name: &str, kind: &str) -> Interest {
+    Interest::Is(Constraint { topic: group_pattern(name, kind), value: None })
 }
 
 /// One of the two places there.

@@ -123,6 +123,7 @@ impl Delivery for Transport {
             Input::Prepare { view, flush: Flush::Now | Flush::At(_) } => {
                 machine.put(Output::Flushed(view.epoch, [0; 32]));
             }
+            Input::Checkpointed(sn) => machine.checkpointed(now, sn),
             // Brokers keep nothing but publications.
             Input::Keyed { .. }
             | Input::Install { .. }

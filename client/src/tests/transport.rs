@@ -366,7 +366,7 @@ fn rule_g7_of_a_read_that_timed_out_nothing_is_kept() {
 
 #[test]
 fn rule_g7_a_reader_that_does_not_keep_up_holds_back_no_groups_messages() {
-    let mut fixture = Fixture::new(PayloadKind::Group("g".into()), None);
+    let mut fixture = Fixture::new(PayloadKind::Group { name: "g".into(), resumes: false }, None);
     fixture.welcome();
     let subscription = fixture.subscribe();
     let before = fixture.requests;
