@@ -61,6 +61,18 @@ impl Store {
         self.records.iter().map(|(id, record)| (*id, record.clone())).collect()
     }
 
+    /// What the key scheme stored. What a transport stores is beside it.
+    #[cfg(feature = "mls")]
+    pub(crate) fn records_of_keys(&self) -> Vec<(u64, Vec<u8>)> {
+        let of_keys = self.records.iter().filter(|(id, _)| *id & 1 == 0);
+        of_keys.map(|(id, record)| (id >> 1, record.clone())).collect()
+    }
+
+    /// What the transport stored, if it has one record.
+    pub(crate) fn record_of_transport(&self) -> Option<Vec<u8>> {
+        self.records.iter().find(|(id, _)| *id & 1 == 1).map(|(_, record)| record.clone())
+    }
+
     /// Appends a record; durable after the next [`Store::sync`].
     ///
     /// # Errors
@@ -71,6 +83,10 @@ impl Store {
         self.written += entry.len() as u64;
         self.records.insert(id, record.to_vec());
         self.unsynced = true;
+        // A session may run for years.
+        if self.written > COMPACT_BYTES && self.written > 2 * self.live() {
+            self.compact().map_err(io::Error::other)?;
+        }
         Ok(())
     }
 
@@ -93,7 +109,10 @@ impl Store {
         let file = file.map_err(|e| Error::system(self.path.display(), &e))?;
         // The old file's lock goes with it; nobody else can have taken the new one's in between, since
         // they wait for the old one.
-        file.lock().map_err(|e| Error::system(self.path.display(), &e))?;
+        if file.try_lock().is_err() {
+            return Err(Error::new(crate::Code::Duplicate, "another process of yours runs with this identity")
+                .with_remedy(Remedy::OwnIdentity));
+        }
         self.file = file;
         self.written = whole.len() as u64;
         Ok(())

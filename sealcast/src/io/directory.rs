@@ -1,0 +1,120 @@
+//! A client of a relay's directory: requests and responses as bodies of HTTP, one after the other, on a thread of its own.
+//!
+//! Nobody trusts what comes: responses prove themselves. TLS hides from the network which group asks.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use sealcast_relay::response::{Refusal, Response};
+use sealcast_wire::limits;
+use ureq::Agent;
+
+use crate::error::{Error, Result};
+
+/// What comes of it.
+pub(crate) enum Heard {
+    /// Requests are answered from now on that are made under this number.
+    Connected(u64),
+    /// All requests that were not answered are lost; why, for people.
+    Disconnected(String),
+    Response(u64, Vec<u8>),
+}
+
+/// A client.
+pub(crate) struct Directory {
+    requests: Option<SyncSender<(u64, Vec<u8>)>>,
+    /// Counts breaks: requests of before are lost.
+    generation: Arc<AtomicU64>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Directory {
+    /// A client of the directory at a URL; `heard` is called on the thread that asks it.
+    ///
+    /// # Errors
+    /// The system starts no thread.
+    pub(crate) fn start(
+        url: &str,
+        roots: Vec<ureq::tls::Certificate<'static>>,
+        heard: impl Fn(Heard) + Send + 'static,
+    ) -> Result<Directory> {
+        let (requests, queue) = sync_channel(limits::DIRECTORY_QUEUE_MAX);
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let roots = ureq::tls::RootCerts::Specific(Arc::new(roots));
+        let tls =
+            ureq::tls::TlsConfig::builder().unversioned_rustls_crypto_provider(provider).root_certs(roots).build();
+        let config = Agent::config_builder()
+            .timeout_global(Some(TIMEOUT))
+            .http_status_as_error(true)
+            .max_redirects(0)
+            .tls_config(tls)
+            .build();
+        let (agent, url) = (config.new_agent(), url.to_owned());
+        let generation = Arc::new(AtomicU64::new(0));
+        let theirs = generation.clone();
+        let work = move || answer(&agent, &url, &queue, &theirs, &heard);
+        let thread = thread::Builder::new().name("directory".into()).spawn(work);
+        let thread = thread.map_err(|e| Error::system("starting a thread", &e))?;
+        Ok(Directory { requests: Some(requests), generation, thread: Some(thread) })
+    }
+
+    /// Queues a request under a number; `false` if too many wait.
+    pub(crate) fn ask(&self, generation: u64, request: &[u8]) -> bool {
+        let Some(requests) = &self.requests else { return false };
+        !matches!(requests.try_send((generation, request.to_vec())), Err(TrySendError::Full(_)))
+    }
+
+    /// Forgets all requests that wait; the number of those to come.
+    pub(crate) fn forget(&self) -> u64 {
+        self.generation.fetch_add(1, Ordering::Relaxed) + 1
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        self.requests = None;
+        // It may wait for an answer: nobody waits for it.
+        drop(self.thread.take());
+    }
+}
+
+fn answer(agent: &Agent, url: &str, queue: &Receiver<(u64, Vec<u8>)>, generation: &AtomicU64, heard: &dyn Fn(Heard)) {
+    let mut pause = RETRY_FIRST;
+    heard(Heard::Connected(generation.load(Ordering::Relaxed)));
+    while let Ok((of, request)) = queue.recv() {
+        if of != generation.load(Ordering::Relaxed) {
+            continue;
+        }
+        match post(agent, url, &request) {
+            Ok(response) => {
+                pause = RETRY_FIRST;
+                heard(Heard::Response(of, response));
+            }
+            // What stands before the directory does not let it through, today or tomorrow.
+            Err(ureq::Error::StatusCode(413)) => {
+                heard(Heard::Response(of, Response::Refused(Refusal::TooLarge).encode()));
+            }
+            Err(why) => {
+                // What waits behind it is asked again by who asked.
+                let next = generation.fetch_add(1, Ordering::Relaxed) + 1;
+                heard(Heard::Disconnected(format!("the directory {url}: {why}")));
+                thread::sleep(pause);
+                pause = (pause * 2).min(RETRY_LAST);
+                heard(Heard::Connected(next));
+            }
+        }
+    }
+}
+
+fn post(agent: &Agent, url: &str, request: &[u8]) -> std::result::Result<Vec<u8>, ureq::Error> {
+    let mut response = agent.post(url).content_type("application/octet-stream").send(request)?;
+    response.body_mut().with_config().limit(limits::RELAY_RESPONSE_BYTES_MAX as u64).read_to_vec()
+}
+
+/// From a request to the end of its response.
+const TIMEOUT: Duration = Duration::from_secs(20);
+const RETRY_FIRST: Duration = Duration::from_millis(100);
+const RETRY_LAST: Duration = Duration::from_secs(5);
