@@ -8,6 +8,7 @@
 //! udpm://239.255.76.67:7667?keys=center&kdc=192.0.2.7:7680&group=ward3
 //! quorum:cluster.toml?keys=threshold
 //! quorum:cluster.toml?keys=contributory&group=ward3
+//! mqtts://relay.example/sealcast?keys=mls&group=ward3&directory=https://relay.example/v1&relay=scrl1…
 //! ```
 //! LCM's URLs are read too (`udpm://` alone means LCM's address), but never as a wish for plaintext:
 //! without `keys=` the group is sealed. An option that is not known is an error, since a mistyped one
@@ -63,6 +64,21 @@ pub enum TransportAddress {
     },
     /// Through the brokers of a cluster file.
     Quorum(PathBuf),
+    /// Through a relay.
+    Relay(RelayAddress),
+}
+
+/// An MQTT broker, and where members meet there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RelayAddress {
+    /// Whether the channel is TLS (`mqtts:`).
+    pub tls: bool,
+    /// The broker's name or address.
+    pub host: String,
+    /// Its port: 1883, or 8883 with TLS, if the URL does not say.
+    pub port: u16,
+    /// Under which topics members meet.
+    pub prefix: String,
 }
 
 /// Who holds the keys.
@@ -90,6 +106,7 @@ impl TransportAddress {
             TransportAddress::Memory { ordered: false, .. } => Transport::Memory,
             TransportAddress::Memory { ordered: true, .. } => Transport::OrderedMemory,
             TransportAddress::Quorum(_) => Transport::Quorum,
+            TransportAddress::Relay(_) => Transport::Relay,
         }
     }
 }
@@ -105,7 +122,9 @@ impl Url {
     pub(crate) fn outcome_within(&self) -> Duration {
         match &self.address {
             TransportAddress::Quorum(_) => self.options.wait,
-            TransportAddress::Multicast { .. } | TransportAddress::Memory { .. } => OUTCOME_WITHIN,
+            TransportAddress::Multicast { .. } | TransportAddress::Memory { .. } | TransportAddress::Relay(_) => {
+                OUTCOME_WITHIN
+            }
         }
     }
 
@@ -203,6 +222,16 @@ pub struct Options {
     pub pin: Option<String>,
     /// `authority=`: who must have signed the brokers' cluster file.
     pub authority: Option<Fingerprint>,
+    /// `directory=`: the URL of a relay's directory, `http(s)://HOST/v1`.
+    pub directory: Option<String>,
+    /// `relay=`: the key that the directory's receipts must have, `scrl1…`.
+    pub relay: Option<String>,
+    /// `user=`: as whom to log in at the MQTT broker.
+    pub user: Option<String>,
+    /// `password-file=`: its password; else `SEALCAST_RELAY_PASSWORD` has it.
+    pub password_file: Option<PathBuf>,
+    /// `ca=`: the certificates (PEM) by which a relay's TLS is checked, if not by the system's.
+    pub ca: Option<PathBuf>,
 }
 
 impl Default for Options {
@@ -228,6 +257,11 @@ impl Default for Options {
             wait: Duration::from_secs(10),
             pin: None,
             authority: None,
+            directory: None,
+            relay: None,
+            user: None,
+            password_file: None,
+            ca: None,
         }
     }
 }
@@ -256,6 +290,7 @@ impl Url {
                 return Err(bad(text, "it names no cluster file").with_hint("quorum:cluster.toml"));
             }
             "quorum" => TransportAddress::Quorum(unescaped(place).into()),
+            "mqtt" | "mqtts" => TransportAddress::Relay(relay_address(text, place, scheme == "mqtts")?),
             later if LATER_TRANSPORTS.contains(&later) => {
                 return Err(not_built(text, &format!("{scheme}: is a way of the design that")));
             }
@@ -304,6 +339,7 @@ impl Url {
             }
         }
         url.check_pair()?;
+        url.check_relay(&given)?;
         match (url.keys, given.contains("kdc")) {
             (Scheme::Center, false) => {
                 let hint = "add &kdc=HOST:PORT, where the centre listens";
@@ -405,7 +441,9 @@ impl Url {
                 None => return Err(wrong(&several(&Scheme::ALL.map(Scheme::name)))),
             },
             "order" => match (&mut self.address, value) {
-                (TransportAddress::Quorum(_), _) => return Err(bad(&text, "order= belongs to udpm: and mem: URLs")),
+                (TransportAddress::Quorum(_) | TransportAddress::Relay(_), _) => {
+                    return Err(bad(&text, "order= belongs to udpm: and mem: URLs"));
+                }
                 (
                     TransportAddress::Memory { ordered, .. } | TransportAddress::Multicast { ordered, .. },
                     "total" | "best-effort",
@@ -437,6 +475,26 @@ impl Url {
                 let n = bytes(value).filter(|n| range.contains(n));
                 options.backlog = n.ok_or_else(|| wrong("bytes from 64KiB to 64MiB, such as 16MiB"))?;
             }
+            "directory" => {
+                let is_http = ["http://", "https://"].iter().any(|it| value.len() > it.len() && value.starts_with(it));
+                options.directory = Some(
+                    is_http
+                        .then(|| value.to_owned())
+                        .ok_or_else(|| wrong("the URL of a relay's directory, such as https://relay.example/v1"))?,
+                );
+            }
+            "relay" => {
+                #[cfg(feature = "relay")]
+                let good = value.parse::<sealcast_relay::key::RelayKey>().is_ok();
+                // A URL of one does not parse there.
+                #[cfg(not(feature = "relay"))]
+                let good = false;
+                let key = good.then(|| value.to_owned());
+                options.relay = Some(key.ok_or_else(|| wrong("the key of a relay, scrl1…, as its program prints it"))?);
+            }
+            "user" if !value.is_empty() => options.user = Some(value.to_owned()),
+            "password-file" if !value.is_empty() => options.password_file = Some(value.into()),
+            "ca" if !value.is_empty() => options.ca = Some(value.into()),
             "fec" => {
                 options.fec = match value {
                     "auto" => true,
@@ -446,6 +504,34 @@ impl Url {
             }
             _ => {
                 return Err(bad(&text, &format!("unknown option '{name}'")).with_hint(format!("known are {KNOWN}")));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a relay's options are there, and at a relay.
+    fn check_relay(&self, given: &BTreeSet<&str>) -> Result<()> {
+        if !matches!(self.address, TransportAddress::Relay(_)) {
+            let found = ["directory", "relay", "user", "password-file", "ca"].into_iter().find(|it| given.contains(it));
+            return found.map_or(Ok(()), |it| Err(bad(&self.text, &format!("{it}= belongs to mqtt: URLs"))));
+        }
+        if let (TransportAddress::Relay(RelayAddress { tls: false, host, .. }), Some(_)) =
+            (&self.address, &self.options.user)
+            && host != "localhost"
+            && !host.parse::<IpAddr>().is_ok_and(|it| it.is_loopback())
+        {
+            let hint = "say mqtts://, or leave user= out";
+            return Err(bad(&self.text, "without TLS the password would travel in clear").with_hint(hint));
+        }
+        let of_log = [("directory", "https://HOST/v1"), ("relay", "scrl1…")];
+        for (name, value) in of_log {
+            match (self.keys == Scheme::Mls, given.contains(name)) {
+                (true, false) => {
+                    let hint = format!("add &{name}={value}, as the relay's program prints it");
+                    return Err(bad(&self.text, &format!("keys=mls needs {name}=")).with_hint(hint));
+                }
+                (false, true) => return Err(bad(&self.text, &format!("{name}= belongs to keys=mls"))),
+                (true, true) | (false, false) => {}
             }
         }
         Ok(())
@@ -571,6 +657,39 @@ fn multicast_address(url: &str, place: &str) -> Result<SocketAddr> {
     Ok(SocketAddr::new(ip, port))
 }
 
+fn relay_address(url: &str, place: &str, tls: bool) -> Result<RelayAddress> {
+    let place = place.strip_prefix("//").unwrap_or(place);
+    let (at, prefix) = place.split_once('/').unwrap_or((place, ""));
+    if at.contains('@') {
+        return Err(bad(url, "a URL holds no password").with_hint("say &user=NAME&password-file=FILE"));
+    }
+    let prefix = prefix.trim_matches('/');
+    if prefix.contains(['+', '#']) {
+        return Err(bad(url, "the prefix is no MQTT topic: it has + or #"));
+    }
+    let (host, port) = match at.rsplit_once(':') {
+        Some((host, port)) if !at.ends_with(']') => (host, Some(port)),
+        _ => (at, None),
+    };
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    if host.is_empty() {
+        return Err(bad(url, "it names no MQTT broker").with_hint("mqtts://HOST/PREFIX?keys=mls&…"));
+    }
+    let port = match port {
+        None => {
+            if tls {
+                8883
+            } else {
+                1883
+            }
+        }
+        Some(port) => {
+            port.parse().ok().filter(|p| *p != 0).ok_or_else(|| bad(url, "the port is not from 1 to 65535"))?
+        }
+    };
+    Ok(RelayAddress { tls, host: host.to_owned(), port, prefix: prefix.to_owned() })
+}
+
 /// A time: a number with `us`, `ms`, `s`, `m` or `h`.
 pub fn duration(text: &str) -> Option<Duration> {
     let at = text.find(|c: char| !c.is_ascii_digit())?;
@@ -614,7 +733,7 @@ const LCM_PORT: u16 = 7667;
 const KDC_PLACES_MAX: usize = 8;
 /// In a group that is reached directly, so long after a message was taken its publisher knows what became of it.
 const OUTCOME_WITHIN: Duration = Duration::from_secs(5);
-const KNOWN: &str = "ttl recv_buf_size interface mtu segment linger batch gso group origin suite rekey detect wait keys order (and backlog, slow and fec with order=total, kdc with keys=center, pin and authority for quorum:)";
+const KNOWN: &str = "ttl recv_buf_size interface mtu segment linger batch gso group origin suite rekey detect wait keys order (and backlog, slow and fec with order=total, kdc with keys=center, pin and authority for quorum:, directory, relay, user, password-file and ca for mqtt:)";
 
 #[cfg(test)]
 mod tests {

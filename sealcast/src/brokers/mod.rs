@@ -326,7 +326,7 @@ impl Brokers {
             // Once for all of it: each comparison of process ids is a system call.
             self.driven.check()?;
             let (seals, is_group) =
-                self.driven.look(|it| (it.seals(), matches!(it.payload_kind, PayloadKind::Group(_))));
+                self.driven.look(|it| (it.seals(), matches!(it.payload_kind, PayloadKind::Group { .. })));
             if is_group {
                 return Err(Error::new(
                     Code::Usage,

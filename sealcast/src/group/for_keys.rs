@@ -28,6 +28,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
             keys::Output::Provide { what, bytes } => {
                 self.delivery.handle(now, Input::Provide { what: &what, bytes: &bytes });
             }
+            keys::Output::Checkpointed(position) => self.delivery.handle(now, Input::Checkpointed(position)),
             keys::Output::Prepare { view, flush } => {
                 let passed = self.passed_until(now);
                 if self.excludes(&view) {

@@ -246,6 +246,11 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         }
     }
 
+    /// Whether we stay a member when the session is closed.
+    pub fn stays(&self) -> bool {
+        self.keys.properties().stays
+    }
+
     /// Whether a message waited for a key when it was published: what the way calls it was not known yet.
     pub fn is_named(token: delivery::Token) -> bool {
         token.0 & NAMED != 0

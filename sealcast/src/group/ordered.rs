@@ -403,11 +403,8 @@ impl<K: Keys, D: Delivery> Group<K, D> {
 
     /// The commit that leads to the next epoch is passed: what comes behind it is void, however late we are to follow it.
     pub(super) fn ends_here(&mut self) {
-        let current = self.ring.current().map(|it| it.view.epoch);
-        if let (Some(ordered), Some(current)) = (&mut self.ordered, current)
-            && ordered.keys == KeysIn::Commits
-        {
-            ordered.end(current);
+        if let Some(ordered) = self.ordered.as_mut().filter(|it| it.keys == KeysIn::Commits) {
+            self.ring.begun().into_iter().for_each(|epoch| ordered.end(epoch));
         }
     }
 

@@ -233,6 +233,13 @@ impl Ring {
         self.position(epoch)
     }
 
+    /// The epoch in use, and those that others use or used and we passed over: a member that comes back installs none of them.
+    pub(super) fn begun(&self) -> Vec<EpochId> {
+        let passed = self.entries.iter().filter(|it| matches!(it.phase, Phase::Passed { .. }));
+        let passed = passed.map(|it| it.epoch.view.epoch);
+        passed.chain(self.current().map(|it| it.view.epoch)).collect()
+    }
+
     /// The order has passed the end of an epoch: it needs the key no more.
     pub(super) fn passed_in_order(&mut self, epoch: EpochId) {
         self.entries.iter_mut().filter(|e| e.epoch.view.epoch == epoch).for_each(|e| e.kept = None);

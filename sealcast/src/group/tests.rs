@@ -131,6 +131,7 @@ impl Delivery for Wire {
             Input::Opened(index, bodies) => told(&self.story, format!("opened {index}: {bodies:?}")),
             Input::Keyed { .. }
             | Input::Provide { .. }
+            | Input::Checkpointed(_)
             | Input::Retire(_)
             | Input::Subscribe(_)
             | Input::Unsubscribe(_)

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use sealcast_broker::cluster_file::ClusterFile;
 use sealcast_client::{Done, OperationOutcome, PayloadKind};
 use sealcast_delivery::Token;
 use sealcast_keys::Status;
@@ -80,9 +81,7 @@ impl Opening {
         let is_nobody = self.identity.is_none() && self.client.is_some();
         let who = if is_nobody { None } else { Some(self.load(url, home)?) };
         let member = match &who {
-            Some(who) if url.keys == Scheme::Contributory && self.client.is_none() => {
-                Some(self.contributory(who, url, home, clock)?)
-            }
+            Some(who) if self.client.is_none() => self.member(who, url, (home, &cluster), clock)?,
             _ => None,
         };
         let key = match who.as_ref().and_then(|it| it.kept.as_ref()) {
@@ -105,7 +104,8 @@ impl Opening {
             return Err(Error::new(Code::Denied, what).with_remedy(Remedy::ChooseIdentity { issuers }));
         }
         let payload_kind = match &member {
-            Some(member) => PayloadKind::Group(member.group.clone()),
+            // What a member of an MLS group missed is in the order.
+            Some(member) => PayloadKind::Group { name: member.group.clone(), resumes: url.keys == Scheme::Mls },
             None => PayloadKind::Messages { sealed: url.is_sealed() },
         };
         let (batch_operations, accuse, resumes) = (brokers::BATCH_OPERATIONS, true, self.client.is_some());
@@ -118,13 +118,37 @@ impl Opening {
     }
 }
 
+impl Opening {
+    /// A member of a group that meets at these brokers; `None` if the keys are not members'.
+    fn member(
+        &self,
+        who: &Loaded,
+        url: &Url,
+        (home, cluster): (&Home, &ClusterFile),
+        clock: Clock,
+    ) -> Result<Option<Parts>> {
+        match url.keys {
+            Scheme::Contributory => self.contributory(who, url, home, clock).map(Some),
+            #[cfg(feature = "mls")]
+            Scheme::Mls => {
+                let order = hex::encode(cluster.cluster().0.first_chunk::<8>().unwrap_or(&[0; 8]));
+                self.mls(who, url, Some((home, &order)), clock).map(Some)
+            }
+            // A URL of it does not parse.
+            #[cfg(not(feature = "mls"))]
+            Scheme::Mls => Err(Error::closed()),
+            Scheme::Plain | Scheme::Threshold | Scheme::Center => Ok(None),
+        }
+    }
+}
+
 impl Parts {
     /// Those of a client of brokers that is in no group.
     fn of_client(me: Option<String>, reach: Reach) -> Result<Parts> {
         let (me, group) = (me.unwrap_or_else(|| "client".to_owned()), String::new());
         let keys = match reach.payload_kind {
             PayloadKind::Messages { sealed: false } => schemes::plain(&me)?,
-            PayloadKind::Messages { sealed: true } | PayloadKind::Group(_) => {
+            PayloadKind::Messages { sealed: true } | PayloadKind::Group { .. } => {
                 schemes::threshold(&reach.cluster, &me, reach.key.client().0)?
             }
         };

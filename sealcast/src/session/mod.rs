@@ -322,6 +322,12 @@ impl Session {
     ///
     /// # Errors
     /// Those of the key scheme.
+    /// What keeps the transport from working, where it knows.
+    #[doc(hidden)]
+    pub fn transport_trouble(&self) -> Option<Error> {
+        self.inner.shared.transport_trouble(self.inner.shared.url.options.wait)
+    }
+
     #[doc(hidden)]
     pub fn ask(&self, command: Command) -> Result<()> {
         self.inner.shared.command(command)

@@ -302,7 +302,11 @@ pub fn open_parts(place: &str, me: &str, keys: Box<dyn Keys>, delivery: Box<dyn 
 /// A session over its URL's transport.
 pub(super) fn start(url: Url, mut parts: Parts, clock: Clock, one_shot: bool) -> Result<Session> {
     let (of_url, reach) = (url.clone(), parts.reach.take());
-    start_over(url, parts, clock, one_shot, |registry, waker| transports::open(&of_url, reach, clock, registry, waker))
+    let record = parts.store.as_ref().and_then(|store| store.record_of_transport());
+    let meeting = transports::Meeting { group: parts.group.clone(), identity: parts.identity.clone(), record };
+    start_over(url, parts, clock, one_shot, |registry, waker| {
+        transports::open(&of_url, (reach, meeting), clock, registry, waker)
+    })
 }
 
 fn start_over(

@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+#[cfg(feature = "mls")]
+use sealcast_crypto::hash::sha256;
 use sealcast_crypto::identity::{CertificateError, Identity as LoadedIdentity, Rights};
 use sealcast_keys::Keys;
 use sealcast_wire::CertHash;
@@ -55,7 +57,11 @@ impl Parts {
             Scheme::Contributory => opening.contributory(&opening.load(url, home)?, url, home, clock),
             Scheme::Center => opening.center(url, home, clock),
             #[cfg(feature = "mls")]
-            Scheme::Mls => opening.mls(&opening.load(url, home)?, url, clock),
+            Scheme::Mls => {
+                // A log outlives this process, and is another one at another directory.
+                let log = url.options.relay.as_ref().map(|it| hex::encode(&sha256(it.as_bytes())[..8]));
+                opening.mls(&opening.load(url, home)?, url, log.as_deref().map(|log| (home, log)), clock)
+            }
             // A URL of it does not parse.
             #[cfg(not(feature = "mls"))]
             Scheme::Mls => Err(Error::closed()),
@@ -109,9 +115,9 @@ impl Opening {
                         "brokers let in whom an issuer of theirs vouches for: an identity is needed",
                         Remedy::AskIssuer,
                     ),
-                    TransportAddress::Multicast { .. } | TransportAddress::Memory { .. } => {
-                        ("a sealed group needs an identity", Remedy::MakeIdentity)
-                    }
+                    TransportAddress::Multicast { .. }
+                    | TransportAddress::Memory { .. }
+                    | TransportAddress::Relay(_) => ("a sealed group needs an identity", Remedy::MakeIdentity),
                 };
                 return Err(Error::new(Code::NoIdentity, format!("{url}: {what}")).with_remedy(remedy));
             }
@@ -152,17 +158,23 @@ impl Opening {
         Ok(Parts { keys, me, group, store, identity: Some(held), rights, control, reach: None })
     }
 
-    /// A member of an MLS group, whose order lives as long as this process.
+    /// A member of an MLS group. With the name of an order that outlives this process it goes on where its last run ended.
     #[cfg(feature = "mls")]
-    fn mls(&self, who: &Loaded, url: &Url, clock: Clock) -> Result<Parts> {
+    pub(super) fn mls(&self, who: &Loaded, url: &Url, order: Option<(&Home, &str)>, clock: Clock) -> Result<Parts> {
         let held = who.held()?;
         let certificate = held.certificate();
         held.anchor().check(certificate, clock.now().utc, clock::FLOOR).map_err(|e| over(&certificate.name, e))?;
         let group = which_group(url, &certificate.name, &certificate.rights)?;
-        let keys = schemes::mls(url, &group, held.clone(), clock.now())?;
+        let kept = order.filter(|_| who.kept.is_some());
+        let path = kept
+            .map(|(home, order)| records_path(home, &certificate.hash, &group).with_extension(format!("{order}.mls")));
+        let store = path.map(|path| Store::open(&path)).transpose()?;
+        let records = store.as_ref().map(Store::records_of_keys);
+        let keys = schemes::mls(url, &group, held.clone(), records.as_deref(), clock.now())?;
         let (me, rights) = (certificate.name.to_string(), Some(certificate.rights.clone()));
         let control = self.control.clone();
-        Ok(Parts { keys, me, group, store: None, identity: Some(held), rights, control, reach: None })
+        let control = control.or_else(|| kept.map(|(home, _)| socket_path(home, &certificate.hash, &group)));
+        Ok(Parts { keys, me, group, store, identity: Some(held), rights, control, reach: None })
     }
 
     /// A member of a group whose keys come from a centre.

@@ -89,18 +89,27 @@ pub(super) fn center(url: &Url, group: &str, principal: Arc<Principal>, now: Now
     Ok(Box::new(Center::new(config, rng::bytes()?, now).map_err(denied)?))
 }
 
-/// A member of an MLS group.
+/// A member of an MLS group, which takes up where the records of an earlier run end, if there is a place for them.
 #[cfg(feature = "mls")]
-pub(super) fn mls(url: &Url, group: &str, identity: Arc<Identity>, now: Now) -> Result<Box<dyn Keys>> {
+pub(super) fn mls(
+    url: &Url,
+    group: &str,
+    identity: Arc<Identity>,
+    records: Option<&[(u64, Vec<u8>)]>,
+    now: Now,
+) -> Result<Box<dyn Keys>> {
     let usual = mls::Config::new(group, identity);
     let config = mls::Config {
         suite: suite(url),
         signs: url.options.origin != OriginMode::Mac,
         rekey_after: url.options.rekey.unwrap_or(usual.rekey_after),
         floor: clock::FLOOR,
+        directory: url.address.transport() != Transport::Quorum,
+        stays: records.is_some(),
+        pace: if url.meets_at_brokers() { PACE.get() } else { usual.pace },
         ..usual
     };
-    let made = Mls::<MlsRs>::restore(config, rng::bytes()?, now, &[]);
+    let made = Mls::<MlsRs>::restore(config, rng::bytes()?, now, records.unwrap_or_default());
     Ok(Box::new(made.map_err(|e| Error::new(Code::Denied, e.to_string()))?))
 }
 

@@ -329,11 +329,16 @@ impl Shared {
 
     /// Why it takes so long until there is a key.
     pub(super) fn late(&self, timeout: Duration) -> Error {
-        let late = self.driver_lock.with(self, |driver| {
+        let late = self.transport_trouble(timeout);
+        self.kept_out().or(late).unwrap_or_else(|| not_ready(timeout))
+    }
+
+    /// What keeps the transport from working, while there is no key.
+    pub(super) fn transport_trouble(&self, timeout: Duration) -> Option<Error> {
+        self.driver_lock.with(self, |driver| {
             let waits = driver.as_ref().filter(|it| it.core.group().epoch().is_none());
             waits.and_then(|it| it.shell.late(timeout))
-        });
-        self.kept_out().or(late).unwrap_or_else(|| not_ready(timeout))
+        })
     }
 
     /// The key scheme has something to tell.

@@ -32,6 +32,8 @@ pub enum Transport {
     OrderedMemory,
     /// Brokers.
     Quorum,
+    /// An MQTT broker; for `keys=mls` with a directory beside it.
+    Relay,
 }
 
 /// One scheme over one transport.
@@ -46,16 +48,17 @@ pub struct Pair {
 /// Schemes of the design that are not built.
 pub const LATER_SCHEMES: [&str; 2] = ["hybrid", "broadcast"];
 /// Transports of the design that are not built, as URLs name them.
-pub const LATER_TRANSPORTS: [&str; 3] = ["mqtt", "mqtts", "gossip"];
+pub const LATER_TRANSPORTS: [&str; 1] = ["gossip"];
 
 impl Transport {
     /// All of them.
-    pub const ALL: [Transport; 5] = [
+    pub const ALL: [Transport; 6] = [
         Transport::Multicast,
         Transport::OrderedMulticast,
         Transport::Memory,
         Transport::OrderedMemory,
         Transport::Quorum,
+        Transport::Relay,
     ];
 
     /// A URL of it, as people write it.
@@ -66,6 +69,7 @@ impl Transport {
             Transport::Memory => "mem:NAME",
             Transport::OrderedMemory => "mem:NAME?order=total",
             Transport::Quorum => "quorum:cluster.toml",
+            Transport::Relay => "mqtt://HOST/PREFIX",
         }
     }
 
@@ -81,6 +85,7 @@ impl Transport {
                 Scheme::Contributory
             }
             Transport::Quorum => Scheme::Threshold,
+            Transport::Relay => Scheme::Mls,
         }
     }
 
@@ -92,7 +97,7 @@ impl Transport {
             Transport::Memory => delivery::Properties::BEST_EFFORT,
             Transport::OrderedMemory => Ordered::PROPERTIES,
             #[cfg(feature = "brokers")]
-            Transport::Quorum => client::Transport::properties_of(matches!(keys, Scheme::Contributory)),
+            Transport::Quorum => client::Transport::properties_of(matches!(keys, Scheme::Contributory | Scheme::Mls)),
             // Nothing runs over it here.
             #[cfg(not(feature = "brokers"))]
             Transport::Quorum => {
@@ -100,6 +105,18 @@ impl Transport {
                 let cut = delivery::Cut::Position;
                 let ordered = delivery::Channel { agreement: Agreement::Byzantine, acknowledged: true, cut };
                 delivery::Properties { ordered: Some(ordered), fetches: SHARES, ..delivery::Properties::BEST_EFFORT }
+            }
+            #[cfg(feature = "relay")]
+            Transport::Relay if matches!(keys, Scheme::Mls) => delivery::relay::Relay::PROPERTIES,
+            #[cfg(feature = "relay")]
+            Transport::Relay => delivery::relay::Relay::WITHOUT_DIRECTORY,
+            // Nothing runs over it here.
+            #[cfg(not(feature = "relay"))]
+            Transport::Relay => {
+                let cut = delivery::Cut::Position;
+                let ordered = delivery::Channel { agreement: Agreement::Forkable, acknowledged: true, cut };
+                let ordered = if matches!(keys, Scheme::Mls) { Some(ordered) } else { None };
+                delivery::Properties { fifo: ordered, ordered, ..delivery::Properties::BEST_EFFORT }
             }
         }
     }
@@ -109,11 +126,13 @@ impl Transport {
         match self {
             Transport::Multicast | Transport::OrderedMulticast if !cfg!(feature = "lan") => Some("lan"),
             Transport::Quorum if !cfg!(feature = "brokers") => Some("brokers"),
+            Transport::Relay if !cfg!(feature = "relay") => Some("relay"),
             Transport::Multicast
             | Transport::OrderedMulticast
             | Transport::Memory
             | Transport::OrderedMemory
-            | Transport::Quorum => None,
+            | Transport::Quorum
+            | Transport::Relay => None,
         }
     }
 
@@ -122,6 +141,7 @@ impl Transport {
         match self {
             Transport::Multicast | Transport::OrderedMulticast | Transport::Memory | Transport::OrderedMemory => None,
             Transport::Quorum => Some("brokers of a cluster file"),
+            Transport::Relay => Some("a relay"),
         }
     }
 }
@@ -223,12 +243,14 @@ impl Pair {
         let what = match (self.keys, self.transport) {
             (Scheme::Plain, Transport::Multicast) => "in clear, LCM's own wire format (LC02/LC03)",
             (Scheme::Plain, Transport::OrderedMulticast) => "in clear, the group's own format",
-            (Scheme::Plain, Transport::Memory | Transport::OrderedMemory) => "in clear",
+            (Scheme::Plain, Transport::Memory | Transport::OrderedMemory | Transport::Relay) => "in clear",
             (Scheme::Plain, Transport::Quorum) => "signed, in clear to the brokers",
             (Scheme::Contributory, Transport::Quorum) => "sealed; ordered by brokers who read nothing",
+            (Scheme::Mls, Transport::Quorum) => "sealed; groups of RFC 9420, ordered by brokers who read nothing",
             (Scheme::Contributory, _) => "sealed",
             (Scheme::Center, _) => "sealed; keys from a key distribution centre (`kdc=`)",
             (Scheme::Threshold, _) => "sealed; brokers release each message to whom its policy allows",
+            (Scheme::Mls, Transport::Relay) => "sealed; groups of RFC 9420, whose log a directory keeps",
             (Scheme::Mls, _) => "sealed; groups of RFC 9420",
         };
         format!("{what}{}", if is_default { "; the default" } else { "" })
@@ -306,13 +328,10 @@ const SHARES: keys::Fetches = keys::Fetches { shares: true, directory: false };
 
 #[cfg(feature = "mls")]
 const COMMITS: keys::Properties = keys::mls::PROPERTIES;
-/// Commits in an order, and a directory.
+/// Commits in an order.
 #[cfg(not(feature = "mls"))]
-const COMMITS: keys::Properties = keys::Properties {
-    messages: &[Need(Guarantee::Ordered, Agreement::Forkable)],
-    fetches: keys::Fetches { directory: true, shares: false },
-    ..keys::Properties::ANY
-};
+const COMMITS: keys::Properties =
+    keys::Properties { messages: &[Need(Guarantee::Ordered, Agreement::Forkable)], ..keys::Properties::ANY };
 
 /// The table as README shows it.
 pub fn markdown() -> String {
@@ -404,11 +423,12 @@ mod tests {
             Transport::ALL.into_iter().filter(move |transport| !Pair { transport: *transport, keys }.is_allowed())
         };
         let on_lan = [Transport::Multicast, Transport::OrderedMulticast, Transport::Memory, Transport::OrderedMemory];
-        assert_eq!(refused(Scheme::Threshold).collect::<Vec<_>>(), on_lan, "threshold alone needs brokers");
-        let no_way_outside = [Transport::Memory, Transport::OrderedMemory, Transport::Quorum];
+        let not_brokers: Vec<Transport> = on_lan.into_iter().chain([Transport::Relay]).collect();
+        assert_eq!(refused(Scheme::Threshold).collect::<Vec<_>>(), not_brokers, "threshold alone needs brokers");
+        let no_way_outside = [Transport::Memory, Transport::OrderedMemory, Transport::Quorum, Transport::Relay];
         assert_eq!(refused(Scheme::Center).collect::<Vec<_>>(), no_way_outside, "a centre is asked outside");
-        let no_directory = [Transport::Multicast, Transport::OrderedMulticast, Transport::Memory, Transport::Quorum];
-        assert_eq!(refused(Scheme::Mls).collect::<Vec<_>>(), no_directory, "it needs an order and a directory");
+        let no_order = [Transport::Multicast, Transport::OrderedMulticast, Transport::Memory];
+        assert_eq!(refused(Scheme::Mls).collect::<Vec<_>>(), no_order, "it needs an order that outlives its views");
         assert_eq!(refused(Scheme::Plain).count(), 0);
         assert_eq!(refused(Scheme::Contributory).count(), 0);
     }

@@ -15,10 +15,16 @@ fn url(transport: Transport, keys: Option<&str>) -> String {
         Transport::Memory => "mem:place?wait=1s",
         Transport::OrderedMemory => "mem:place?order=total",
         Transport::Quorum => "quorum:cluster.toml?wait=1s",
+        Transport::Relay => "mqtt://127.0.0.1:1883/place?wait=1s",
     };
     match (keys, transport) {
         (Some("center"), Transport::Multicast) => format!("{base}&keys=center&order=best-effort&kdc=127.0.0.1:7680"),
         (Some("center"), _) => format!("{base}&keys=center&kdc=127.0.0.1:7680"),
+        (None | Some("mls"), Transport::Relay) => {
+            let relay = "scrl132yw8ht5p8cetl2jmvknewjawt9xwzdlrk2pyxlnwjyqrdq0dawqvf0c05";
+            let keys = keys.map_or_else(String::new, |keys| format!("&keys={keys}"));
+            format!("{base}{keys}&directory=http://127.0.0.1:7690/v1&relay={relay}")
+        }
         // By itself it is ordered.
         (Some("mls"), Transport::Memory) => format!("{base}&order=best-effort&keys=mls"),
         (Some(keys), _) => format!("{base}&keys={keys}"),

@@ -390,6 +390,9 @@ impl<K: Keys, D: Delivery, R: Clone> Core<K, D, R> {
                 }
                 // Those that are given up by leaving have none.
                 let unordered = self.unordered();
+                if self.group.stays() {
+                    return self.close_at_last(unordered);
+                }
                 // Whoever was never in, or is out already, has nothing to leave.
                 match self.group.command(now, Command::Leave) {
                     Ok(()) => {

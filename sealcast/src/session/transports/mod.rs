@@ -7,6 +7,10 @@ mod memory;
 mod no_brokers;
 #[cfg(not(feature = "lan"))]
 mod no_lan;
+#[cfg(not(feature = "relay"))]
+mod no_relay;
+#[cfg(feature = "relay")]
+mod relay;
 #[cfg(feature = "lan")]
 mod tx_queue;
 #[cfg(feature = "lan")]
@@ -17,6 +21,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mio::Registry;
+use sealcast_crypto::identity::Identity;
 use sealcast_delivery::{Batch, Delivery};
 use sealcast_keys::Notice;
 use sealcast_wire::Now;
@@ -25,6 +30,8 @@ use sealcast_wire::Now;
 use no_brokers as brokers;
 #[cfg(not(feature = "lan"))]
 use no_lan as udp;
+#[cfg(not(feature = "relay"))]
+use no_relay as relay;
 
 #[cfg(feature = "lan")]
 pub(super) use crate::io::udp::LoopbackSocket;
@@ -112,14 +119,28 @@ pub(super) enum Fault {
     #[cfg_attr(not(feature = "lan"), expect(dead_code, reason = "only sockets of a LAN refuse and go on"))]
     Refused,
     /// Nothing more will come of it; `any` says whether there was something all the same.
-    #[cfg_attr(not(feature = "brokers"), expect(dead_code, reason = "only brokers end it"))]
+    #[cfg_attr(
+        not(any(feature = "brokers", feature = "relay")),
+        expect(dead_code, reason = "brokers and relays end it")
+    )]
     Ended { why: Error, any: bool },
+}
+
+/// Who meets whom at a relay.
+#[cfg_attr(not(feature = "relay"), expect(dead_code, reason = "there is no relay"))]
+pub(super) struct Meeting {
+    /// The group's name.
+    pub(super) group: String,
+    /// Nobody's where nothing is sealed.
+    pub(super) identity: Option<Arc<Identity>>,
+    /// What the transport itself stored in an earlier run.
+    pub(super) record: Option<Vec<u8>>,
 }
 
 /// The transport of a URL.
 pub(super) fn open(
     url: &Url,
-    reach: Option<Reach>,
+    (reach, meeting): (Option<Reach>, Meeting),
     clock: Clock,
     registry: &Registry,
     waker: &Arc<mio::Waker>,
@@ -131,5 +152,6 @@ pub(super) fn open(
             let reach = reach.ok_or_else(Error::closed)?;
             brokers::open(reach, clock.now(), registry)
         }
+        TransportAddress::Relay(address) => relay::open(address, url, meeting, waker),
     }
 }
