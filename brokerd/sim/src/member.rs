@@ -16,6 +16,8 @@ use sealcast_crypto::identity::{Act, Authority, Identity, MemberSecret, Pattern,
 use sealcast_crypto::signature::Algorithm;
 use sealcast_delivery::{Batch, Delivery};
 use sealcast_keys::contributory::{self, Contributory};
+use sealcast_keys::mls::engine::mls_rs::MlsRs;
+use sealcast_keys::mls::{self, Mls};
 use sealcast_keys::plain::Plain;
 use sealcast_keys::{Command, Keys};
 use sealcast_wire::{Address, EpochId, Guarantee, Incarnation, Monotonic, Now, Utc};
@@ -82,7 +84,7 @@ impl Member {
 
     /// The epoch that it is in with so many members, if it can publish and read by now.
     pub fn stands(&self, members: usize) -> Option<EpochId> {
-        let alone = self.scheme != Scheme::Contributory;
+        let alone = !matches!(self.scheme, Scheme::Contributory | Scheme::Mls);
         let view = self.core.group().view().filter(|view| alone || view.members.len() == members)?;
         self.is_subscribed.then_some(view.epoch)
     }
@@ -173,6 +175,7 @@ fn core(
     let id = Id(origin.public_bytes());
     let registrations = vec![fixture.registration(seed, None)];
     let config = Config { genesis: fixture.genesis.clone(), key: origin, registrations, batch_operations: 8 };
+    let of_group = |resumes| PayloadKind::Group { name: GROUP.to_owned(), resumes };
     let (keys, payload_kind): (Box<dyn Keys>, PayloadKind) = match scheme {
         Scheme::Plain => (Box::new(Plain::new("member", incarnation)), PayloadKind::Messages { sealed: false }),
         Scheme::Threshold => (client::keys(fixture, id, chance), PayloadKind::Messages { sealed: true }),
@@ -182,7 +185,13 @@ fn core(
             let mut of_keys = contributory::Config::new(GROUP, identity.clone());
             (of_keys.pace, of_keys.rekey_after) = (pace, of_keys.rekey_after / pace.get());
             let records: Vec<(u64, Vec<u8>)> = keys_records.clone().into_iter().collect();
-            (Box::new(Contributory::restore(of_keys, chance, now, &records)), PayloadKind::Group(GROUP.to_owned()))
+            (Box::new(Contributory::restore(of_keys, chance, now, &records)), of_group(false))
+        }
+        Scheme::Mls => {
+            let of_keys = mls::Config { directory: false, pace: 4, ..mls::Config::new(GROUP, identity.clone()) };
+            let records: Vec<(u64, Vec<u8>)> = keys_records.clone().into_iter().collect();
+            let member = Mls::<MlsRs>::restore(of_keys, chance, now, &records).expect("it reads all");
+            (Box::new(member), of_group(true))
         }
         other => panic!("keys={} does not run over brokers", other.name()),
     };

@@ -53,7 +53,7 @@ async fn story(simulation: &mut Simulation, orders: &mut Orders, keys: Scheme) -
     round(simulation, orders, &all, 2).await?;
 
     let (gone, rest) = (MEMBERS - 1, &all[..MEMBERS - 1]);
-    if keys == Scheme::Contributory {
+    if matches!(keys, Scheme::Contributory | Scheme::Mls) {
         let now = simulation.time();
         simulation.members[0].evict(now, seed_of(gone));
         let is_out = simulation.until(orders, TIMEOUT, |it| it.members[gone].is_out).await?;
