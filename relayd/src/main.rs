@@ -1,0 +1,167 @@
+//! `sealcast-relay`: a relay for MLS groups. It forwards and stores sealed bytes.
+
+use std::io::Write as _;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+use rustix::fs::Mode;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit, umask};
+use sealcast_relayd::failure::{Code, Failure};
+use sealcast_relayd::log;
+use sealcast_relayd::mqtt::{Broker, Prefix, password};
+use sealcast_relayd::serve::{Config, Links, Relay};
+use sealcast_relayd::tls::Files;
+use serde_json::json;
+use tokio::signal::unix::{SignalKind, signal};
+use tracing::{info, warn};
+
+/// A relay for MLS groups: it keeps and announces what members seal, and can read none of it.
+#[derive(Parser)]
+#[command(name = "sealcast-relay", version, max_term_width = 120)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Runs the directory of a relay until SIGINT or SIGTERM.
+    ///
+    /// The directory keeps logs of handshakes, blobs, key packages and Welcomes for groups, and announces what a log took at an
+    /// MQTT broker, which is another program. The first start makes the data folder and in it the receipt key, which members
+    /// pin: keep a copy. Exit codes: 0 ended when asked, 1 the disk failed, 2 wrong usage, 3 something in a file is wrong, 4 an
+    /// address cannot be used.
+    Run(Run),
+}
+
+#[derive(Args)]
+struct Run {
+    /// The data folder.
+    #[arg(long, value_name = "DIR")]
+    data: PathBuf,
+    /// Where the directory listens.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7690")]
+    listen: SocketAddr,
+    /// The MQTT broker: mqtt://[user@]HOST[:PORT]. A password is in --mqtt-password-file or SEALCAST_MQTT_PASSWORD.
+    #[arg(long, value_name = "URL")]
+    mqtt: Broker,
+    /// A file whose first line is the password at the MQTT broker.
+    #[arg(long, value_name = "FILE")]
+    mqtt_password_file: Option<PathBuf>,
+    /// The first levels of MQTT topics.
+    #[arg(long, value_name = "TOPIC", default_value = "sealcast")]
+    prefix: Prefix,
+    /// The certificate of the directory and those that lead to its authority, PEM.
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// The private key of the certificate, PEM.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// How members reach the directory, if that is not where it listens, as https://relay.example.org/v1.
+    #[arg(long, value_name = "URL")]
+    directory_url: Option<String>,
+    /// Serve other machines without TLS. Others on the network then see which groups there are.
+    #[arg(long)]
+    insecure: bool,
+    /// Show figures there, for Prometheus.
+    #[arg(long, value_name = "ADDRESS")]
+    metrics: Option<SocketAddr>,
+    /// Write JSON, one object per line.
+    #[arg(long)]
+    json: bool,
+}
+
+fn main() -> ExitCode {
+    log::panics_in_one_line();
+    let Command::Run(run) = Arguments::parse().command;
+    log::start(run.json);
+    // Whatever libraries make below the folder is this user's alone, too.
+    umask(Mode::RWXG | Mode::RWXO);
+    raise_descriptors();
+    match serve(run) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            log::failure(&failure);
+            ExitCode::from(failure.code.exit())
+        }
+    }
+}
+
+fn serve(run: Run) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let runtime = runtime.map_err(|e| system("cannot start threads", &e))?;
+    let served = runtime.block_on(async {
+        let hear = |kind| signal(kind).map_err(|e| system("signals cannot be heard", &e));
+        let (mut term, mut interrupt) = (hear(SignalKind::terminate())?, hear(SignalKind::interrupt())?);
+        let json = run.json;
+        let mut relay = Relay::start(configure(run)?).await?;
+        show(relay.links(), json);
+        let failure = tokio::select! {
+            failure = relay.failed() => Some(failure),
+            _ = term.recv() => None,
+            _ = interrupt.recv() => None,
+        };
+        info!("ending");
+        relay.stop().await;
+        failure.map_or(Ok(()), Err)
+    });
+    runtime.shutdown_background();
+    served
+}
+
+fn configure(run: Run) -> Result<Config, Failure> {
+    let password = password(run.mqtt_password_file.as_deref())?;
+    let files = run.tls_cert.zip(run.tls_key);
+    Ok(Config {
+        data: run.data,
+        listen: run.listen,
+        public_url: run.directory_url,
+        mqtt: run.mqtt,
+        password,
+        prefix: run.prefix,
+        tls: files.map(|(certificates, key)| Files { certificates, key }),
+        insecure: run.insecure,
+        metrics: run.metrics,
+    })
+}
+
+/// What members need to know, on standard output.
+fn show(links: &Links, json: bool) {
+    let Links { relay, directory, mqtt, metrics } = links;
+    let text = match json {
+        true => {
+            let relay = relay.to_string();
+            let (url, metrics) = (links.url(), metrics.as_ref());
+            format!(
+                "{}\n",
+                json!({ "relay": relay, "directory": directory, "mqtt": mqtt, "metrics": metrics, "url": url })
+            )
+        }
+        false => {
+            let metrics = metrics.as_ref().map_or_else(String::new, |it| format!("metrics    {it}\n"));
+            format!(
+                "relay      {relay}\ndirectory  {directory}\nmqtt       {mqtt}\n{metrics}url        {}\n",
+                links.url()
+            )
+        }
+    };
+    let mut out = std::io::stdout().lock();
+    // Nobody reads it then.
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+/// Connections must not run out of files at the soft limit, which is meant for programs that use `select`.
+fn raise_descriptors() {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    if current != maximum
+        && let Err(e) = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })
+    {
+        warn!("the limit of open files stays as it is: {e}");
+    }
+}
+
+fn system(what: &str, error: &std::io::Error) -> Failure {
+    Failure { code: Code::System, what: format!("{what}: {error}"), hint: "start the relay again".into() }
+}

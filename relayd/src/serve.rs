@@ -1,0 +1,185 @@
+//! A relay, running: puts its parts together, and takes them apart in order.
+
+use std::net::{SocketAddr, TcpListener as StdListener};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use sealcast_relay::directory::{self, Directory};
+use sealcast_relay::key::RelayKey;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use zeroize::Zeroizing;
+
+use crate::announcer::{Announcements, Announcer};
+use crate::api;
+use crate::connections::Server;
+use crate::failure::{Code, Failure};
+use crate::folder::Folder;
+use crate::limits;
+use crate::metrics::Metrics;
+use crate::mqtt::{Broker, Prefix};
+use crate::rows::Rows;
+use crate::tls::Files;
+use crate::writer::{Requests, Writer};
+
+/// What a relay is started with.
+pub struct Config {
+    /// The data folder.
+    pub data: PathBuf,
+    /// Where the directory listens.
+    pub listen: SocketAddr,
+    /// How members reach it, if not there.
+    pub public_url: Option<String>,
+    /// The MQTT broker.
+    pub mqtt: Broker,
+    /// The relay's password there.
+    pub password: Option<Zeroizing<String>>,
+    /// Below which topics announcements go.
+    pub prefix: Prefix,
+    /// Certificate and key of the directory.
+    pub tls: Option<Files>,
+    /// Whether it may serve other machines without TLS.
+    pub insecure: bool,
+    /// Where figures are shown.
+    pub metrics: Option<SocketAddr>,
+}
+
+/// What members need to know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Links {
+    /// The key to pin.
+    pub relay: RelayKey,
+    /// The directory's URL.
+    pub directory: String,
+    /// The broker's URL with the prefix.
+    pub mqtt: String,
+    /// Where figures are shown.
+    pub metrics: Option<String>,
+}
+
+impl Links {
+    /// The URL for members; they put the name of their group in.
+    pub fn url(&self) -> String {
+        format!("{}?keys=mls&group=GROUP&directory={}&relay={}", self.mqtt, self.directory, self.relay)
+    }
+}
+
+/// A running relay. Dropping it ends it like a crash, which its files bear.
+pub struct Relay {
+    links: Links,
+    writer: Writer,
+    announcer: Announcer,
+    end: watch::Sender<bool>,
+    servers: Vec<JoinHandle<()>>,
+    folder: Folder,
+}
+
+impl Relay {
+    /// Starts a relay.
+    ///
+    /// # Errors
+    /// [`Failure`]: what is wrong with the folder, the files or the addresses.
+    pub async fn start(config: Config) -> Result<Relay, Failure> {
+        is_secured(&config)?;
+        let tls = config.tls.as_ref().map(Files::acceptor).transpose()?;
+        let (listener, listens) = listen("--listen", config.listen)?;
+        let figures = config.metrics.map(|at| listen("--metrics", at)).transpose()?;
+        let (folder, key) = Folder::open(&config.data)?;
+        let rows = Rows::open(&folder.rows()).map_err(|e| Failure::storage(folder.path(), &e.0))?;
+
+        let metrics = Arc::new(Metrics::default());
+        let directory = Directory::new(directory::Config::default(), key);
+        let relay = *directory.public();
+        let announcements = Announcements::new(config.prefix.clone(), metrics.clone());
+        let announcer = Announcer::start(announcements.clone(), &config.mqtt, config.password.as_ref(), &relay);
+        let started = Writer::start(directory, rows, announcements, metrics.clone());
+        let (writer, requests) = started.map_err(|e| Failure::file(folder.path(), &e))?;
+
+        let links = Links {
+            relay,
+            directory: config.public_url.clone().unwrap_or_else(|| directory_url(listens, tls.is_some())),
+            mqtt: format!("{}/{}", config.mqtt, config.prefix),
+            metrics: figures.as_ref().map(|(_, at)| format!("http://{at}/metrics")),
+        };
+        let (end, ended) = watch::channel(false);
+        let mut servers = vec![serve_directory(listener, tls, requests, &metrics, &ended)];
+        if let Some((listener, _)) = figures {
+            let router = api::figures(metrics.clone());
+            let connections_max = limits::METRICS_CONNECTIONS_MAX;
+            // Its connections are no clients'.
+            let metrics = Arc::new(Metrics::default());
+            let server = Server { listener, tls: None, router, connections_max, metrics };
+            servers.push(tokio::spawn(server.run(ended)));
+        }
+        Ok(Relay { links, writer, announcer, end, servers, folder })
+    }
+
+    /// What members need to know.
+    pub fn links(&self) -> &Links {
+        &self.links
+    }
+
+    /// Comes when the relay cannot go on.
+    pub async fn failed(&mut self) -> Failure {
+        match (&mut self.writer.failed).await {
+            Ok(why) => Failure::storage(self.folder.path(), &why.0),
+            Err(_) => Failure::storage(self.folder.path(), "the thread that writes the rows has ended"),
+        }
+    }
+
+    /// Ends it: requests under way are answered first, as far as that takes no long time.
+    pub async fn stop(self) {
+        self.end.send_replace(true);
+        for server in self.servers {
+            // A panic in it was reported by its own hook.
+            let _ = server.await;
+        }
+        // All senders of requests went with the servers.
+        let _ = tokio::task::spawn_blocking(move || self.writer.join()).await;
+        self.announcer.stop().await;
+        drop(self.folder);
+    }
+}
+
+fn serve_directory(
+    listener: TcpListener,
+    tls: Option<tokio_rustls::TlsAcceptor>,
+    requests: Requests,
+    metrics: &Arc<Metrics>,
+    ended: &watch::Receiver<bool>,
+) -> JoinHandle<()> {
+    let router = api::directory(requests, metrics.clone());
+    let connections_max = limits::CONNECTIONS_MAX;
+    tokio::spawn(Server { listener, tls, router, connections_max, metrics: metrics.clone() }.run(ended.clone()))
+}
+
+/// Receipts and sealed entries need no secrecy, but names of groups do: they let others read sealed bytes.
+fn is_secured(config: &Config) -> Result<(), Failure> {
+    if config.tls.is_some() || config.insecure || config.listen.ip().is_loopback() {
+        return Ok(());
+    }
+    Err(Failure::new(
+        Code::Usage,
+        format!("without TLS the directory serves this machine alone, and {} is an address for others", config.listen),
+        "add --tls-cert FILE --tls-key FILE; behind a proxy with TLS, --listen 127.0.0.1:7690; in a test, --insecure",
+    ))
+}
+
+fn listen(option: &str, at: SocketAddr) -> Result<(TcpListener, SocketAddr), Failure> {
+    let listen = || {
+        let listener = StdListener::bind(at)?;
+        listener.set_nonblocking(true)?;
+        let bound = listener.local_addr()?;
+        Ok((TcpListener::from_std(listener)?, bound))
+    };
+    listen().map_err(|e| Failure::address(option, at, &e))
+}
+
+fn directory_url(listens: SocketAddr, has_tls: bool) -> String {
+    let scheme = if has_tls { "https" } else { "http" };
+    match listens.ip().is_unspecified() {
+        true => format!("{scheme}://HOST:{}/v1", listens.port()),
+        false => format!("{scheme}://{listens}/v1"),
+    }
+}
