@@ -342,4 +342,9 @@ pub fn keys_records(records: &Records) -> Records {
     records.range(..DELIVERY_RECORDS).map(|(id, record)| (*id, record.clone())).collect()
 }
 
+/// What the transport stored under this id.
+pub fn record_of_delivery(records: &Records, id: u64) -> Option<Vec<u8>> {
+    records.get(&(DELIVERY_RECORDS | id)).cloned()
+}
+
 const DELIVERY_RECORDS: u64 = 1 << 63;

@@ -6,6 +6,7 @@ pub mod fixture;
 pub mod mls_shaped;
 pub mod preshared;
 pub mod protect;
+pub mod relay;
 pub mod repeating;
 pub mod sharing;
 pub mod threshold_shaped;

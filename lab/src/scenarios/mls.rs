@@ -16,11 +16,14 @@ use super::contributory::{GROUP, identity};
 use super::fixture::{Fixture, Player, TOPIC, TOPIC_ORDERED};
 use super::mocks::admission;
 use super::script::{Knobs, Script, Step};
-use crate::member::{Member, keys_records};
+use crate::member::{Member, keys_records, record_of_delivery};
 use crate::mocks::fixture::orderer;
+use crate::mocks::relay::{AtRelay, relay};
 
-/// Members with certificates, and an orderer whose node follows them.
+/// Members with certificates, and an orderer or a relay whose node follows them.
 pub struct MlsMembers {
+    /// Whether they meet at a relay with a directory.
+    pub at_relay: bool,
     /// How many members.
     pub members: usize,
     /// How many of them, from the first on, found a group if they find none.
@@ -33,19 +36,23 @@ impl Fixture for MlsMembers {
     }
 
     fn member(&self, member: usize, _life: u32, seed: [u8; 32]) -> Birth<Player> {
-        let orderer = Address::Node(self.members as u32);
-        let founds = member < self.founders;
-        Box::new(move |now, records| {
+        let node = Address::Node(self.members as u32);
+        let (founds, at_relay) = (member < self.founders, self.at_relay);
+        Box::new(move |now, raw| {
             let config = Config { founds, ..Config::new(GROUP, identity(member)) };
-            let records: Vec<(u64, Vec<u8>)> = keys_records(records).into_iter().collect();
+            let records: Vec<(u64, Vec<u8>)> = keys_records(raw).into_iter().collect();
             let start = mls::position(&records).map_or(Start::Head, Start::At);
             let keys = Mls::<MlsRs>::restore(config, seed, now, &records).expect("its certificate is good");
-            Box::new(Member::new(now, keys, Ordered::new(orderer, start), OriginMode::Auto))
+            if at_relay {
+                let record = record_of_delivery(raw, RELAY_RECORD);
+                return Box::new(Member::new(now, keys, AtRelay::new(node, record.as_deref()), OriginMode::Auto));
+            }
+            Box::new(Member::new(now, keys, Ordered::new(node, start), OriginMode::Auto))
         })
     }
 
     fn helpers(&self) -> Vec<(bool, Birth<Player>)> {
-        vec![(true, orderer())]
+        vec![(true, if self.at_relay { relay() } else { orderer() })]
     }
 
     fn channels(&self) -> &'static [(&'static str, Guarantee)] {
@@ -114,6 +121,20 @@ pub(super) fn evicted_rejoiner(knobs: &Knobs, dice: &mut Dice) -> Script {
     script
 }
 
+/// The relay's process ends at any moment, and comes back with what it wrote; meanwhile members change keys.
+pub(super) fn relay_restart(knobs: &Knobs, dice: &mut Dice) -> Script {
+    let n = knobs.members;
+    let mut script = admission(knobs, dice);
+    for _ in 0..3 {
+        for member in 0..n {
+            script.then(Step::Command(member, Command::Rotate)).wait(dice.between(Duration::ZERO, SECOND / 20));
+        }
+        script.then(Step::Crash(n)).wait(dice.between(Duration::ZERO, 2 * SECOND)).then(Step::Start(n));
+        script.wait(dice.between(Duration::ZERO, SECOND));
+    }
+    publish(script, n)
+}
+
 /// All are together, and hear each other.
 fn publish(mut script: Script, n: usize) -> Script {
     script.converge(0..n, TIMEOUT).wait(SECOND);
@@ -121,5 +142,7 @@ fn publish(mut script: Script, n: usize) -> Script {
     script
 }
 
+/// Under which a relay's transport stores where a later run begins.
+pub(super) const RELAY_RECORD: u64 = 1;
 const SECOND: Duration = Duration::from_secs(1);
 const TIMEOUT: Duration = Duration::from_secs(60);

@@ -862,6 +862,41 @@ pub static ALL: &[Scenario] = &[
         write: mls::evicted_rejoiner,
     },
     Scenario {
+        name: "mls-relay",
+        story: "one leaves and one is evicted while all publish, over a relay with a directory",
+        knobs: knobs(5),
+        fixture: mls_at_relay,
+        write: mocks::departure,
+    },
+    Scenario {
+        name: "mls-relay-race",
+        story: "all commit at once over a relay: the directory takes one after the other",
+        knobs: knobs(5),
+        fixture: mls_at_relay,
+        write: mocks::race,
+    },
+    Scenario {
+        name: "mls-relay-crash",
+        story: "a committer dies at any moment and comes back, over a relay",
+        knobs: knobs(4),
+        fixture: mls_at_relay,
+        write: mocks::crash,
+    },
+    Scenario {
+        name: "mls-relay-offline",
+        story: "a member is away for ten epochs, and reads what the directory kept",
+        knobs: knobs(4),
+        fixture: mls_at_relay,
+        write: mls::offline,
+    },
+    Scenario {
+        name: "mls-relay-restart",
+        story: "the relay's process ends three times, and comes back with what it wrote",
+        knobs: knobs(4),
+        fixture: mls_at_relay,
+        write: mls::relay_restart,
+    },
+    Scenario {
         name: "mock-mls-admission",
         story: "MLS-shaped: members are let in by a Welcome, and publish to each other",
         knobs: knobs(4),
@@ -1048,11 +1083,15 @@ fn mls(knobs: &Knobs) -> Box<dyn Fixture> {
 }
 
 fn members_of_mls(knobs: &Knobs) -> Box<dyn Fixture> {
-    Box::new(MlsMembers { members: knobs.members, founders: 1 })
+    Box::new(MlsMembers { at_relay: false, members: knobs.members, founders: 1 })
 }
 
 fn founders_of_mls(knobs: &Knobs) -> Box<dyn Fixture> {
-    Box::new(MlsMembers { members: knobs.members, founders: knobs.members })
+    Box::new(MlsMembers { at_relay: false, members: knobs.members, founders: knobs.members })
+}
+
+fn mls_at_relay(knobs: &Knobs) -> Box<dyn Fixture> {
+    Box::new(MlsMembers { at_relay: true, members: knobs.members, founders: 1 })
 }
 
 const fn knobs(members: usize) -> Knobs {

@@ -31,12 +31,14 @@ use super::channels::BOTH;
 use super::contributory::{GROUP, identity};
 use super::fixture::{Fixture, Player, TOPIC, TOPIC_ORDERED};
 use super::lan::{SECOND, TIMEOUT, all_publish, without};
+use super::mls::RELAY_RECORD;
 use super::script::{Script, Step};
 use crate::checkers::{Authentic, Property};
-use crate::member::{Member, keys_records};
+use crate::member::{Member, keys_records, record_of_delivery};
 use crate::mocks::fixture::{ThresholdFixture, name, orderer};
 use crate::mocks::mls_shaped::{self, MlsShaped};
 use crate::mocks::preshared::{self, Preshared};
+use crate::mocks::relay::{AtRelay, relay};
 use crate::mocks::repeating::Repeating;
 use crate::mocks::threshold_shaped::ThresholdShaped;
 
@@ -54,6 +56,8 @@ pub struct MemberSetup<'a> {
     pub now: Now,
     /// What the scheme's disk holds.
     pub records: &'a Records,
+    /// What the transport's disk holds, at a relay.
+    pub record: Option<&'a [u8]>,
 }
 
 /// A key scheme.
@@ -240,6 +244,17 @@ pub static TRANSPORTS: &[Carried] = &[
         helpers: || vec![(true, orderer())],
     },
     Carried {
+        name: "relay",
+        transport: Some(Transport::Relay),
+        make: |setup, keys| {
+            Box::new(match keys.scheme {
+                Some(Scheme::Mls) => AtRelay::new(setup.orderer, setup.record),
+                _ => AtRelay::without_directory(setup.orderer, keys.is_plain()),
+            })
+        },
+        helpers: || vec![(true, relay())],
+    },
+    Carried {
         name: "repeating",
         transport: None,
         make: |_, keys| Box::new(Repeating::new(keys.is_plain())),
@@ -251,7 +266,8 @@ impl MemberSetup<'_> {
     /// For a look at what is made there, and no more.
     pub fn to_look(records: &Records) -> MemberSetup<'_> {
         let now = Now { monotonic: Monotonic(0), utc: Some(Utc(sealcast_sim::clock::UTC_AT_ZERO)) };
-        MemberSetup { member: 0, members: MEMBERS, orderer: Address::Node(MEMBERS as u32), seed: [9; 32], now, records }
+        let orderer = Address::Node(MEMBERS as u32);
+        MemberSetup { member: 0, members: MEMBERS, orderer, seed: [9; 32], now, records, record: None }
     }
 
     /// What sets this process apart from the member's others.
@@ -304,9 +320,10 @@ impl Fixture for Paired {
 
     fn member(&self, member: usize, _life: u32, seed: [u8; 32]) -> Birth<Player> {
         let (keys, transport) = (self.keys, self.transport);
-        Box::new(move |now, records| {
-            let records = &keys_records(records);
-            let setup = MemberSetup { member, seed, now, records, ..MemberSetup::to_look(records) };
+        Box::new(move |now, stored| {
+            let (records, record) = (&keys_records(stored), record_of_delivery(stored, RELAY_RECORD));
+            let record = record.as_deref();
+            let setup = MemberSetup { member, seed, now, records, record, ..MemberSetup::to_look(records) };
             Box::new(Member::new(now, (keys.make)(&setup), (transport.make)(&setup, keys), OriginMode::Auto))
         })
     }

@@ -146,7 +146,7 @@ fn invariant_2_pure_crates_hold_no_sockets_files_threads_clocks_or_global_random
         "brokerd/src/shares/dealer.rs",
         "brokerd/src/shares/word.rs",
     ];
-    for pure in ["wire/src", "keys/src", "delivery/src", "client/src"].into_iter().chain(broker) {
+    for pure in ["wire/src", "keys/src", "delivery/src", "client/src", "relay/src"].into_iter().chain(broker) {
         assert_absent(pure, IMPURE, &[]);
     }
     // aws-lc-rs's signing calls ask for a generator where the algorithm is randomised (ECDSA); that is the one exception.
@@ -194,8 +194,12 @@ fn invariant_2_pure_crates_keep_to_a_short_list_of_dependencies() {
                 "zeroize",
             ][..],
         ),
-        ("sealcast-delivery", &["sealcast-wire", "sealcast-crypto", "reed-solomon-simd", "thiserror"][..]),
+        (
+            "sealcast-delivery",
+            &["sealcast-wire", "sealcast-crypto", "sealcast-relay", "reed-solomon-simd", "thiserror"][..],
+        ),
         ("sealcast-client", &["sealcast-wire", "sealcast-crypto", "sealcast-broker", "sealcast-delivery"][..]),
+        ("sealcast-relay", &["sealcast-wire", "sealcast-crypto", "thiserror"][..]),
         ("sealcast-order", &["sealcast-wire", "aws-lc-rs", "bytes", "futures", "thiserror", "zeroize"][..]),
         (
             "sealcast-order-engine",
@@ -247,6 +251,7 @@ fn invariant_4_no_hash_map_whose_order_can_reach_an_output() {
         "order/src",
         "order/engine/src",
         "broker/src",
+        "relay/src",
         "sealcast/src/group",
         "sealcast/src/session/core",
     ] {
@@ -276,6 +281,7 @@ fn invariant_5_every_limit_lies_in_wire_limits() {
         "order/src",
         "order/engine/src",
         "broker/src",
+        "relay/src",
         "sealcast/src/group",
         "sealcast/src/session/core",
     ] {
@@ -441,7 +447,7 @@ fn the_library_says_no_line_of_the_program() {
 fn quotes_are_straight() {
     for folder in [
         "wire", "crypto", "keys", "delivery", "client", "broker", "brokerd", "sealcast", "kdc", "cli", "lab", "sim",
-        "tls",
+        "tls", "relay", "relayd",
     ] {
         for (path, text) in sources(folder) {
             let found = text.lines().position(|line| line.contains(['\u{ab}', '\u{bb}']));
@@ -462,7 +468,7 @@ fn invariant_6_nothing_imports_lab() {
 fn nothing_that_is_installed_imports_what_tests_are_made_of() {
     let makefile = fs::read_to_string(root().join("Makefile")).expect("the Makefile is readable");
     let line = |start: &str| makefile.lines().find(|line| line.starts_with(start)).expect(start);
-    assert_eq!(line("PROGRAMS :="), "PROGRAMS := sealcast sealcast-lab sealcast-broker");
+    assert_eq!(line("PROGRAMS :="), "PROGRAMS := sealcast sealcast-lab sealcast-broker sealcast-relay");
     assert!(!line("BUILD_PROGRAMS :=").contains("-testing"), "what is installed is built without them");
     for (name, dependencies) in dependencies() {
         let testing: Vec<_> = dependencies.iter().filter(|d| d.ends_with("-testing")).collect();
@@ -555,7 +561,7 @@ fn every_rule_of_this_stage_has_a_test_with_its_id() {
     let mut text = String::new();
     let folders = [
         "wire", "crypto", "keys", "delivery", "client", "order", "broker", "tls", "brokerd", "sealcast", "kdc", "cli",
-        "lab",
+        "lab", "relay", "relayd",
     ];
     for folder in folders {
         for (_, source) in sources(folder) {

@@ -87,7 +87,9 @@ fn every_pair_runs_in_the_simulator() {
 /// Two sessions of this process, one of which hears what the other publishes.
 #[test]
 fn every_pair_runs_through_a_session() {
-    for (n, pair) in all().filter(is_allowed).enumerate() {
+    // Where sessions of this process meet is no directory; over sockets: `cli/tests/cli/relay.rs`.
+    let meets_here = |pair: &Paired| pair.transport.name != "relay" || !pair.keys.needs().commits_in_order();
+    for (n, pair) in all().filter(is_allowed).filter(meets_here).enumerate() {
         let place = format!("pair-{n}");
         let helpers: Vec<Session> = match pair.keys.needs().fetches.shares {
             true => helpers().map(|broker| at_hub(&place, broker)).collect(),
@@ -115,7 +117,7 @@ fn session(place: &str, pair: &Paired, member: usize) -> Session {
     let seconds = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970").as_secs();
     let now = Now { monotonic: Monotonic(0), utc: Some(Utc(seconds as i64)) };
     let seed = [1 + member as u8; 32];
-    let setup = MemberSetup { member, members: MEMBERS, orderer: ORDERER, seed, now, records: &records };
+    let setup = MemberSetup { member, members: MEMBERS, orderer: ORDERER, seed, now, records: &records, record: None };
     let (keys, transport) = ((pair.keys.make)(&setup), (pair.transport.make)(&setup, pair.keys));
     open_parts(place, &name(member), keys, transport).unwrap_or_else(|e| panic!("{}: {e}", shown(pair)))
 }

@@ -35,7 +35,10 @@ pub(crate) fn fifty(name: &str) {
 }
 
 macro_rules! scenarios {
-    ($($test:ident = $name:literal),* $(,)?) => { $( #[test] fn $test() { $crate::scenarios::hundred($name); } )* };
+    ($seeds:ident; $($test:ident = $name:literal),* $(,)?) => {
+        $( #[test] fn $test() { $crate::scenarios::$seeds($name); } )*
+    };
+    ($($test:ident = $name:literal),* $(,)?) => { $crate::scenarios::scenarios! { hundred; $($test = $name),* } };
 }
 pub(crate) use scenarios;
 
@@ -108,49 +111,21 @@ scenarios! {
     rule_a9_twins = "twins",
 }
 
-#[test]
-fn mls_external() {
-    fifty("mls-external");
-}
-
-#[test]
-fn rule_d1_mls_two_founders() {
-    fifty("mls-two-founders");
-}
-
-#[test]
-fn rule_d1_mls_race() {
-    fifty("mls-race");
-}
-
-#[test]
-fn rule_g6_mls_crash() {
-    fifty("mls-crash");
-}
-
-#[test]
-fn rule_d3_mls_departure() {
-    fifty("mls-departure");
-}
-
-#[test]
-fn rule_d1_mls_offline() {
-    fifty("mls-offline");
-}
-
-#[test]
-fn rule_g4_mls_fleet_restart() {
-    fifty("mls-fleet-restart");
-}
-
-#[test]
-fn rule_d7_mls_partition() {
-    fifty("mls-partition");
-}
-
-#[test]
-fn rule_a4_mls_evicted_rejoiner() {
-    fifty("mls-evicted-rejoiner");
+scenarios! { fifty;
+    mls_external = "mls-external",
+    rule_d1_mls_two_founders = "mls-two-founders",
+    rule_d1_mls_race = "mls-race",
+    rule_g6_mls_crash = "mls-crash",
+    rule_d3_mls_departure = "mls-departure",
+    rule_d1_mls_offline = "mls-offline",
+    rule_g4_mls_fleet_restart = "mls-fleet-restart",
+    rule_d7_mls_partition = "mls-partition",
+    rule_a4_mls_evicted_rejoiner = "mls-evicted-rejoiner",
+    rule_d3_mls_relay = "mls-relay",
+    rule_d1_mls_relay_race = "mls-relay-race",
+    rule_g6_mls_relay_crash = "mls-relay-crash",
+    rule_d1_mls_relay_offline = "mls-relay-offline",
+    rule_g6_mls_relay_restart = "mls-relay-restart",
 }
 
 /// More of them: `sealcast-lab sim mixed-versions --seeds 0..200`.

@@ -101,7 +101,7 @@ fn rule_g9_the_peer_notices_a_changed_byte() {
 fn rule_g9_wire_md_names_every_label() {
     let wire = std::fs::read_to_string(root().join("docs/WIRE.md")).unwrap();
     let mut labels = BTreeSet::new();
-    for folder in ["crypto/src", "keys/src", "kdc/src", "delivery/src", "broker/src", "sealcast/src"] {
+    for folder in ["crypto/src", "keys/src", "kdc/src", "delivery/src", "broker/src", "relay/src", "sealcast/src"] {
         for file in sources(&root().join(folder)) {
             let text = std::fs::read_to_string(&file).unwrap();
             let code = text.split("#[cfg(test)]").next().unwrap_or_default();
@@ -112,9 +112,10 @@ fn rule_g9_wire_md_names_every_label() {
             labels.extend(strings.filter(|s| s.starts_with("sealcast/v1/") || s.starts_with("DB/")).map(str::to_owned));
         }
     }
-    // Where a proof's nonce and a leader's token come from is their maker's business.
+    // Where a proof's nonce, a leader's token and the ephemeral keys of MLS come from is their maker's business.
     labels.remove("DB/nonce");
     labels.remove("sealcast/v1/center/token");
+    labels.retain(|label| !label.ends_with(" ephemeral") && label != "sealcast/v1/mls stream");
     assert!(labels.len() > 20, "{labels:?}");
     let missing: Vec<&String> = labels.iter().filter(|l| !wire.contains(l.as_str())).collect();
     assert!(missing.is_empty(), "docs/WIRE.md does not say what is hashed as {missing:?}");
