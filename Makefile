@@ -27,8 +27,8 @@ demo-brokers: setup ## two hospitals, an insurer and the four brokers between th
 	$(CARGO) build -p sealcast-brokerd-program -p sealcast-brokerd-testing --bin sealcast-broker --bin broker-testing
 	$(BIN)/debug/sealcast demo brokers
 
-PROGRAMS := sealcast sealcast-lab sealcast-broker
-BUILD_PROGRAMS := $(CARGO) build -p sealcast-cli -p sealcast-lab -p sealcast-brokerd-program $(PROGRAMS:%=--bin %)
+PROGRAMS := sealcast sealcast-lab sealcast-broker sealcast-relay
+BUILD_PROGRAMS := $(CARGO) build -p sealcast-cli -p sealcast-lab -p sealcast-brokerd-program -p sealcast-relayd $(PROGRAMS:%=--bin %)
 
 install: setup  ## the programs, completions and man pages, under PREFIX (~/.local)
 	$(BUILD_PROGRAMS) --release

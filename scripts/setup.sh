@@ -10,6 +10,7 @@ need make make
 need ip iproute2
 need nft nftables
 need python3 python3
+need mosquitto mosquitto
 python3 -c 'import ensurepip, venv' 2>/dev/null || missing="$missing python3-venv"
 [ -e /usr/include/lcm/lcm.h ] || [ -e /usr/local/include/lcm/lcm.h ] || missing="$missing liblcm-dev"
 

@@ -64,7 +64,7 @@ impl Cluster {
 
     /// The same, if brokers see publications: with keys=contributory they see what members sealed, and a session does.
     pub(crate) fn of_publications(url: &Url) -> Result<Option<Cluster>, Failure> {
-        if url.keys == Scheme::Contributory { Ok(None) } else { Cluster::of_url(url) }
+        if matches!(url.keys, Scheme::Contributory | Scheme::Mls) { Ok(None) } else { Cluster::of_url(url) }
     }
 
     /// A session of the chosen identity's client, or of nobody's in particular, about to be opened.

@@ -146,6 +146,9 @@ pub(crate) fn wait_for_key(
         }
         let group = session.info().group;
         if left.is_zero() && session.view().is_none() {
+            if let (TransportAddress::Relay(_), Some(why)) = (&target.url.address, session.transport_trouble()) {
+                return Err(why.into());
+            }
             let failure =
                 Failure::new(Code::NotReady, format!("no key of {group} was agreed in {}", duration(timeout)));
             let drops = session.stats().drops;
@@ -183,7 +186,7 @@ fn is_refused_as_stale(session: &Session) -> bool {
 
 /// Whether all processes of an identity share one session there, as members of a group do.
 pub(crate) fn is_shared(target: &Target) -> bool {
-    matches!(target.url.keys, Scheme::Contributory | Scheme::Center)
+    matches!(target.url.keys, Scheme::Contributory | Scheme::Center | Scheme::Mls)
 }
 
 /// The running session of the target's identity, if there is one.

@@ -13,7 +13,7 @@ use clap::Args;
 use sealcast::Session;
 use sealcast::code::Code;
 use sealcast::control::{self, GroupInfo, Sent};
-use sealcast::url::TransportAddress;
+use sealcast::url::{Scheme, TransportAddress};
 use sealcast_crypto::identity::check_topic;
 use sealcast_wire::{Dropped, Guarantee, limits};
 use serde_json::json;
@@ -210,6 +210,7 @@ impl Pub {
                 "brokers do not give --safe: nobody tells them when all members hold a message".to_owned()
             }
             TransportAddress::Memory { ordered: true, .. } => return Ok(()),
+            TransportAddress::Relay(_) if target.url.keys == Scheme::Mls && !self.safe => return Ok(()),
             TransportAddress::Multicast { ordered: true, .. } => return Ok(()),
             TransportAddress::Multicast { .. } => {
                 format!("multicast does not give {asked}: {} is best effort", target.url)
@@ -356,7 +357,9 @@ fn finish(env: &Env<'_>, target: &Target, session: Session, sent: u64, alone: bo
         Some(view) => {
             let others = view.members.len().saturating_sub(1);
             let to = if others == 1 { "1 other".to_owned() } else { format!("{others} others") };
-            env.output.say(format!("joined {} (epoch {}), sent {what} to {to}, left", info.group, view.epoch.counter));
+            // Members of MLS groups stay.
+            let left = if target.url.keys == Scheme::Mls { "" } else { ", left" };
+            env.output.say(format!("joined {} (epoch {}), sent {what} to {to}{left}", info.group, view.epoch.counter));
             if others == 0 {
                 if foreign > 0 {
                     let who = "somebody else speaks on this address, of another group or authority";

@@ -74,12 +74,15 @@ fn the_quickstart_ends_with_a_group_whose_brokers_read_nothing() {
         fs::set_permissions(opened, fs::Permissions::from_mode(0o755)).unwrap();
     }
     let file = state.join("clusters/market/cluster.toml");
-    let url = format!("quorum:{}?keys=contributory&group=exchange&wait=150s", file.display());
-    let mut sub = home.start(&["--id", "ann", "--url", &url, "sub", "#", "-C", "1", "-v"]);
-    sub.line_within("1 member", TIMEOUT).expect("a group of one");
-    home.good(&["--id", "bob", "--url", &url, "pub", "market/eurusd", "between us"]);
-    let (exit, heard) = sub.end();
-    assert!(exit == 0 && heard.contains("between us"), "{heard}");
+    // In MLS groups they stay members when their programs end.
+    for (keys, members) in [("contributory", "1 member"), ("mls", "1 member"), ("mls", "2 members")] {
+        let url = format!("quorum:{}?keys={keys}&group=exchange&wait=150s", file.display());
+        let mut sub = home.start(&["--id", "ann", "--url", &url, "sub", "#", "-C", "1", "-v"]);
+        sub.line_within(members, TIMEOUT).expect("a group");
+        home.good(&["--id", "bob", "--url", &url, "pub", "market/eurusd", "between us"]);
+        let (exit, heard) = sub.end();
+        assert!(exit == 0 && heard.contains("between us"), "{heard}");
+    }
     assert_eq!(mode(&state), 0o700);
 
     // Whoever starts them once more is told that they run, and their logs have no error about it.

@@ -9,6 +9,7 @@ mod common;
 mod kdc;
 mod plain;
 mod quickstarts;
+mod relay;
 mod sealed;
 mod sessions;
 mod snapshots;

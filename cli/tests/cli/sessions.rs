@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use crate::common::relay::Relay;
 use crate::common::{Home, Running, brokers_programs};
 use rustix::process::Signal;
 use sealcast::code::Code;
@@ -92,6 +93,7 @@ fn next(url: &str, subscription: &mut Subscription) -> sealcast::Message {
 #[test]
 fn a_program_runs_unchanged_over_every_allowed_pair() {
     let ward = Ward::open("every-way");
+    let relay = Relay::start(&ward.home);
     let wanted: Vec<String> =
         (0..10).map(|n| format!("pose/robot7 at {n}")).chain(["pose/robot7/arm up".to_owned()]).collect();
     // Whose keys come from a centre is a principal of it: kdc/tests/groups.rs.
@@ -105,6 +107,7 @@ fn a_program_runs_unchanged_over_every_allowed_pair() {
                 format!("udpm://239.255.76.67:{}?ttl=0&keys={keys}&group=ward3{order}", crate::common::free_port())
             }
             Transport::Quorum => ward.url(keys),
+            Transport::Relay => relay.url(keys, "ward3"),
         };
         let (read, origin) = program(&ward, &url);
         assert_eq!(read, wanted, "{url}");
@@ -116,8 +119,11 @@ fn a_program_runs_unchanged_over_every_allowed_pair() {
                 assert_eq!(&*member.name, "alice", "{url}");
             }
             (Origin::Client(_), Scheme::Plain | Scheme::Threshold, Transport::Quorum) => {}
-            (Origin::Anonymous, Scheme::Plain, Transport::Memory | Transport::OrderedMemory | Transport::Multicast) => {
-            }
+            (
+                Origin::Anonymous,
+                Scheme::Plain,
+                Transport::Memory | Transport::OrderedMemory | Transport::Multicast | Transport::Relay,
+            ) => {}
             (other, ..) => panic!("{url}: {other:?}"),
         }
     }
