@@ -317,11 +317,6 @@ impl Log {
         self.go_on(now);
     }
 
-    /// Somebody is there, so that an announcement may have been lost.
-    pub(super) fn stirred(&mut self, now: Now) {
-        self.reads_at = self.reads_at.min(now.monotonic + READ_STIRRED);
-    }
-
     /// An announcement came. Anybody can make one that is none.
     pub(super) fn announced(&mut self, now: Now, announcement: &[u8]) {
         if !self.has_begun() || self.is_over {
@@ -522,9 +517,7 @@ impl Log {
 }
 
 /// The log is read though nobody announced anything.
-const READ_EVERY: Duration = Duration::from_secs(60);
-/// The same in a group that is not idle.
-const READ_STIRRED: Duration = Duration::from_secs(4);
+const READ_EVERY: Duration = Duration::from_secs(10);
 /// What failed is asked again.
 const REQUEST_AGAIN_AFTER: Duration = Duration::from_secs(2);
 /// However long the directory wants us to wait.

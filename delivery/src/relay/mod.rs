@@ -162,10 +162,6 @@ impl Delivery for Relay {
                 None => self.best_effort.drop_one(Dropped::Stale),
             },
             (Input::Excluded, Some(log)) => log.end(),
-            (input @ Input::Frame { .. }, Some(log)) => {
-                log.stirred(now);
-                self.best_effort.handle(now, input);
-            }
             (input, _) => self.best_effort.handle(now, input),
         }
         self.look_whether_up();

@@ -121,11 +121,16 @@ scenarios! { fifty;
     rule_g4_mls_fleet_restart = "mls-fleet-restart",
     rule_d7_mls_partition = "mls-partition",
     rule_a4_mls_evicted_rejoiner = "mls-evicted-rejoiner",
-    rule_d3_mls_relay = "mls-relay",
     rule_d1_mls_relay_race = "mls-relay-race",
     rule_g6_mls_relay_crash = "mls-relay-crash",
     rule_d1_mls_relay_offline = "mls-relay-offline",
     rule_g6_mls_relay_restart = "mls-relay-restart",
+}
+
+/// More of them: `sealcast-lab sim mls-relay --seeds 0..50`; a seed takes some seconds.
+#[test]
+fn rule_d3_mls_relay() {
+    played("mls-relay", 10);
 }
 
 /// More of them: `sealcast-lab sim mixed-versions --seeds 0..200`.

@@ -182,7 +182,7 @@ pub(crate) fn password(file: Option<&std::path::Path>) -> Result<String> {
     match file {
         Some(path) => {
             let read = std::fs::read_to_string(path);
-            let text = read.map_err(|e| Error::system(&format!("reading the password in {}", path.display()), &e))?;
+            let text = read.map_err(|e| Error::system(format!("reading the password in {}", path.display()), &e))?;
             Ok(text.trim_end_matches(['\r', '\n']).to_owned())
         }
         None => std::env::var(PASSWORD_VARIABLE).map_err(|_| {

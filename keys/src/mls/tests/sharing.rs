@@ -58,7 +58,7 @@ fn what_a_stranger_says_or_asks_costs_little() {
     let (now, own, other) = (net.now(), net.cert(0), net.cert(3));
     let key = net.nodes[0].identity.bootstrap_key(GROUP);
     let source = Source::Outside(Address::Node(9));
-    let mut hear = |net: &mut Net, message: Message| {
+    let hear = |net: &mut Net, message: Message| {
         let bytes = key.seal([9; 12], &message.write());
         let keys = net.nodes[0].keys.as_mut().unwrap();
         let heard = keys.handle(now, Input::Message { source: &source, position: None, bytes: &bytes });
@@ -73,7 +73,7 @@ fn what_a_stranger_says_or_asks_costs_little() {
     net.time += 1_000_000;
     let now = net.now();
     let count = known.len();
-    let mut seek = |net: &mut Net, what: Sought| {
+    let seek = |net: &mut Net, what: Sought| {
         let bytes = key.seal([8; 12], &Message::Seek(what).write());
         let keys = net.nodes[0].keys.as_mut().unwrap();
         let _ = keys.handle(now, Input::Message { source: &source, position: None, bytes: &bytes });
