@@ -385,6 +385,8 @@ impl Log {
             Purpose::Package(id) => self.fetched(now, id, None),
             // There is no room: it is of no use to wait for it.
             Purpose::Keep(whats) => whats.iter().for_each(|what| _ = self.provided.remove(what)),
+            // Nobody has founded the group yet.
+            Purpose::Read if *why == Refusal::UnknownGroup => {}
             Purpose::Info | Purpose::Head | Purpose::Read => self.waits = Some(now.monotonic + REQUEST_AGAIN_AFTER),
         }
     }

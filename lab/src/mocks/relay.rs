@@ -220,7 +220,9 @@ impl RelayNode {
         if let Some(published) = handled.published {
             let mut datagram = vec![MAGIC, KIND_OPEN, ANNOUNCEMENT];
             datagram.extend(published.to_bytes(ANNOUNCED_BYTES));
-            self.effects.push_back(Effect::Send { to: Reach::All, datagram });
+            // The broker sends what is not acknowledged again (QoS 1).
+            let again = (0..ANNOUNCED_TIMES).map(|_| Effect::Send { to: Reach::All, datagram: datagram.clone() });
+            self.effects.extend(again);
         }
         Some(())
     }
@@ -295,5 +297,7 @@ const ANNOUNCEMENT: u8 = 0xD2;
 /// An answer that has not come by then does not come.
 const TIMEOUT: Duration = Duration::from_millis(300);
 const PART_BYTES: usize = 16_000;
+/// So often an announcement is sent where datagrams get lost.
+const ANNOUNCED_TIMES: usize = 3;
 /// What fits a datagram; longer entries are read.
 const ANNOUNCED_BYTES: usize = 60_000;
