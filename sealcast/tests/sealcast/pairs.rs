@@ -70,9 +70,10 @@ fn what_is_not_built_is_named_as_such() {
         let error = Url::parse(&text).expect_err("it is not built");
         assert!(error.message().contains("not built in this version") && error.hint().is_some(), "{error}");
     }
-    for (text, known) in
-        [("mem:x?keys=plian", "plain, contributory, center, threshold or mls"), ("udp:x", "udpm:, mem: or quorum:")]
-    {
+    for (text, known) in [
+        ("mem:x?keys=plian", "plain, contributory, center, threshold or mls"),
+        ("udp:x", "udpm:, mem:, quorum: or mqtt:"),
+    ] {
         let error = Url::parse(text).expect_err("nobody knows it");
         assert!(format!("{} {:?}", error.message(), error.hint()).contains(known), "{error} ({:?})", error.hint());
     }
