@@ -7,7 +7,7 @@
 //! Two channels lead to the relay: [`MQTT`] takes and brings datagrams, and brings the directory's announcements; [`DIRECTORY`]
 //! takes requests and brings their responses, in that order. Whoever owns the sockets opens and closes both.
 //!
-//! The log is what the directory signed ([`Follower`]): a relay that shows two of them can be convicted, and none can change
+//! The log is what the directory signed ([`Follower`](sealcast_relay::follower::Follower)): a relay that shows two of them can be convicted, and none can change
 //! what members accept (D1). The cut at a position is the head of the log there.
 
 mod log;
