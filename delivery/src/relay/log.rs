@@ -135,7 +135,7 @@ impl Log {
         self.cuts.get(&position).copied()
     }
 
-    /// A view is flushed: what stands behind it in the log belongs to the next one.
+    /// A view is flushed: the entries that follow belong to the next one.
     pub(super) fn flushed(&mut self, epoch: EpochId, cut: [u8; 32]) {
         self.outputs.push_front(Output::Flushed(epoch, cut));
     }
@@ -278,8 +278,6 @@ impl Log {
             if asked.at > now.monotonic || under_way.contains(id) {
                 continue;
             }
-            // It is answered before, or the channel breaks.
-            asked.at = Monotonic(u64::MAX);
             match &asked.what {
                 Fetch::Blob(hash) if ids.len() < limits::RELAY_BLOBS_MAX => {
                     ids.push(*id);
@@ -289,8 +287,11 @@ impl Log {
                     let device = (self.config.device)(cert);
                     calls.push((self.follower.take_package(device, &*self.config.signer), Purpose::Package(*id)));
                 }
-                Fetch::Blob(_) | Fetch::Shares { .. } | Fetch::Key => {}
+                // The next request asks for it.
+                Fetch::Blob(_) | Fetch::Shares { .. } | Fetch::Key => continue,
             }
+            // It is answered before, or the channel breaks.
+            asked.at = Monotonic(u64::MAX);
         }
         if !hashes.is_empty()
             && let Ok(call) = self.follower.blobs(hashes)
@@ -303,7 +304,8 @@ impl Log {
     // ---- what the directory says ---------------------------------------------------------------
 
     pub(super) fn answered(&mut self, now: Now, response: &[u8]) {
-        let Some((call, purpose)) = self.calls.pop_front() else { return self.drops.count(Dropped::Stale) };
+        let call = if self.is_over { None } else { self.calls.pop_front() };
+        let Some((call, purpose)) = call else { return self.drops.count(Dropped::Stale) };
         match self.follower.handle(&call, response) {
             Ok(answer) => {
                 self.handle.lock().misbehaviour = None;
@@ -383,7 +385,7 @@ impl Log {
             }
             Purpose::Blobs(ids) => ids.into_iter().for_each(|id| self.fetched(now, id, None)),
             Purpose::Package(id) => self.fetched(now, id, None),
-            // There is no room: it is of no use to wait for it.
+            // The directory has no room for them.
             Purpose::Keep(whats) => whats.iter().for_each(|what| _ = self.provided.remove(what)),
             // Nobody has founded the group yet.
             Purpose::Read if *why == Refusal::UnknownGroup => {}
@@ -436,7 +438,6 @@ impl Log {
         }
         if is_any {
             self.note_reached();
-            self.handle.lock().position = self.follower.position();
         }
     }
 

@@ -5,7 +5,7 @@
 //! ordered       datagram ─▶ Append ─▶ directory ─▶ announcement over MQTT, or Read ─▶ everybody, ourselves included
 //! ```
 //! Two channels lead to the relay: [`MQTT`] takes and brings datagrams, and brings the directory's announcements; [`DIRECTORY`]
-//! takes requests and brings their responses, in that order. Whoever owns the sockets opens and closes both.
+//! takes requests and brings their responses, in that order. The owner of the sockets opens and closes both.
 //!
 //! The log is what the directory signed ([`Follower`](sealcast_relay::follower::Follower)): a relay that shows two of them can be convicted, and none can change
 //! what members accept (D1). The cut at a position is the head of the log there.
@@ -55,8 +55,6 @@ pub struct Config {
 /// What a relay did so far, for people.
 #[derive(Clone, Debug, Default)]
 pub struct Status {
-    /// The position of the log up to which everything was handed on.
-    pub position: u64,
     /// What the relay did last that no honest one does.
     pub misbehaviour: Option<String>,
     /// The proof that it showed two logs.
@@ -158,7 +156,7 @@ impl Delivery for Relay {
             (Input::Checkpointed(position), Some(log)) => log.checkpointed(position),
             (Input::Prepare { view, flush: Flush::At(position) }, Some(log)) => match log.cut(position) {
                 Some(cut) => log.flushed(view.epoch, cut),
-                // Nothing is known so far back: whoever asks waits in vain.
+                // The cut of that position is forgotten: no answer comes.
                 None => self.best_effort.drop_one(Dropped::Stale),
             },
             (Input::Excluded, Some(log)) => log.end(),
