@@ -88,8 +88,9 @@ pub(super) fn open(address: &RelayAddress, url: &Url, meeting: Meeting, waker: &
         let (inbox, waker) = (inbox.clone(), waker.clone());
         move |came: Came| {
             let mut inbox = lock(&inbox);
-            // What does not fit is read from the log, or was best effort.
-            if inbox.len() < limits::MQTT_QUEUE_MAX || matches!(came, Came::Directory(_)) {
+            // Messages are best effort, and announcements are read from the log. What channels do is never lost.
+            let may_be_lost = matches!(came, Came::Mqtt(mqtt::Heard::Message(_) | mqtt::Heard::Announcement(_)));
+            if inbox.len() < limits::MQTT_QUEUE_MAX || !may_be_lost {
                 inbox.push_back(came);
             }
             drop(inbox);
