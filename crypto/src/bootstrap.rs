@@ -30,13 +30,13 @@ impl BootstrapKey {
         let tag = *hkdf::<8>(secret.expose(), b"", &[b"sealcast/v1/veil", b"tag"]).expose();
         let key = hkdf::<32>(secret.expose(), b"", &[b"sealcast/v1/veil", b"key"]);
         let key = UnboundKey::new(&AES_256_GCM_SIV, key.expose()).expect("AES-256 takes 32 bytes");
-        let names = hkdf(secret.expose(), b"", &[b"sealcast/v1/veil", b"names"]);
+        let names = hkdf(secret.expose(), b"", &[b"sealcast/v1/bootstrap", b"names"]);
         BootstrapKey { tag, key: LessSafeKey::new(key), names }
     }
 
     /// A secret of the group's members, and of former ones, for names by which strangers are to know the group (D4).
     pub fn derived(&self, purpose: &str) -> Secret<32> {
-        hkdf(self.names.expose(), b"", &[b"sealcast/v1/veil", purpose.as_bytes()])
+        hkdf(self.names.expose(), b"", &[b"sealcast/v1/bootstrap", purpose.as_bytes()])
     }
 
     /// The bootstrap key of a group that was given none: known to everybody who has the CA's certificate
