@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use sealcast_crypto::ed25519::Key;
+use sealcast_crypto::identity::keytext::{KeyTextError, export_relay_key, import_relay_key};
 
 /// A directory's receipt key: a valid Ed25519 point.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -44,11 +45,7 @@ impl RelayKey {
 
 impl fmt::Display for RelayKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut values = regroup(self.as_bytes(), 8, 5).expect("padding is allowed when bytes become groups");
-        let checksum = polymod(values.iter().copied().chain([0; CHECKSUM_LEN])) ^ BECH32M;
-        values.extend((0..CHECKSUM_LEN).rev().map(|i| (checksum >> (5 * i)) as u8 & 31));
-        let text: String = values.iter().map(|value| char::from(ALPHABET[usize::from(*value)])).collect();
-        write!(f, "{PREFIX}1{text}")
+        f.write_str(&export_relay_key(self.as_bytes()))
     }
 }
 
@@ -56,23 +53,12 @@ impl FromStr for RelayKey {
     type Err = RelayKeyError;
 
     fn from_str(text: &str) -> Result<RelayKey, RelayKeyError> {
-        let text = text.trim();
-        let (prefix, data) = text.rsplit_once('1').ok_or(RelayKeyError::Kind)?;
-        if !prefix.eq_ignore_ascii_case(PREFIX) {
-            return Err(RelayKeyError::Kind);
-        }
-        // BIP-350: one case throughout.
-        if text.contains(|c: char| c.is_ascii_lowercase()) && text.contains(|c: char| c.is_ascii_uppercase()) {
-            return Err(RelayKeyError::Checksum);
-        }
-        let value = |byte: u8| ALPHABET.iter().position(|it| *it == byte.to_ascii_lowercase()).map(|at| at as u8);
-        let values: Option<Vec<u8>> = data.bytes().map(value).collect();
-        let values = values.filter(|it| it.len() == DATA_LEN + CHECKSUM_LEN).ok_or(RelayKeyError::Checksum)?;
-        if polymod(values.iter().copied()) != BECH32M {
-            return Err(RelayKeyError::Checksum);
-        }
-        let bytes = regroup(&values[..DATA_LEN], 5, 8).and_then(|it| it.try_into().ok());
-        RelayKey::new(&bytes.ok_or(RelayKeyError::Content)?)
+        let bytes = import_relay_key(text).map_err(|why| match why {
+            KeyTextError::Kind(_) => RelayKeyError::Kind,
+            KeyTextError::Checksum => RelayKeyError::Checksum,
+            KeyTextError::Content => RelayKeyError::Content,
+        })?;
+        RelayKey::new(&bytes)
     }
 }
 
@@ -81,47 +67,6 @@ impl fmt::Debug for RelayKey {
         fmt::Display::fmt(self, f)
     }
 }
-
-/// BIP-173's checksum over the prefix and 5-bit values.
-fn polymod(values: impl Iterator<Item = u8>) -> u32 {
-    let high = PREFIX.bytes().map(|byte| byte >> 5);
-    let low = PREFIX.bytes().map(|byte| byte & 31);
-    high.chain([0]).chain(low).chain(values).fold(1, |sum: u32, value| {
-        let shifted = (sum & 0x01ff_ffff) << 5 ^ u32::from(value);
-        (0..5).filter(|i| sum >> (25 + i) & 1 == 1).fold(shifted, |sum, i| sum ^ GENERATOR[i])
-    })
-}
-
-/// Groups of `from` bits as groups of `to` bits; `None` if what pads the last group to bytes is not zero.
-fn regroup(values: &[u8], from: u32, to: u32) -> Option<Vec<u8>> {
-    let (mut pending, mut bits, mut groups) = (0_u32, 0, Vec::new());
-    for value in values {
-        pending = pending << from | u32::from(*value);
-        bits += from;
-        while bits >= to {
-            bits -= to;
-            groups.push((pending >> bits) as u8 & ((1_u16 << to) - 1) as u8);
-            pending &= (1 << bits) - 1;
-        }
-    }
-    match (bits, to) {
-        (0, _) => {}
-        (_, 5) => groups.push((pending << (to - bits)) as u8),
-        _ if pending != 0 || bits >= from => return None,
-        _ => {}
-    }
-    Some(groups)
-}
-
-const PREFIX: &str = "scrl";
-/// BIP-173.
-const ALPHABET: &[u8; 32] = b"qpzry9x8gf2tvdw0s3jn54khce6mua7l";
-const GENERATOR: [u32; 5] = [0x3b6a_57b2, 0x2650_8e6d, 0x1ea1_19fa, 0x3d42_33dd, 0x2a14_62b3];
-/// BIP-350.
-const BECH32M: u32 = 0x2bc8_30a3;
-const CHECKSUM_LEN: usize = 6;
-/// Groups of 5 bits in 32 bytes.
-const DATA_LEN: usize = 52;
 
 #[cfg(test)]
 mod tests {

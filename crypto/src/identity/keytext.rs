@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | `scpub1…` | a member's public keys: signing and sealing | everybody |
 //! | `scca1…` | the fingerprint of an authority: SHA-256 of its certificate | everybody |
+//! | `scrl1…` | the key by which a relay's directory signs receipts | everybody |
 //! | `SC-SECRET-1…` | a member's, an authority's, a group's bootstrap key's, a broker's, a centre's or its principal's secret | its holder |
 //! | `scjoin1…` | a join token: a secret of 128 bits, and whom to ask (A11) | the invited one |
 //!
@@ -352,6 +353,21 @@ fn import(text: &str, kind: u8, what: &'static str) -> Result<(Algorithm, [Secre
     Ok((algorithm, secrets))
 }
 
+/// The text of a relay's receipt key.
+pub fn export_relay_key(key: &[u8; 32]) -> String {
+    write(RELAY, key)
+}
+
+/// Reads what [`export_relay_key`] wrote.
+///
+/// # Errors
+/// It is something else, or damaged.
+pub fn import_relay_key(text: &str) -> Result<[u8; 32], KeyTextError> {
+    let key = read(text, RELAY, "a relay's key (scrl1…)")?.as_slice().try_into().map_err(|_| KeyTextError::Content)?;
+    // One text for each key: the last character has bits to spare.
+    if export_relay_key(&key).eq_ignore_ascii_case(text.trim()) { Ok(key) } else { Err(KeyTextError::Content) }
+}
+
 fn write(kind: Hrp, bytes: &[u8]) -> String {
     bech32::encode::<Bech32m>(kind, bytes).expect("all our keys are far below Bech32m's 1,023 characters")
 }
@@ -373,6 +389,7 @@ fn read(text: &str, kind: Hrp, what: &'static str) -> Result<Zeroizing<Vec<u8>>,
 const PUBLIC: Hrp = Hrp::parse_unchecked("scpub");
 const AUTHORITY: Hrp = Hrp::parse_unchecked("scca");
 const SECRET: Hrp = Hrp::parse_unchecked("sc-secret-");
+const RELAY: Hrp = Hrp::parse_unchecked("scrl");
 const JOIN: Hrp = Hrp::parse_unchecked("scjoin");
 /// First byte of a secret's content.
 const KIND_MEMBER: u8 = 1;
