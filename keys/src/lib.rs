@@ -276,7 +276,7 @@ pub enum Output {
         /// The plaintexts, as many as were sealed together; `None` is ⊥.
         bodies: Option<Vec<Vec<u8>>>,
     },
-    /// A later run goes on behind this position of the order: what stands before it is in the records.
+    /// A later run goes on after this log position: the records hold what came up to it.
     Checkpointed(u64),
     /// Make this durable before any later `Send` leaves (G6).
     Store {

@@ -93,7 +93,7 @@ fn answer(agent: &Agent, url: &str, queue: &Receiver<(u64, Vec<u8>)>, generation
                 pause = RETRY_FIRST;
                 heard(Heard::Response(of, response));
             }
-            // What stands before the directory does not let it through, today or tomorrow.
+            // A proxy, or the directory, takes no request of this length.
             Err(ureq::Error::StatusCode(413)) => {
                 heard(Heard::Response(of, Response::Refused(Refusal::TooLarge).encode()));
             }
