@@ -358,6 +358,8 @@ pub enum Input<'a> {
     State(StateInput<'a>),
     /// We are out: no key is ours any more, and nothing more becomes of what was sent.
     Excluded,
+    /// A message of the key scheme need not be ordered, if it is not yet: [`Output::Outcome`] says what became of it.
+    Withdraw(Token),
     /// A later run of this member needs nothing of the order up to this position.
     Checkpointed(u64),
     /// Seal nothing more for an epoch. The answer comes as [`Output::Sealed`] where [`Properties::names_packets`].

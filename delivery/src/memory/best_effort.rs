@@ -257,6 +257,7 @@ impl Delivery for BestEffort {
             | Input::State(_)
             | Input::Excluded
             | Input::Checkpointed(_)
+            | Input::Withdraw(_)
             | Input::Retire(_)
             | Input::Unread(_)
             | Input::Keyed { .. }

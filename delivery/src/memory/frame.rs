@@ -46,6 +46,10 @@ pub(crate) enum Frame<'a> {
     Kept { what: Fetch },
     /// In the order: up to here the view before this prepared epoch is flushed.
     Flush { epoch: EpochId },
+    /// To other members: a relay's receipt for the end of its log, as the sender knows it.
+    Receipt(&'a [u8]),
+    /// To other members: that their relay signed two logs.
+    Evidence(&'a [u8]),
 }
 
 /// Application data as a frame.
@@ -90,6 +94,8 @@ impl<'a> Frame<'a> {
             12 => Frame::Provide { what: what(&mut r)?, bytes: bounded(r.rest())? },
             13 => Frame::Kept { what: what(&mut r)? },
             14 => Frame::Flush { epoch: EpochId { counter: r.u32()?, hash: r.u64()? } },
+            15 => Frame::Receipt(r.rest()),
+            16 => Frame::Evidence(r.rest()),
             _ => return Err(Malformed),
         };
         r.end()?;
@@ -123,6 +129,8 @@ impl<'a> Frame<'a> {
             Frame::Provide { what, bytes } => put_what(w.u8(12), what).raw(bytes),
             Frame::Kept { what } => put_what(w.u8(13), what),
             Frame::Flush { epoch } => w.u8(14).raw(&epoch.to_bytes()),
+            Frame::Receipt(bytes) => w.u8(15).raw(bytes),
+            Frame::Evidence(bytes) => w.u8(16).raw(bytes),
         };
         w.finish()
     }
@@ -195,6 +203,8 @@ mod tests {
             Frame::Provide { what: Fetch::Blob([5; 32]), bytes: b"blob" },
             Frame::Kept { what: Fetch::Blob([5; 32]) },
             Frame::Flush { epoch: EpochId { counter: 2, hash: 3 } },
+            Frame::Receipt(b"receipt"),
+            Frame::Evidence(b"evidence"),
         ] {
             let bytes = frame.bytes();
             assert_eq!(Frame::parse(&bytes), Ok(frame.clone()));

@@ -435,6 +435,7 @@ impl Delivery for Ordered {
             Input::Install { .. } => self.forget_flush(),
             // The orderer does not wait, and brings everything.
             Input::Checkpointed(_)
+            | Input::Withdraw(_)
             | Input::Retire(_)
             | Input::Unread(_)
             | Input::Keyed { .. }

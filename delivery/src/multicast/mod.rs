@@ -251,6 +251,7 @@ impl Delivery for Multicast {
             | Input::Pause
             | Input::Resume
             | Input::Checkpointed(_)
+            | Input::Withdraw(_)
             | Input::Provide { .. }
             | Input::Opened(..)
             | Input::Subscribe(_)

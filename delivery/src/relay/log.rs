@@ -12,6 +12,7 @@ use sealcast_relay::response::Refusal;
 use sealcast_wire::frame::KIND_SEALED;
 use sealcast_wire::{Dropped, Drops, EpochId, Fetch, FetchId, Fetched, Malformed, Monotonic, Now, Source, Utc, limits};
 
+use super::beacon::Beacons;
 use super::{Config, DIRECTORY, Handle};
 use crate::memory::keys_message;
 use crate::{Outcome, Output, SendError, Token};
@@ -19,8 +20,9 @@ use crate::{Outcome, Output, SendError, Token};
 /// A member's end of a group's log.
 pub(super) struct Log {
     config: Config,
-    follower: Follower,
+    pub(super) follower: Follower,
     handle: Handle,
+    pub(super) beacons: Beacons,
     /// It has the key that we pin.
     is_known: bool,
     /// It is known where the log begins for us.
@@ -31,6 +33,10 @@ pub(super) struct Log {
     requests: VecDeque<Vec<u8>>,
     /// Messages to be appended; the first one may be under way.
     appends: VecDeque<(Token, Vec<u8>)>,
+    /// The one under way is of no use any more.
+    is_withdrawn: bool,
+    /// One is to be proposed, once nothing else is to be done.
+    proposes: bool,
     /// What is to be kept there, until it is.
     provided: BTreeMap<Fetch, Vec<u8>>,
     asked: BTreeMap<FetchId, Requested>,
@@ -45,10 +51,10 @@ pub(super) struct Log {
     /// When the log is read though nobody announced anything.
     reads_at: Monotonic,
     outputs: VecDeque<Output>,
-    drops: Drops,
+    pub(super) drops: Drops,
     told: Drops,
     /// The relay showed two logs: nothing of it counts any more.
-    is_over: bool,
+    pub(super) is_over: bool,
 }
 
 /// What the key scheme fetches. Who provides it may not have done so yet.
@@ -96,12 +102,15 @@ impl Log {
             config,
             follower,
             handle,
+            beacons: Beacons::default(),
             is_known: false,
             has_begun,
             is_connected: false,
             calls: VecDeque::new(),
             requests: VecDeque::new(),
             appends: VecDeque::new(),
+            is_withdrawn: false,
+            proposes: false,
             provided: BTreeMap::new(),
             asked: BTreeMap::new(),
             cuts: BTreeMap::new(),
@@ -128,6 +137,18 @@ impl Log {
     pub(super) fn append(&mut self, now: Now, token: Token, datagram: Vec<u8>) {
         self.appends.push_back((token, datagram));
         self.go_on(now);
+    }
+
+    /// A message need not be appended. One that is under way may win.
+    pub(super) fn withdraw(&mut self, token: Token) {
+        match self.appends.iter().position(|(it, _)| *it == token) {
+            Some(0) if self.follower.pending().is_some() => self.is_withdrawn = true,
+            Some(at) => {
+                self.appends.remove(at);
+                self.outputs.push_back(Output::Outcome(token, Outcome::Failed));
+            }
+            None => {}
+        }
     }
 
     /// The hash of everything up to a position.
@@ -189,7 +210,7 @@ impl Log {
     }
 
     /// Asks for all that is to be asked now.
-    fn go_on(&mut self, now: Now) {
+    pub(super) fn go_on(&mut self, now: Now) {
         if !self.is_connected || self.is_over || self.waits.is_some_and(|at| now.monotonic < at) {
             return;
         }
@@ -211,15 +232,18 @@ impl Log {
             self.reads_at = now.monotonic + READ_EVERY;
             self.request(self.follower.read(), Purpose::Read);
         }
-        if !self.is_asking(|it| matches!(it, Purpose::Append)) {
-            self.propose();
-        }
+        self.proposes = true;
         self.keep(now);
         self.ask(now);
     }
 
-    /// Proposes the first message that waits, behind everything that we know.
-    fn propose(&mut self) {
+    /// Proposes the first message that waits, behind everything that we know; once the key scheme has seen that, too, since it may
+    /// withdraw what it sent.
+    pub(super) fn propose(&mut self) {
+        let is_free = !self.is_asking(|it| matches!(it, Purpose::Append)) && self.is_connected && !self.is_over;
+        if !std::mem::take(&mut self.proposes) || !is_free {
+            return;
+        }
         if let Some(call) = self.follower.retry() {
             return self.request(call, Purpose::Append);
         }
@@ -394,11 +418,12 @@ impl Log {
     }
 
     /// The relay did what no honest one does.
-    fn blame(&mut self, now: Now, why: Misbehaviour) {
+    pub(super) fn blame(&mut self, now: Now, why: Misbehaviour) {
         self.drops.count(Dropped::Auth);
         let mut status = self.handle.lock();
         status.misbehaviour = Some(why.to_string());
         if let Misbehaviour::Forked(evidence) = why {
+            self.beacons.convicted(&evidence);
             status.evidence = Some(evidence);
             self.is_over = true;
         }
@@ -421,6 +446,7 @@ impl Log {
     }
 
     fn fail_first(&mut self, outcome: Outcome) {
+        self.is_withdrawn = false;
         if let Some((token, _)) = self.appends.pop_front() {
             self.outputs.push_back(Output::Outcome(token, outcome));
         }
@@ -433,8 +459,13 @@ impl Log {
                 self.drops.count(why);
             }
         }
-        if progress.outcome == Some(Became::Unknown) {
-            self.fail_first(Outcome::InDoubt);
+        if progress.outcome.is_some() {
+            let is_withdrawn = std::mem::take(&mut self.is_withdrawn);
+            match progress.outcome {
+                Some(Became::Unknown) => self.fail_first(Outcome::InDoubt),
+                Some(Became::Lost) if is_withdrawn => self.fail_first(Outcome::Failed),
+                Some(Became::Won(_) | Became::Lost) | None => {}
+            }
         }
         if is_any {
             self.note_reached();
@@ -503,10 +534,12 @@ impl Log {
         }
         let reads = self.has_begun() && !self.is_asking(|it| matches!(it, Purpose::Read));
         let fetches = self.asked.values().filter(|it| it.tries > 0).map(|it| it.at).min();
-        self.waits.or_else(|| reads.then_some(self.reads_at).into_iter().chain(fetches).min())
+        let reads = self.waits.or_else(|| reads.then_some(self.reads_at).into_iter().chain(fetches).min());
+        reads.into_iter().chain(self.beacons.timeout()).min()
     }
 
     pub(super) fn handle_timeout(&mut self, now: Now) {
+        self.say_beacon(now);
         self.go_on(now);
     }
 

@@ -8,8 +8,10 @@
 //! takes requests and brings their responses, in that order. The owner of the sockets opens and closes both.
 //!
 //! The log is what the directory signed ([`Follower`](sealcast_relay::follower::Follower)): a relay that shows two of them can be convicted, and none can change
-//! what members accept (D1). The cut at a position is the head of the log there.
+//! what members accept (D1). The cut at a position is the head of the log there. Members show each other their receipts over MQTT,
+//! so that a relay cannot keep two logs apart for long (D2).
 
+mod beacon;
 mod log;
 #[cfg(test)]
 mod tests;
@@ -22,7 +24,7 @@ use sealcast_relay::key::RelayKey;
 use sealcast_relay::request::Signer;
 use sealcast_wire::{
     Address, Agreement, CertHash, Dropped, Fetched, Fetches, Flush, Guarantee, Malformed, Monotonic, Now, Protect,
-    Source, limits,
+    Source, To, limits,
 };
 
 use self::log::Log;
@@ -153,6 +155,7 @@ impl Delivery for Relay {
             (Input::Fetch(id, what), Some(log)) => log.fetch(now, id, what),
             (Input::Fetch(id, _), None) => self.best_effort.put(Output::Fetched(id, Fetched::Missing)),
             (Input::Provide { what, bytes }, Some(log)) => log.provide(now, what, bytes),
+            (Input::Withdraw(token), Some(log)) => log.withdraw(token),
             (Input::Checkpointed(position), Some(log)) => log.checkpointed(position),
             (Input::Prepare { view, flush: Flush::At(position) }, Some(log)) => match log.cut(position) {
                 Some(cut) => log.flushed(view.epoch, cut),
@@ -160,6 +163,8 @@ impl Delivery for Relay {
                 None => self.best_effort.drop_one(Dropped::Stale),
             },
             (Input::Excluded, Some(log)) => log.end(),
+            (Input::Frame { frame, protect: None, .. }, Some(log)) if beacon::is_one(frame) => log.heard(now, frame),
+            (Input::Install { view, .. }, Some(log)) => log.installed(now, view),
             (input, _) => self.best_effort.handle(now, input),
         }
         self.look_whether_up();
@@ -190,20 +195,33 @@ impl Delivery for Relay {
     fn poll(&mut self, batch: &mut Batch) -> Option<Output> {
         if let Some(log) = &mut self.log {
             if let Some(request) = log.next_request() {
-                batch.to = Some(DIRECTORY);
-                batch.push(&request);
-                return Some(Output::Transmit(sealcast_wire::To::Group));
+                return Some(to_directory(batch, &request));
             }
             if let Some(output) = log.next_output() {
                 return Some(output);
             }
+            if let Some(datagram) = log.next_beacon() {
+                batch.to = Some(MQTT);
+                batch.push(&datagram);
+                return Some(Output::Transmit(To::Group));
+            }
         }
-        let output = self.best_effort.poll(batch);
-        if let Some(Output::Transmit(_)) = output {
-            batch.to = Some(MQTT);
+        if let Some(output) = self.best_effort.poll(batch) {
+            if let Output::Transmit(_) = output {
+                batch.to = Some(MQTT);
+            }
+            return Some(output);
         }
-        output
+        let log = self.log.as_mut()?;
+        log.propose();
+        log.next_request().map(|it| to_directory(batch, &it))
     }
+}
+
+fn to_directory(batch: &mut Batch, request: &[u8]) -> Output {
+    batch.to = Some(DIRECTORY);
+    batch.push(request);
+    Output::Transmit(To::Group)
 }
 
 const ORDERED: Channel = Channel { agreement: Agreement::Forkable, acknowledged: true, cut: Cut::Position };

@@ -6,10 +6,17 @@ use sealcast_crypto::hash::sha256;
 use sealcast_crypto::secret::Secret;
 use sealcast_crypto::signature::OriginKey;
 use sealcast_relay::directory::{Config as Quotas, Directory, Memory};
-use sealcast_relay::ids::DeviceId;
-use sealcast_wire::{Address, CertHash, Fetch, FetchId, Fetched, Guarantee, Monotonic, Now, To, Utc};
+use sealcast_relay::evidence::Evidence;
+use sealcast_relay::ids::{DeviceId, GroupId, Head};
+use sealcast_relay::receipt::Receipt;
+use sealcast_wire::{
+    Address, CertHash, Change, EpochId, Fetch, FetchId, Fetched, Guarantee, Incarnation, MemberId, Monotonic, Now,
+    Roster, Slot, To, Utc, View,
+};
 
 use super::{Config, DIRECTORY, Handle, MQTT, Relay};
+use crate::memory::Frame;
+use crate::testing::everything;
 use crate::{Batch, Delivery, Input, Outcome, Outgoing, Output, Token, What};
 
 struct Net {
@@ -17,10 +24,14 @@ struct Net {
     storage: Memory,
     /// A copy of the storage, from which a relay that forgot answers.
     old: Option<Memory>,
+    /// Another log, which some members see.
+    fork: Option<(Memory, Vec<usize>)>,
     members: Vec<Member>,
     time: u64,
     /// Announcements do not reach members.
     withholds: bool,
+    /// How many members have sent each other.
+    datagrams: usize,
 }
 
 struct Member {
@@ -40,8 +51,16 @@ fn key(seed: u8) -> OriginKey {
 impl Net {
     fn new(members: usize) -> Net {
         let directory = Directory::new(Quotas::default(), key(1));
-        let mut net =
-            Net { directory, storage: Memory::default(), old: None, members: vec![], time: 1, withholds: false };
+        let mut net = Net {
+            directory,
+            storage: Memory::default(),
+            old: None,
+            fork: None,
+            members: vec![],
+            time: 1,
+            withholds: false,
+            datagrams: 0,
+        };
         (0..members).for_each(|_| net.enter(None));
         net
     }
@@ -115,6 +134,7 @@ impl Net {
                 }
                 Output::Transmit(_) => {
                     let datagrams: Vec<Vec<u8>> = batch.iter().map(<[u8]>::to_vec).collect();
+                    self.datagrams += datagrams.len();
                     for datagram in datagrams {
                         for to in (0..self.members.len()).filter(|to| *to != at) {
                             let mut frame = datagram[sealcast_wire::frame::OPEN_HEADER_LEN..].to_vec();
@@ -147,12 +167,18 @@ impl Net {
             return;
         }
         let now = self.now();
-        let storage = self.old.as_mut().unwrap_or(&mut self.storage);
+        let sides = self.fork.as_ref().map(|(_, of)| of.clone()).unwrap_or_default();
+        let storage = match &mut self.fork {
+            Some((storage, of)) if of.contains(&member) => storage,
+            _ => self.old.as_mut().unwrap_or(&mut self.storage),
+        };
         let handled = self.directory.handle(now, request, storage).expect("memory does not fail");
         storage.apply(handled.writes);
         self.members[member].inbox.push_back((DIRECTORY, handled.response));
         let Some(published) = handled.published.filter(|_| !self.withholds) else { return };
-        for it in self.members.iter_mut().filter(|it| !it.is_cut_off) {
+        let same_side = |at: &usize| sides.contains(at) == sides.contains(&member);
+        let hear = self.members.iter_mut().enumerate().filter(|(at, it)| !it.is_cut_off && same_side(at));
+        for (_, it) in hear {
             it.inbox.push_back((MQTT, published.to_bytes(usize::MAX)));
         }
     }
@@ -168,14 +194,18 @@ fn what_is_appended_comes_to_all_in_one_order_and_to_its_author_as_its_position(
     assert!((0..3).all(|it| net.seen(it) == ["up"]));
     net.send(0, "a", Guarantee::Ordered);
     net.run(3);
-    // Two at once: one of them loses the head, and comes behind.
+    // Two at once: one of them does not know of the other one, loses the head, and comes behind.
+    net.withholds = true;
     net.send(1, "b", Guarantee::Ordered);
     net.send(2, "c", Guarantee::Ordered);
     net.send(1, "d", Guarantee::Fifo);
     net.run(20);
-    assert_eq!(net.seen(0), ["1 ours", "2 b", "3 d", "4 c"].map(String::from).to_vec());
-    assert_eq!(net.seen(1), ["1 a", "2 ours", "3 ours", "4 c"].map(String::from).to_vec());
-    assert_eq!(net.seen(2), ["1 a", "2 b", "3 d", "4 ours"].map(String::from).to_vec());
+    net.withholds = false;
+    net.send(1, "e", Guarantee::Ordered);
+    net.run(20);
+    assert_eq!(net.seen(0), ["1 ours", "2 b", "3 d", "4 c", "5 e"].map(String::from).to_vec());
+    assert_eq!(net.seen(1), ["1 a", "2 ours", "3 ours", "4 c", "5 ours"].map(String::from).to_vec());
+    assert_eq!(net.seen(2), ["1 a", "2 b", "3 d", "4 ours", "5 e"].map(String::from).to_vec());
     net.send(1, "quick", Guarantee::BestEffort);
     net.run(1);
     assert_eq!(net.seen(0), ["- quick"]);
@@ -277,4 +307,108 @@ fn rule_d2_a_relay_that_rewinds_and_goes_on_is_convicted() {
     // Nothing of it counts any more.
     let seen = net.seen(0);
     assert!(!seen.contains(&"2 c".to_owned()), "{seen:?}");
+}
+
+/// The members form a view, as their key scheme would have it.
+fn install(net: &mut Net) {
+    let mut roster = Roster::default();
+    for slot in 0..net.members.len() as u32 {
+        let id = MemberId { cert: CertHash([slot as u8; 32]), incarnation: Incarnation([0; 16]) };
+        roster.insert(Slot(slot), sealcast_wire::Member { id, name: format!("m{slot}").into() });
+    }
+    let (now, epoch) = (net.now(), EpochId { counter: 1, hash: 1 });
+    for (me, member) in net.members.iter_mut().enumerate() {
+        let view = View::new(None, epoch, roster.clone(), Slot(me as u32), Change::Formed);
+        member.relay.handle(now, Input::Install { view: &view, protect: None, access: &everything() });
+    }
+}
+
+#[test]
+fn rule_d2_members_of_two_branches_show_each_other_receipts_and_convict_the_relay() {
+    let mut net = Net::new(4);
+    net.send(0, "a", Guarantee::Ordered);
+    net.run(5);
+    install(&mut net);
+    // From here on two of them see another log. Their datagrams go to everybody.
+    net.fork = Some((net.storage.clone(), vec![2, 3]));
+    for (member, text) in [(0, "b"), (2, "c")] {
+        net.send(member, text, Guarantee::Ordered);
+    }
+    net.run(100);
+    assert!(net.members.iter().all(|it| it.handle.lock().evidence.is_none()), "each side sees one log");
+    net.run(25_000);
+    for member in &net.members {
+        let status = member.handle.lock().clone();
+        status.evidence.expect("a beacon shows the other log").verify(net.directory.public()).expect("it is proof");
+    }
+}
+
+#[test]
+fn rule_d2_a_group_of_any_size_says_few_beacons() {
+    let mut net = Net::new(6);
+    net.send(0, "a", Guarantee::Ordered);
+    net.run(5);
+    install(&mut net);
+    let before = net.datagrams;
+    net.run(60_000);
+    let said = net.datagrams - before;
+    assert!((2..=6).contains(&said), "{said} in a minute");
+    // Shown what they know already, again and again, they do not speak more often.
+    let receipt = net.members[0].relay.log.as_ref().and_then(|it| it.follower.receipt().copied()).expect("it has one");
+    for _ in 0..1_000 {
+        let mut frame = Frame::Receipt(&receipt.to_bytes()).bytes();
+        let now = net.now();
+        net.members[1].relay.handle(now, Input::open(MQTT, &mut frame));
+        net.run(9);
+    }
+    assert!(net.datagrams - before - said <= 6);
+}
+
+#[test]
+fn rule_d2_receipts_and_evidence_that_the_relay_did_not_sign_do_nothing() {
+    let mut net = Net::new(2);
+    net.send(0, "a", Guarantee::Ordered);
+    net.run(5);
+    install(&mut net);
+    let group = GroupId::of(&key(2).public_bytes());
+    let (one, other) =
+        (Receipt::sign(&key(9), group, 1, Head([1; 32])), Receipt::sign(&key(9), group, 1, Head([2; 32])));
+    let evidence = Evidence { one, head: other.head, links: vec![], other };
+    let now = net.now();
+    for frame in [Frame::Receipt(&one.to_bytes()), Frame::Evidence(&evidence.to_bytes()), Frame::Evidence(&[1])] {
+        let mut frame = frame.bytes();
+        net.members[0].relay.handle(now, Input::open(MQTT, &mut frame));
+    }
+    // Of another relay that is convicted rightly.
+    let there = GroupId::of(&key(3).public_bytes());
+    let (one, other) =
+        (Receipt::sign(&key(1), there, 1, Head([1; 32])), Receipt::sign(&key(1), there, 1, Head([2; 32])));
+    let mut frame = Frame::Evidence(&Evidence { one, head: other.head, links: vec![], other }.to_bytes()).bytes();
+    net.members[0].relay.handle(now, Input::open(MQTT, &mut frame));
+    net.send(1, "b", Guarantee::Ordered);
+    net.run(5);
+    assert!(net.members[0].handle.lock().evidence.is_none());
+    assert!(net.seen(0).contains(&"2 b".to_owned()));
+}
+
+#[test]
+fn rule_d1_what_is_withdrawn_is_not_appended_behind_what_came_first() {
+    let mut net = Net::new(3);
+    net.send(1, "b", Guarantee::Ordered);
+    let lost = net.send(2, "c", Guarantee::Ordered);
+    let later = net.send(2, "d", Guarantee::Ordered);
+    net.send(2, "e", Guarantee::Ordered);
+    // The first one is under way, and loses; the second one has not left.
+    net.withholds = true;
+    net.step(1);
+    net.step(2);
+    net.withholds = false;
+    for token in [lost, later] {
+        let now = net.now();
+        net.members[2].relay.handle(now, Input::Withdraw(token));
+    }
+    net.run(20);
+    assert_eq!(net.seen(1), ["up", "1 ours", "2 e"]);
+    let failed = net.seen(2).iter().filter(|it| it.contains("Failed")).count();
+    assert_eq!(failed, 2, "each has an outcome");
 }

@@ -1023,6 +1023,7 @@ impl Delivery for Sequencer {
             | Input::Subscribe(_)
             | Input::Unsubscribe(_)
             | Input::Checkpointed(_)
+            | Input::Withdraw(_)
             | Input::Retire(_) => self.multicast.handle(now, input),
         }
     }

@@ -190,6 +190,11 @@ impl Follower {
         &self.group
     }
 
+    /// The key that is pinned.
+    pub fn relay(&self) -> &RelayKey {
+        &self.relay
+    }
+
     /// The position up to which it told all entries.
     pub fn position(&self) -> u64 {
         self.position

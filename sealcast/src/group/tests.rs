@@ -132,6 +132,7 @@ impl Delivery for Wire {
             Input::Keyed { .. }
             | Input::Provide { .. }
             | Input::Checkpointed(_)
+            | Input::Withdraw(_)
             | Input::Retire(_)
             | Input::Subscribe(_)
             | Input::Unsubscribe(_)
