@@ -276,6 +276,8 @@ pub enum Output {
         /// The plaintexts, as many as were sealed together; `None` is ⊥.
         bodies: Option<Vec<Vec<u8>>>,
     },
+    /// A message that waits to be ordered is of no use any more: it need not leave. Its outcome comes as ever.
+    Withdraw(Token),
     /// A later run goes on after this log position: the records hold what came up to it.
     Checkpointed(u64),
     /// Make this durable before any later `Send` leaves (G6).

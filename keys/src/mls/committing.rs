@@ -339,6 +339,7 @@ impl<E: Engine> Mls<E> {
         let rank =
             |slot: u32| sealcast_crypto::hash::sha256(&[&context.authenticator[..], &slot.to_be_bytes()].concat());
         let own = inside.engine.own_leaf();
+        self.outputs.extend(pending.tokens.iter().copied().map(Output::Withdraw));
         if inside.leavers.contains(&own) {
             return;
         }

@@ -66,6 +66,7 @@ impl<E: Engine> Mls<E> {
         let Err(at) = self.log.waits.binary_search_by_key(&position, |(at, ..)| *at) else {
             return Err(Dropped::Replay);
         };
+        self.lose_to(now, &message);
         self.log.waits.insert(at, (position, message, bytes));
         if self.log.waits.len() > limits::MLS_LOG_MAX {
             // Outside, a way in leads past them. A member enters its next epoch before so many come.

@@ -345,6 +345,24 @@ impl<E: Engine> Mls<E> {
     }
 
     pub(super) fn external_outcome(&mut self, now: Now, token: Token, result: SendResult) {
+    /// Another commit of the epoch came first: ours would be void, unless that one is. It is asked for anew rather than ordered, a
+    /// few times: somebody could send void ones on and on.
+    pub(super) fn lose_to(&mut self, now: Now, other: &Message) {
+        let Phase::External(external) = &self.phase else { return };
+        let Message::Commit { epoch, .. } = other else { return };
+        let is_under_way = external.places.values().all(Option::is_none);
+        let is_of_ours = external.engine.context().epoch.checked_sub(1) == Some(*epoch);
+        if !is_of_ours || !is_under_way || self.withdrawn >= WITHDRAWN_MOST {
+            return;
+        }
+        self.withdrawn += 1;
+        let tokens: Vec<Token> = external.places.keys().copied().collect();
+        self.outputs.extend(tokens.into_iter().map(Output::Withdraw));
+        self.rejoin(now);
+        let later = self.again(now);
+        self.timers.set(Timer::Want, later);
+    }
+
         match (&mut self.phase, result) {
             (Phase::External(external), SendResult::Ordered(position)) if external.places.contains_key(&token) => {
                 external.places.insert(token, Some(position));
@@ -379,6 +397,7 @@ impl<E: Engine> Mls<E> {
         };
         let External { engine, base, .. } = *external;
         self.timers.stop(Timer::Want);
+        self.withdrawn = 0;
         self.begin_inside(engine, base, Start { counter, position, founded, cut, cards: annex.cards });
         self.enter(now, Change::Formed);
         self.set_turn(now);
@@ -554,6 +573,8 @@ const BEHIND_TRIES: u32 = 6;
 /// Key packages whose Welcome may come: that which is offered, and the one of the run before.
 const PACKAGES_KEPT: usize = 2;
 const ANSWER_EVERY: Duration = Duration::from_millis(80);
+/// How often in a row an external commit is withdrawn.
+const WITHDRAWN_MOST: u32 = 16;
 /// External commits of which a member can say that they won.
 const EXTERNALS_KEPT: usize = 32;
 const PACKAGE_LASTS: Duration = Duration::from_secs(90 * 24 * 3600);

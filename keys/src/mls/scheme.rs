@@ -150,6 +150,8 @@ pub struct Mls<E> {
 
 /// Where a member stands.
 pub(super) enum Phase<E> {
+    /// External commits in a row that did not wait to be ordered.
+    pub(super) withdrawn: u32,
     Outside(Box<Outside>),
     /// Our external commit is under way.
     External(Box<External<E>>),
@@ -278,6 +280,7 @@ impl<E: Engine> Mls<E> {
         match records.state.and_then(|state| mls.resume(now, state)) {
             Some(()) => {}
             None => mls.begin_outside(now),
+            withdrawn: 0,
         }
         Ok(mls)
     }

@@ -28,6 +28,11 @@ impl<K: Keys, D: Delivery> Group<K, D> {
             keys::Output::Provide { what, bytes } => {
                 self.delivery.handle(now, Input::Provide { what: &what, bytes: &bytes });
             }
+            keys::Output::Withdraw(token) => {
+                if let Some((given, _)) = self.tokens.iter().find(|(_, it)| **it == token) {
+                    self.delivery.handle(now, Input::Withdraw(*given));
+                }
+            }
             keys::Output::Checkpointed(position) => self.delivery.handle(now, Input::Checkpointed(position)),
             keys::Output::Prepare { view, flush } => {
                 let passed = self.passed_until(now);

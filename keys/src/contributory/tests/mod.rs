@@ -338,6 +338,7 @@ impl Net {
                 Output::Fetch { .. }
                 | Output::Provide { .. }
                 | Output::Checkpointed(_)
+                | Output::Withdraw(_)
                 | Output::Opened { .. }
                 | Output::Described(_) => {
                     panic!("not of this scheme")

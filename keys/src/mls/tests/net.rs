@@ -188,6 +188,7 @@ impl Net {
         loop {
             let timers = self.nodes.iter().enumerate().filter_map(|(i, it)| Some((it.keys.as_ref()?.timeout()?.0, i)));
             let timer = timers.min();
+                | Output::Withdraw(_)
             let event = self.queue.first_key_value().map(|(key, _)| *key);
             match (timer, event) {
                 (Some((at, node)), event) if at <= end && event.is_none_or(|(due, _)| at <= due) => {
