@@ -429,6 +429,12 @@ pub enum Notice {
         /// Whose.
         cert: CertHash,
     },
+    /// A member that is evicted or revoked is still in the group: who carries the group's handshakes may be withholding the commit
+    /// that removes it (D2). Nobody who knows of it seals.
+    RemovalWithheld {
+        /// Whom.
+        cert: CertHash,
+    },
     /// A centre proved that it does not do what we asked for.
     KdcRefuses(center::query::Refusal),
     /// Another group is heard on this address, or another part of ours that we shall merge with.
@@ -447,7 +453,8 @@ impl Notice {
             | Notice::Expires { cert, .. }
             | Notice::OtherChannels { cert, .. }
             | Notice::GroupFull { cert, .. }
-            | Notice::StolenToken { cert } => Some(cert),
+            | Notice::StolenToken { cert }
+            | Notice::RemovalWithheld { cert } => Some(cert),
             Notice::OtherVersion { cert, .. } => cert.as_ref(),
             Notice::Attempt { .. }
             | Notice::StaleCrl

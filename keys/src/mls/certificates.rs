@@ -54,6 +54,27 @@ impl Trust {
         self.evictions.excludes(&it.hash, &it.serial) || self.crl.as_ref().is_some_and(|crl| crl.revokes(&it.serial))
     }
 
+    /// What both exclude, as far as a group context holds it.
+    pub(super) fn with(&self, other: &Trust) -> Trust {
+        let mut both = self.clone();
+        let newer = |crl: &&Arc<Crl>| crl.replaces(self.crl.as_deref()) == Ok(true);
+        both.crl = other.crl.as_ref().filter(newer).or(self.crl.as_ref()).cloned();
+        for statement in other.evictions.iter() {
+            let before = both.evictions.clone();
+            let kept = both.evictions.insert(statement.clone()).is_ok();
+            if !kept || both.extension().data.len() > limits::MLS_TRUST_BYTES_MAX {
+                both.evictions = before;
+            }
+        }
+        both
+    }
+
+    /// List and statements by themselves, as [`Learned::verify`](sealcast_crypto::identity::statement::Learned::verify) reads them.
+    pub(super) fn statements(&self) -> Vec<Vec<u8>> {
+        let crl = self.crl.iter().map(|it| it.der().to_vec());
+        crl.chain(self.evictions.iter().map(|it| it.bytes().to_vec())).collect()
+    }
+
     /// The extension of the group context that says so.
     pub fn extension(&self) -> Extension {
         let mut w = Writer::new();

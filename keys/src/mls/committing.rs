@@ -27,6 +27,8 @@ pub(super) enum Wish {
     Revoke(Arc<Crl>),
     /// Remove those whom the group context excludes, and those who asked for it.
     Tidy,
+    /// Have the group exclude whom we know to be excluded.
+    Exclude,
 }
 
 impl Wish {
@@ -40,6 +42,7 @@ impl Wish {
             Wish::Evict(statement) => _ = w.u8(3).bytes16(statement.bytes()),
             Wish::Revoke(crl) => _ = w.u8(4).u32(crl.der().len() as u32).raw(crl.der()),
             Wish::Tidy => _ = w.u8(5),
+            Wish::Exclude => _ = w.u8(6),
         }
     }
 
@@ -61,6 +64,7 @@ impl Wish {
                 Wish::Revoke(Arc::new(Crl::verify(r.take(length)?, anchor).map_err(|_| Malformed)?))
             }
             5 => Wish::Tidy,
+            6 => Wish::Exclude,
             _ => return Err(Malformed),
         })
     }
@@ -92,6 +96,7 @@ impl<E: Engine> Mls<E> {
                 let (slot, _) = inside.roster.find(&cert).ok_or(CommandError::NoSuchMember)?;
                 let whom = inside.members.get(&slot).ok_or(CommandError::NoSuchMember)?.clone();
                 let statement = self.evicts(&whom, &reason)?;
+                self.learn_now(now, statement.bytes());
                 self.wish(now, Wish::Evict(Box::new(statement)));
             }
             Requested::Leave => {
@@ -106,6 +111,7 @@ impl<E: Engine> Mls<E> {
                 let learned = Learned::verify(&bytes, self.judge.anchor()).map_err(|_| CommandError::Invalid)?;
                 match learned {
                     Learned::Eviction(it) if it.eviction().group == *self.group => {
+                        self.learn_now(now, &bytes);
                         self.wish(now, Wish::Evict(Box::new(it)));
                     }
                     Learned::Eviction(_) => return Err(CommandError::Invalid),
@@ -113,7 +119,10 @@ impl<E: Engine> Mls<E> {
                     Learned::Crl(crl) if crl.der().len() > limits::MLS_TRUST_BYTES_MAX / 2 => {
                         return Err(CommandError::Invalid);
                     }
-                    Learned::Crl(crl) => self.wish(now, Wish::Revoke(Arc::new(crl))),
+                    Learned::Crl(crl) => {
+                        self.learn_now(now, &bytes);
+                        self.wish(now, Wish::Revoke(Arc::new(crl)));
+                    }
                     // Compartments: a group has one set of readers.
                     Learned::Policy(_) => return Err(CommandError::Unsupported),
                 }
@@ -208,7 +217,8 @@ impl<E: Engine> Mls<E> {
     /// Makes a commit of what is wished; what is fulfilled already, or refused, is passed over.
     fn commit(&mut self, now: Now, wishes: Vec<Wish>) {
         let (utc, seed) = (self.utc(now), self.seed());
-        let judge = self.judge.clone();
+        let (judge, known) = (self.judge.clone(), self.known.clone());
+        let (group, rights) = (self.group.clone(), self.me.rights.clone());
         let Some(inside) = self.inside_mut() else { return };
         let context = inside.engine.context();
         let Ok(trust) = judge.trust(&context.extensions) else { return };
@@ -246,6 +256,16 @@ impl<E: Engine> Mls<E> {
                 Wish::Tidy => {
                     let is_out = |it: &Verified| trust.excludes(it) || judge.is_over(it, 2 * OVER_SECONDS);
                     let out = inside.members.iter().filter(|(_, it)| is_out(it));
+                    remove.extend(out.map(|(slot, _)| LeafIndex(slot.0)).filter(|leaf| *leaf != own));
+                }
+                Wish::Exclude => {
+                    let all = trust.with(&known);
+                    if all.extension() != trust.extension() {
+                        changed = Some(changed.take().unwrap_or((*trust).clone()).with(&all));
+                    }
+                    // Whom we may not evict goes once the group context says so.
+                    let may = |it: &Verified| trust.excludes(it) || rights.may_evict(&group, &it.rights);
+                    let out = inside.members.iter().filter(|(_, it)| all.excludes(it) && may(it));
                     remove.extend(out.map(|(slot, _)| LeafIndex(slot.0)).filter(|leaf| *leaf != own));
                 }
             }
@@ -303,7 +323,7 @@ impl<E: Engine> Mls<E> {
     }
 
     /// The view without some members, as far as it is known before the order has the commit.
-    fn view_without(&self, epoch: sealcast_wire::EpochId, remove: &[LeafIndex]) -> Option<View> {
+    pub(super) fn view_without(&self, epoch: sealcast_wire::EpochId, remove: &[LeafIndex]) -> Option<View> {
         let inside = self.inside()?;
         let mut roster = inside.roster.clone();
         let leavers = inside.leavers.iter().copied();
@@ -319,6 +339,7 @@ impl<E: Engine> Mls<E> {
         if pending.excludes {
             self.outputs.push_back(Output::Abandoned);
         }
+        self.outputs.extend(pending.tokens.iter().copied().map(Output::Withdraw));
         pending.wishes.into_iter().rev().for_each(|it| self.wishes.push_front(it));
         self.store();
         let later = self.again(now);
@@ -339,7 +360,6 @@ impl<E: Engine> Mls<E> {
         let rank =
             |slot: u32| sealcast_crypto::hash::sha256(&[&context.authenticator[..], &slot.to_be_bytes()].concat());
         let own = inside.engine.own_leaf();
-        self.outputs.extend(pending.tokens.iter().copied().map(Output::Withdraw));
         if inside.leavers.contains(&own) {
             return;
         }

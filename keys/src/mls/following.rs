@@ -367,6 +367,7 @@ impl<E: Engine> Mls<E> {
         if !self.timers.is_set(Timer::Rekey) {
             self.set_rekey(now);
         }
+        self.remember(now);
     }
 
     /// Says in the order how we run.

@@ -109,7 +109,7 @@ impl<E: Engine> Mls<E> {
             return self.timers.set(Timer::Found, now.monotonic + self.paced(FOUND_AFTER));
         }
         // So that it is known now whether we may.
-        if E::create(&self.setup, &group_id, &[], step(utc, &seed)).is_err() {
+        if E::create(&self.setup, &group_id, &self.first_extensions(), step(utc, &seed)).is_err() {
             return;
         }
         let message = Message::Found { group_id, card }.write();
@@ -144,7 +144,8 @@ impl<E: Engine> Mls<E> {
         };
         self.log.waits.drain(..=at);
         let (utc, seed) = (self.utc(now), self.seed());
-        let Ok(mut engine) = E::create(&self.setup, &group_id, &[], step(utc, &seed)) else { return true };
+        let extensions = self.first_extensions();
+        let Ok(mut engine) = E::create(&self.setup, &group_id, &extensions, step(utc, &seed)) else { return true };
         let Some(base) = base_of(&mut engine) else { return true };
         self.timers.stop(Timer::Want);
         self.timers.stop(Timer::Found);
@@ -344,7 +345,6 @@ impl<E: Engine> Mls<E> {
         self.timers.set(Timer::Want, now.monotonic + self.paced(WANT_AGAIN * 4));
     }
 
-    pub(super) fn external_outcome(&mut self, now: Now, token: Token, result: SendResult) {
     /// Another commit of the epoch came first: ours would be void, unless that one is. It is asked for anew rather than ordered, a
     /// few times: somebody could send void ones on and on.
     pub(super) fn lose_to(&mut self, now: Now, other: &Message) {
@@ -363,6 +363,7 @@ impl<E: Engine> Mls<E> {
         self.timers.set(Timer::Want, later);
     }
 
+    pub(super) fn external_outcome(&mut self, now: Now, token: Token, result: SendResult) {
         match (&mut self.phase, result) {
             (Phase::External(external), SendResult::Ordered(position)) if external.places.contains_key(&token) => {
                 external.places.insert(token, Some(position));
@@ -396,8 +397,8 @@ impl<E: Engine> Mls<E> {
             return;
         };
         let External { engine, base, .. } = *external;
-        self.timers.stop(Timer::Want);
         self.withdrawn = 0;
+        self.timers.stop(Timer::Want);
         self.begin_inside(engine, base, Start { counter, position, founded, cut, cards: annex.cards });
         self.enter(now, Change::Formed);
         self.set_turn(now);
@@ -572,9 +573,9 @@ const ENTRY_LASTS: Duration = Duration::from_secs(2);
 const BEHIND_TRIES: u32 = 6;
 /// Key packages whose Welcome may come: that which is offered, and the one of the run before.
 const PACKAGES_KEPT: usize = 2;
-const ANSWER_EVERY: Duration = Duration::from_millis(80);
 /// How often in a row an external commit is withdrawn.
 const WITHDRAWN_MOST: u32 = 16;
+const ANSWER_EVERY: Duration = Duration::from_millis(80);
 /// External commits of which a member can say that they won.
 const EXTERNALS_KEPT: usize = 32;
 const PACKAGE_LASTS: Duration = Duration::from_secs(90 * 24 * 3600);

@@ -9,6 +9,7 @@ mod access;
 pub mod certificates;
 mod committing;
 pub mod engine;
+mod excluded;
 mod following;
 mod joining;
 pub mod judge;
@@ -19,5 +20,6 @@ mod sharing;
 #[cfg(test)]
 mod tests;
 
+pub use excluded::statements;
 pub use records::position;
 pub use scheme::{Config, ConfigError, Mls, PROPERTIES};

@@ -19,6 +19,7 @@
 //! | `joining` | the ways in, and how members help those outside |
 //! | `sharing` | what members keep for others where no directory is |
 //! | `access` | an epoch's keys |
+//! | `excluded` | whom no later group may let in |
 //! | `records` | what a process leaves for the next one |
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -38,7 +39,7 @@ use sealcast_wire::{
     Monotonic, Now, Roster, Slot, Source, To, Utc, limits,
 };
 
-use super::certificates::{Certificates, TRUST};
+use super::certificates::{Certificates, TRUST, Trust};
 use super::committing::{Pending, Wish};
 use super::engine::{Engine, Handshake, LeafIndex, Setup, Signer, Step, Suite};
 use super::following::{Entering, Log, Parts};
@@ -82,6 +83,8 @@ pub struct Config {
     pub directory: bool,
     /// Whether it stays a member while its process does not run: its records, and the order, outlive that.
     pub stays: bool,
+    /// Statements of eviction, and the authority's list, that are known from elsewhere: from other runs ([`super::statements`]).
+    pub statements: Vec<Vec<u8>>,
     /// How often slower time goes than where members hear each other within milliseconds; at least 1.
     pub pace: u32,
 }
@@ -101,6 +104,7 @@ impl Config {
             handshake: Handshake::Private,
             directory: true,
             stays: false,
+            statements: Vec::new(),
             pace: 1,
         }
     }
@@ -114,6 +118,8 @@ pub struct Mls<E> {
     pub(super) setup: Setup,
     pub(super) bootstrap_key: BootstrapKey,
     pub(super) me: Arc<Verified>,
+    /// Whom no group of this name may have for a member.
+    pub(super) known: Trust,
     /// Of this run.
     pub(super) card: Card,
     pub(super) origin: Arc<OriginKey>,
@@ -144,14 +150,14 @@ pub struct Mls<E> {
     /// When somebody outside was answered last.
     pub(super) answered: BTreeMap<CertHash, Monotonic>,
     pub(super) leaving: bool,
+    /// External commits in a row that did not wait to be ordered.
+    pub(super) withdrawn: u32,
     names: u64,
     pub(super) outputs: VecDeque<Output>,
 }
 
 /// Where a member stands.
 pub(super) enum Phase<E> {
-    /// External commits in a row that did not wait to be ordered.
-    pub(super) withdrawn: u32,
     Outside(Box<Outside>),
     /// Our external commit is under way.
     External(Box<External<E>>),
@@ -210,6 +216,8 @@ pub(super) enum Timer {
     Leave,
     /// Ask others for what we lack.
     Seek,
+    /// Somebody is to be removed, and is not.
+    Withheld,
 }
 
 impl<E: Engine> Mls<E> {
@@ -248,6 +256,7 @@ impl<E: Engine> Mls<E> {
         let card = Card::new(&group, &config.identity, id, run, origin.public_bytes());
         let mut mls = Mls {
             bootstrap_key: config.identity.bootstrap_key(&group),
+            known: Trust::new(&group),
             group,
             judge,
             setup,
@@ -271,16 +280,18 @@ impl<E: Engine> Mls<E> {
             welcomed: VecDeque::new(),
             answered: BTreeMap::new(),
             leaving: false,
+            withdrawn: 0,
             names: 0,
             outputs: VecDeque::new(),
             config,
         };
+        let elsewhere = std::mem::take(&mut mls.config.statements);
+        mls.learn_statements(&[elsewhere, super::statements(stored)].concat());
         mls.store_run();
         mls.offer_package(now);
         match records.state.and_then(|state| mls.resume(now, state)) {
             Some(()) => {}
             None => mls.begin_outside(now),
-            withdrawn: 0,
         }
         Ok(mls)
     }
@@ -572,6 +583,7 @@ impl<E: Engine> Keys for Mls<E> {
                 }
                 Timer::Leave => self.ask_to_leave(now),
                 Timer::Seek => self.seek_again(now),
+                Timer::Withheld => self.removal_withheld(now),
             }
         }
     }

@@ -64,8 +64,17 @@ impl Store {
     /// What the key scheme stored. What a transport stores is beside it.
     #[cfg(feature = "mls")]
     pub(crate) fn records_of_keys(&self) -> Vec<(u64, Vec<u8>)> {
-        let of_keys = self.records.iter().filter(|(id, _)| *id & 1 == 0);
-        of_keys.map(|(id, record)| (id >> 1, record.clone())).collect()
+        of_keys(&self.records)
+    }
+
+    /// The same of a file that a process may be writing at this moment.
+    ///
+    /// # Errors
+    /// The system's own.
+    #[cfg(feature = "mls")]
+    pub(crate) fn peek_records_of_keys(path: &Path) -> Result<Vec<(u64, Vec<u8>)>> {
+        let bytes = std::fs::read(path).map_err(|e| Error::system(path.display(), &e))?;
+        Ok(of_keys(&entries(&bytes).0))
     }
 
     /// What the transport stored, if it has one record.
@@ -117,6 +126,12 @@ impl Store {
         self.written = whole.len() as u64;
         Ok(())
     }
+}
+
+#[cfg(feature = "mls")]
+fn of_keys(records: &BTreeMap<u64, Vec<u8>>) -> Vec<(u64, Vec<u8>)> {
+    let of_keys = records.iter().filter(|(id, _)| *id & 1 == 0);
+    of_keys.map(|(id, record)| (id >> 1, record.clone())).collect()
 }
 
 fn entry(id: u64, record: &[u8]) -> Vec<u8> {

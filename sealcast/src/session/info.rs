@@ -296,6 +296,10 @@ pub(super) fn told(notice: &Notice, about: Option<&str>) -> String {
         Notice::StolenToken { cert } => {
             format!("somebody without the key of {0} used the token given to {0}, and is not let in", who(cert))
         }
+        Notice::RemovalWithheld { cert } => format!(
+            "{} is evicted and still a member: the relay may be withholding its removal, and nothing is published before",
+            who(cert)
+        ),
         Notice::KdcRefuses(why) => format!("the centre at kdc= refuses: {why}"),
         Notice::OtherPart { epoch } => format!("another part of the group is heard, in epoch {}", epoch.counter),
     }

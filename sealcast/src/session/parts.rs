@@ -1,6 +1,6 @@
 //! What a URL and an identity make together: the constructors' choice of keys and transport.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 #[cfg(feature = "mls")]
@@ -168,9 +168,10 @@ impl Opening {
         let kept = order.filter(|_| who.kept.is_some());
         let path = kept
             .map(|(home, order)| records_path(home, &certificate.hash, &group).with_extension(format!("{order}.mls")));
-        let store = path.map(|path| Store::open(&path)).transpose()?;
+        let store = path.as_deref().map(Store::open).transpose()?;
         let records = store.as_ref().map(Store::records_of_keys);
-        let keys = schemes::mls(url, &group, held.clone(), records.as_deref(), clock.now())?;
+        let elsewhere = path.as_deref().map(statements_elsewhere).transpose()?.unwrap_or_default();
+        let keys = schemes::mls(url, &group, held.clone(), elsewhere, records.as_deref(), clock.now())?;
         let (me, rights) = (certificate.name.to_string(), Some(certificate.rights.clone()));
         let control = self.control.clone();
         let control = control.or_else(|| kept.map(|(home, _)| socket_path(home, &certificate.hash, &group)));
@@ -244,6 +245,24 @@ fn over(name: &str, error: CertificateError) -> Error {
 
 fn several(groups: &std::collections::BTreeSet<&str>) -> String {
     if groups.is_empty() { "no group".to_owned() } else { groups.iter().copied().collect::<Vec<_>>().join(", ") }
+}
+
+/// Who is evicted, as runs of this member in groups of the same name at other relays and brokers knew it.
+#[cfg(feature = "mls")]
+fn statements_elsewhere(own: &Path) -> Result<Vec<Vec<u8>>> {
+    let (Some(folder), Some(name)) = (own.parent(), own.file_name().and_then(|it| it.to_str())) else {
+        return Ok(Vec::new());
+    };
+    let member = name.split_once('.').map_or(name, |(member, _)| member);
+    let mut statements = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(|e| Error::system(folder.display(), &e))? {
+        let path = entry.map_err(|e| Error::system(folder.display(), &e))?.path();
+        let other = path.file_name().and_then(|it| it.to_str()).and_then(|it| it.strip_prefix(member));
+        if path != own && other.is_some_and(|it| it.starts_with('.') && it.ends_with(".mls")) {
+            statements.extend(sealcast_keys::mls::statements(&Store::peek_records_of_keys(&path)?));
+        }
+    }
+    Ok(statements)
 }
 
 fn records_path(home: &Home, certificate: &CertHash, group: &str) -> PathBuf {

@@ -95,6 +95,7 @@ pub(super) fn mls(
     url: &Url,
     group: &str,
     identity: Arc<Identity>,
+    statements: Vec<Vec<u8>>,
     records: Option<&[(u64, Vec<u8>)]>,
     now: Now,
 ) -> Result<Box<dyn Keys>> {
@@ -106,6 +107,7 @@ pub(super) fn mls(
         floor: clock::FLOOR,
         directory: url.address.transport() != Transport::Quorum,
         stays: records.is_some(),
+        statements,
         pace: if url.meets_at_brokers() { PACE.get() } else { usual.pace },
         ..usual
     };

@@ -259,3 +259,61 @@ fn rule_d8_no_name_is_seen() {
     let der = &net.nodes[1].identity.certificate().der;
     assert!(!seen(&der[40..72]));
 }
+
+#[test]
+fn rule_d2_another_group_of_the_name_lets_nobody_in_whom_an_earlier_one_evicted() {
+    let mut before = formed(4, 2);
+    let cert = before.cert(2);
+    before.command(0, Command::Evict { cert, reason: "lost laptop".into() });
+    before.run(3_000);
+    before.assert_together(&[0, 1, 3]);
+    // The log is lost. Members meet at another one, where the evicted is first, and m3 knows of nothing.
+    for first in [2, 1] {
+        let mut net = Net::new(4, 2);
+        let holders = before.nodes.iter().map(|it| it.identity.clone());
+        net.nodes.iter_mut().zip(holders).for_each(|(node, identity)| node.identity = identity);
+        let known = |node: usize| {
+            let records: Vec<(u64, Vec<u8>)> = before.nodes[node].records.clone().into_iter().collect();
+            super::statements(&records)
+        };
+        let (one, none) = (known(1), known(2));
+        assert!(!one.is_empty() && none.is_empty());
+        net.start_as(first, |config| (config.founds, config.statements) = (true, known(first)));
+        net.run(1_500);
+        for node in [0, 1, 2, 3].into_iter().filter(|it| *it != first) {
+            net.start_as(node, |config| {
+                (config.founds, config.statements) = (false, if node == 1 { one.clone() } else { vec![] })
+            });
+            net.run(2_000);
+        }
+        net.run(8_000);
+        net.assert_together(&[0, 1, 3]);
+        assert!(matches!(net.nodes[2].excluded, Some(Exclusion::Evicted { .. })), "{first} was first");
+        // All of them know it from here on.
+        let stored: Vec<(u64, Vec<u8>)> = net.nodes[3].records.clone().into_iter().collect();
+        assert_eq!(super::statements(&stored), one);
+    }
+}
+
+#[test]
+fn rule_d2_nobody_seals_for_whom_it_knows_to_be_evicted_and_a_withheld_removal_is_told() {
+    let mut net = formed(3, 2);
+    let cert = net.cert(2);
+    // Whoever orders brings nothing more.
+    net.nodes.iter_mut().for_each(|it| it.deaf = true);
+    net.command(0, Command::Evict { cert, reason: String::new() });
+    assert!(net.nodes[0].holds, "it has paused at once");
+    net.run(60_000);
+    assert!(net.nodes[0].holds);
+    assert_eq!(net.nodes[0].withheld, [cert]);
+    // Also after a restart: the statement is stored.
+    net.crash(0);
+    net.start(0);
+    net.run(1_000);
+    assert!(net.nodes[0].holds);
+    net.nodes.iter_mut().for_each(|it| it.deaf = false);
+    net.append(vec![]);
+    net.run(10_000);
+    net.assert_together(&[0, 1]);
+    assert!(!net.nodes[0].holds);
+}

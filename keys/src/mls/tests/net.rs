@@ -11,12 +11,13 @@ use sealcast_crypto::secret::Secret;
 use sealcast_crypto::signature::Algorithm;
 use sealcast_wire::frame::{HEADER_LEN, TAG_LEN};
 use sealcast_wire::{
-    Address, CertHash, Domain, Fetch, FetchId, Fetched, Flush, Guarantee, Monotonic, Now, Protect, Source, Utc, View,
+    Address, CertHash, Change, Domain, Fetch, FetchId, Fetched, Flush, Guarantee, Monotonic, Now, Protect, Source, Utc,
+    View,
 };
 
 use crate::mls::engine::mls_rs::MlsRs;
 use crate::mls::{Config, Mls};
-use crate::{Command, Exclusion, Input, Keys, Output, SendResult, Token};
+use crate::{Command, Exclusion, Input, Keys, Notice, Output, SendResult, Token};
 
 pub(super) const GROUP: &str = "ward";
 const NOW: Utc = Utc(1_800_000_000);
@@ -50,6 +51,10 @@ pub(super) struct Node {
     /// Messages that it cannot hear.
     pub(super) deaf: bool,
     life: u64,
+    /// Its publishers pause.
+    pub(super) holds: bool,
+    /// Whose removal is withheld, it says.
+    pub(super) withheld: Vec<CertHash>,
 }
 
 pub(super) struct Installed {
@@ -85,7 +90,9 @@ impl Net {
             let identity = Identity::new(&certificate, &secret, authority.anchor().clone()).unwrap();
             let identity = Arc::new(identity.with_bootstrap_key(GROUP, Secret::from_bytes([7; 32])));
             let (records, views) = (BTreeMap::new(), Vec::new());
-            nodes.push(Node { identity, keys: None, records, views, excluded: None, next: 0, deaf: false, life: 0 });
+            let (holds, withheld) = (false, Vec::new());
+            let (keys, excluded, next, deaf, life) = (None, None, 0, false, 0);
+            nodes.push(Node { identity, keys, records, views, excluded, next, deaf, life, holds, withheld });
         }
         let (queue, log, directory) = (BTreeMap::new(), Vec::new(), BTreeMap::new());
         Net { authority, nodes, rng, time: 0, queue, sequence: 0, loss: 0, log, directory }
@@ -116,6 +123,7 @@ impl Net {
         let at = &mut self.nodes[node];
         (at.keys, at.next, at.excluded) = (Some(keys), start, None);
         at.life += 1;
+        at.holds = false;
         at.views.clear();
         self.drain(node);
         self.push(1, Event::Ordered(node));
@@ -164,7 +172,14 @@ impl Net {
                     let keys = self.nodes[node].keys.as_mut().expect("it runs");
                     keys.handle(now, Input::Flushed(view.epoch, cut)).expect("no message");
                 }
+                Output::Prepare { view, flush: Flush::Later } => {
+                    self.nodes[node].holds |= view.change == Change::Evicted;
+                }
+                Output::Notice { notice: Notice::RemovalWithheld { cert }, .. } => {
+                    self.nodes[node].withheld.push(cert);
+                }
                 Output::Epoch { view, protect, .. } => {
+                    self.nodes[node].holds = false;
                     let protect = protect.expect("it is sealed");
                     self.nodes[node].views.push(Installed { view, protect });
                 }
@@ -173,6 +188,7 @@ impl Net {
                 Output::Prepare { .. }
                 | Output::Abandoned
                 | Output::Checkpointed(_)
+                | Output::Withdraw(_)
                 | Output::Keyed { .. }
                 | Output::SenderKey { .. }
                 | Output::Opened { .. }
@@ -188,7 +204,6 @@ impl Net {
         loop {
             let timers = self.nodes.iter().enumerate().filter_map(|(i, it)| Some((it.keys.as_ref()?.timeout()?.0, i)));
             let timer = timers.min();
-                | Output::Withdraw(_)
             let event = self.queue.first_key_value().map(|(key, _)| *key);
             match (timer, event) {
                 (Some((at, node)), event) if at <= end && event.is_none_or(|(due, _)| at <= due) => {
