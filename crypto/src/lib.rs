@@ -9,6 +9,7 @@
 //! | [`hash`] | SHA-256 and injective transcripts | FIPS 180-4 |
 //! | [`kdf`] | HKDF-SHA256 with injective info | RFC 5869 |
 //! | [`aead`] | AES-256-GCM, ChaCha20-Poly1305 in place, counter nonces | RFC 5116, RFC 8439 |
+//! | [`at_rest`] | secrets on disk, sealed under a file key that is overwritten | RFC 5116, RFC 5869 |
 //! | [`bootstrap`] | misuse-resistant sealing for what travels before there is a key | RFC 8452 |
 //! | [`signature`] | Ed25519, ECDSA P-256 | RFC 8032, FIPS 186-5 |
 //! | [`ed25519`] | Ed25519 by one predicate, singly or in batches | RFC 8032 |
@@ -29,6 +30,7 @@
 #![forbid(unsafe_code)]
 
 pub mod aead;
+pub mod at_rest;
 pub mod bootstrap;
 pub mod cipher_suite;
 #[cfg(feature = "threshold")]
