@@ -7,10 +7,8 @@
 //! keys/file-keys/0          32 random bytes: the file key of epoch 0                                      0600
 //! keys/file-keys/CACHEDIR.TAG                           backup programs that honour it leave this folder out
 //! ```
-//! All that is kept of one key epoch is sealed under that epoch's file key, each file under a key of its own:
-//! `HKDF(file key, salt, "sealcast/v1/key at rest", name, u32 epoch)`. Whoever overwrites 32 bytes has erased the epoch,
-//! also what was copied, cached, or left behind on flash memory: if the file key itself was not copied. Backups
-//! therefore exclude `file-keys`; a broker that comes back without it has lost its share, and needs a new one.
+//! All that is kept of one key epoch is sealed under that epoch's file key as (name, u32 epoch), see
+//! [`at_rest`]. A broker that comes back from a backup, without `file-keys`, has lost its share, and needs a new one.
 //!
 //! Files are written whole or not at all: into a new file, synced, renamed, the folder synced.
 
@@ -21,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
 use rand_core::CryptoRng;
-use sealcast_crypto::aead;
+use sealcast_crypto::at_rest::{self, CACHEDIR_TAG, OpenError};
 use sealcast_crypto::group::PrimeGroup;
 use sealcast_crypto::kdf::hkdf;
 use sealcast_crypto::secret::Secret;
@@ -164,12 +162,8 @@ impl Folder {
 
     fn write(&self, name: &str, epoch: u32, plaintext: &[u8], rng: &mut impl CryptoRng) -> Result<(), FileError> {
         let file_key = self.file_key_or_new(epoch, rng)?;
-        let salt = Secret::<32>::random(rng);
-        let mut body = Zeroizing::new(Vec::with_capacity(plaintext.len() + aead::TAG_LEN));
-        body.extend_from_slice(plaintext);
-        body.resize(plaintext.len() + aead::TAG_LEN, 0);
-        sealing_key(&file_key, salt.expose(), name, epoch).seal(0, MAGIC, &mut body);
-        write_whole(&self.at(name, epoch), &[MAGIC, salt.expose(), &body].concat())
+        let sealed = at_rest::seal(&file_key, &[name.as_bytes(), &epoch.to_be_bytes()], plaintext, rng);
+        write_whole(&self.at(name, epoch), &sealed)
     }
 
     /// `None` if there is no such file.
@@ -177,20 +171,12 @@ impl Folder {
         let path = self.at(name, epoch);
         let Some(bytes) = read_closed(&path)? else { return Ok(None) };
         let file_key = self.file_key(epoch)?.ok_or_else(|| FileError::Erased(path.clone()))?;
-        if !MAGIC.starts_with(&bytes[..bytes.len().min(MAGIC.len())]) {
-            return Err(FileError::Content(path));
-        }
-        let rest = bytes.get(MAGIC.len()..).and_then(|rest| rest.split_first_chunk::<32>());
-        let Some((salt, body)) = rest.filter(|(_, body)| body.len() >= aead::TAG_LEN) else {
-            return Err(FileError::Truncated(path));
-        };
-        let mut body = Zeroizing::new(body.to_vec());
-        let length = match sealing_key(&file_key, salt, name, epoch).open(0, MAGIC, &mut body) {
-            Ok(opened) => opened.len(),
-            Err(aead::OpenError) => return Err(FileError::Sealed(path)),
-        };
-        body.truncate(length);
-        Ok(Some(body))
+        let opened = at_rest::open(&file_key, &[name.as_bytes(), &epoch.to_be_bytes()], &bytes);
+        opened.map(Some).map_err(|why| match why {
+            OpenError::Other => FileError::Content(path),
+            OpenError::Truncated => FileError::Truncated(path),
+            OpenError::Sealed => FileError::Sealed(path),
+        })
     }
 
     fn remove(&self, name: &str, epoch: u32) -> Result<(), FileError> {
@@ -265,11 +251,6 @@ impl FileError {
     }
 }
 
-fn sealing_key(file_key: &Secret<32>, salt: &[u8; 32], name: &str, epoch: u32) -> aead::Key {
-    let info: [&[u8]; 3] = [b"sealcast/v1/key at rest", name.as_bytes(), &epoch.to_be_bytes()];
-    aead::Key::new(aead::Suite::Aes256Gcm, &hkdf(file_key.expose(), salt, &info))
-}
-
 fn epoch<G: PrimeGroup>(key: &PublicKey<G>) -> u32 {
     u32::try_from(key.parameters().epoch).expect("a cluster counts its epochs in 32 bits")
 }
@@ -315,14 +296,10 @@ fn sync_folder(of: &Path) -> io::Result<()> {
 const SHARE: &str = "share";
 const MADE: &str = "made";
 const SEED: &str = "seed";
-const MAGIC: &[u8] = b"sealcast sealed 1\n";
 /// More than any of these files has.
 const FILE_BYTES: usize = 16 << 10;
-/// <https://bford.info/cachedir/>
-const CACHEDIR_TAG: &[u8] = b"Signature: 8a477f597d28d172789f06886806bc55\n\
-    # Keys under which a broker's secrets are sealed. A backup of them would keep what a refresh must erase.\n";
 
-const _: () = assert!(MAGIC.len() + 32 + 2 + THRESHOLD_KEY_BYTES_MAX + 32 + aead::TAG_LEN <= FILE_BYTES);
+const _: () = assert!(at_rest::OVERHEAD + 2 + THRESHOLD_KEY_BYTES_MAX + 32 <= FILE_BYTES);
 
 #[cfg(test)]
 mod tests {
@@ -333,6 +310,8 @@ mod tests {
 
     use super::super::deal;
     use super::*;
+
+    const MAGIC: &[u8] = b"sealcast sealed 1\n";
 
     type R = Ristretto255;
 
