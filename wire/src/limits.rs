@@ -59,12 +59,16 @@ pub const OUTSIDE_MAX: usize = 1024;
 pub const LEADERS_KNOWN_MAX: usize = 16;
 /// Members of whom a change with a whole roster says why they go; of others, it is that they fell silent.
 pub const CENTER_REASONS_MAX: usize = 253;
-/// Members of an MLS group.
-pub const MLS_MEMBERS_MAX: usize = CENTER_MEMBERS_MAX;
+/// Members of an MLS group: with certificates its tree has some 20 MB.
+pub const MLS_MEMBERS_MAX: usize = 16 << 10;
+/// Certificates that a member of an MLS group need not verify again.
+pub const MLS_PEOPLE_MAX: usize = 2 * MLS_MEMBERS_MAX;
 /// Members whom one commit of an MLS group adds.
 pub const MLS_ADDED_MAX: usize = 64;
-/// Pieces of one message of an MLS group that is too long for one datagram.
+/// Pieces of what is too long for one datagram that one message of an MLS group names, and that are fetched at a time.
 pub const MLS_PIECES_MAX: usize = 256;
+/// Pieces of one annex: 48 MiB.
+pub const MLS_ANNEX_PIECES_MAX: usize = 4096;
 /// Bytes of one of them.
 pub const MLS_PIECE_BYTES: usize = 12 << 10;
 /// Bytes of a commit or a tree that travel in a message itself.
@@ -73,8 +77,8 @@ pub const MLS_INLINE_BYTES_MAX: usize = 2 << 10;
 pub const MLS_PART_BYTES: usize = 12 << 10;
 /// Bytes of the revocation list and the evictions in a group context.
 pub const MLS_TRUST_BYTES_MAX: usize = 256 << 10;
-/// Parts of one of those.
-pub const MLS_PARTS_MAX: usize = 64;
+/// Parts of one of those: the first commit of a group of [`MLS_MEMBERS_MAX`] has 1.3 MB.
+pub const MLS_PARTS_MAX: usize = 128;
 /// Of those, how many may be incomplete.
 pub const MLS_INCOMPLETE_MAX: usize = 8;
 /// Messages of the order that a member of an MLS group keeps while it cannot judge them.
@@ -93,8 +97,8 @@ pub const MQTT_PACKET_BYTES_MAX: u32 = 2 << 20;
 pub const MQTT_QUEUE_MAX: usize = 1024;
 /// Requests that wait for a relay's directory.
 pub const DIRECTORY_QUEUE_MAX: usize = 2048;
-/// Pieces that a member keeps for others where no directory is: 3 MiB.
-pub const MLS_PIECES_KEPT_MAX: usize = 256;
+/// Pieces that a member keeps for others where no directory is: 24 MiB.
+pub const MLS_PIECES_KEPT_MAX: usize = 2048;
 /// Devices whose key package a member keeps where no directory is.
 pub const MLS_PACKAGES_KEPT_MAX: usize = 1024;
 /// Those who ask a leader to be let in at once.
@@ -326,6 +330,8 @@ pub const LOG_ENTRIES_MAX: usize = 1000;
 pub const CONTROL_CLIENTS_MAX: usize = 32;
 
 const _: () = assert!(STATEMENT_BYTES_MAX + 2048 <= OPEN_BYTES_MAX);
+const _: () =
+    assert!(MLS_ANNEX_PIECES_MAX * 32 <= MLS_PIECES_MAX * MLS_PIECE_BYTES && MLS_PIECE_BYTES.is_multiple_of(32));
 const _: () = assert!(MLS_PIECE_BYTES + 1024 <= OPEN_BYTES_MAX && MLS_PART_BYTES + 1024 <= OPEN_BYTES_MAX);
 /// Bytes of one datagram of the in-process ways: what UDP over IPv4 carries, less an orderer's frame.
 pub const MEMORY_DATAGRAM_BYTES_MAX: usize = 65_400;
