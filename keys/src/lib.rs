@@ -282,9 +282,9 @@ pub enum Output {
     Checkpointed(u64),
     /// Make this durable before any later `Send` leaves (G6).
     Store {
-        /// Overwrites the record of the same id.
+        /// Replaces the record of the same id; see [`FILE_KEY`].
         id: u64,
-        /// The record, to be given back to the scheme's `restore`.
+        /// The record, to be given back to the scheme's `restore`; an empty one erases what was there.
         record: Vec<u8>,
     },
     /// Something worth telling the operator; never a key, never a payload.
@@ -298,6 +298,10 @@ pub enum Output {
     /// The answer to [`Input::Describe`].
     Described(Box<Status>),
 }
+
+/// An id with this bit is that of a file key, under which the scheme sealed other records (D6): up to 40 bytes, overwritten
+/// where it lies when the next record of the id comes. The other bits count slots from 0.
+pub const FILE_KEY: u64 = 1 << 62;
 
 /// What became of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

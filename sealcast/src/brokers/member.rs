@@ -109,7 +109,7 @@ impl ClientKey {
 
     fn at(path: &Path) -> Result<ClientKey> {
         let mut store = Store::open(path)?;
-        let kept = store.records().into_iter().find(|(id, _)| *id == SEED);
+        let kept = store.records()?.into_iter().find(|(id, _)| *id == SEED);
         let seed = match kept.map(|(_, seed)| Secret::try_from(&seed[..])) {
             Some(Ok(seed)) => seed,
             Some(Err(_)) => return Err(Error::new(Code::Content, format!("{} is damaged", path.display()))),
@@ -136,7 +136,7 @@ impl ClientKey {
 impl Record {
     /// The last one.
     pub(crate) fn last(&self) -> Option<Vec<u8>> {
-        self.0.as_ref()?.records().into_iter().find(|(id, _)| *id == LAST).map(|(_, record)| record)
+        self.0.as_ref()?.records().ok()?.into_iter().find(|(id, _)| *id == LAST).map(|(_, record)| record)
     }
 
     /// Durable on return.

@@ -151,7 +151,7 @@ impl Opening {
         let store = kept.map(|_| Store::open(&records_path(home, &certificate.hash, &group))).transpose()?;
         let control = self.control.clone().or_else(|| kept.map(|_| socket_path(home, &certificate.hash, &group)));
         let statements = kept.and_then(|it| it.membership.as_ref()?.policy.clone()).into_iter().collect();
-        let records = store.as_ref().map(Store::records).unwrap_or_default();
+        let records = store.as_ref().map(Store::records).transpose()?.unwrap_or_default();
         let keys = schemes::contributory(url, &group, held.clone(), statements, &records, clock.now())?;
         let me = certificate.name.to_string();
         let rights = Some(certificate.rights.clone());
@@ -169,7 +169,7 @@ impl Opening {
         let path = kept
             .map(|(home, order)| records_path(home, &certificate.hash, &group).with_extension(format!("{order}.mls")));
         let store = path.as_deref().map(Store::open).transpose()?;
-        let records = store.as_ref().map(Store::records_of_keys);
+        let records = store.as_ref().map(Store::records_of_keys).transpose()?;
         let elsewhere = path.as_deref().map(statements_elsewhere).transpose()?.unwrap_or_default();
         let keys = schemes::mls(url, &group, held.clone(), elsewhere, records.as_deref(), clock.now())?;
         let (me, rights) = (certificate.name.to_string(), Some(certificate.rights.clone()));
