@@ -511,7 +511,7 @@ impl Log {
 
     pub(super) fn fetch(&mut self, now: Now, id: FetchId, what: &Fetch) {
         let is_here = matches!(what, Fetch::Blob(_) | Fetch::KeyPackage(_));
-        if !is_here || self.asked.len() >= limits::ORDERED_PENDING_MAX || self.is_over {
+        if !is_here || self.asked.len() >= limits::MLS_ANNEX_PIECES_MAX || self.is_over {
             return self.outputs.push_back(Output::Fetched(id, Fetched::Missing));
         }
         self.asked.insert(id, Requested { what: what.clone(), at: now.monotonic, tries: 0 });
@@ -519,7 +519,7 @@ impl Log {
     }
 
     pub(super) fn provide(&mut self, now: Now, what: &Fetch, bytes: &[u8]) {
-        if bytes.len() > limits::RELAY_BLOB_BYTES_MAX || self.provided.len() >= limits::ORDERED_PENDING_MAX {
+        if bytes.len() > limits::RELAY_BLOB_BYTES_MAX || self.provided.len() >= 2 * limits::MLS_ANNEX_PIECES_MAX {
             return self.drops.count(Dropped::Queue);
         }
         self.provided.insert(what.clone(), bytes.to_vec());
