@@ -34,7 +34,6 @@ pub(crate) fn bits(set: u64) -> impl Iterator<Item = usize> {
 pub(crate) struct Slots([u64; WORDS]);
 
 impl Slots {
-    pub(crate) const ALL: Slots = Slots([u64::MAX; WORDS]);
     const NONE: Slots = Slots([0; WORDS]);
 
     /// Of slots below 64, as bits.

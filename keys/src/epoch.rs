@@ -31,15 +31,40 @@ pub(crate) struct Parts {
     pub(crate) suite: Suite,
     pub(crate) epoch: EpochId,
     pub(crate) me: Slot,
-    /// By slot.
-    pub(crate) members: Vec<(Incarnation, PublicKey)>,
+    pub(crate) members: Box<dyn Runs>,
     /// By domain; `None` where we do not read.
     pub(crate) secrets: Vec<Option<Secret<32>>>,
-    /// By domain: the slots that hold its secret.
-    pub(crate) readers: Vec<Slots>,
+    /// By domain: the slots that hold its secret; `None` if all do.
+    pub(crate) readers: Vec<Option<Slots>>,
     /// By domain: our own sending key where we write without reading (A1).
     pub(crate) own: Vec<Option<Secret<32>>>,
     pub(crate) signer: Arc<OriginKey>,
+}
+
+/// The members of an epoch, by slot: how each runs, and the key by which it vouches.
+pub(crate) trait Runs: Send + Sync {
+    /// How many slots there are, blank ones before the last member's included.
+    fn count(&self) -> usize;
+
+    /// The run of a slot's member; `None` if there is none.
+    fn get(&self, slot: Slot) -> Option<(Incarnation, &PublicKey)>;
+}
+
+impl Runs for Vec<(Incarnation, PublicKey)> {
+    fn count(&self) -> usize {
+        self.len()
+    }
+
+    fn get(&self, slot: Slot) -> Option<(Incarnation, &PublicKey)> {
+        self.as_slice().get(slot.index()).map(|(incarnation, key)| (*incarnation, key))
+    }
+}
+
+impl Parts {
+    /// Whether a slot holds a domain's secret.
+    fn reads(&self, slot: Slot, domain: usize) -> bool {
+        self.readers[domain].is_none_or(|readers| readers.holds(slot.index()))
+    }
 }
 
 /// Seals and opens one epoch's datagrams.
@@ -84,15 +109,19 @@ impl Receivers {
 const FEW: usize = 16;
 
 struct Receiving {
+    incarnation: Incarnation,
     key: Key,
     window: Mutex<Window>,
 }
 
 impl EpochKeys {
     pub(crate) fn new(parts: Parts) -> EpochKeys {
-        let receiving = parts.secrets.iter().map(|_| Receivers::new(parts.members.len())).collect();
+        let count = parts.members.count();
+        let receiving = parts.secrets.iter().map(|_| Receivers::new(count)).collect();
+        let own_run = parts.members.get(parts.me).map(|(incarnation, _)| incarnation);
         let sending = (0..parts.secrets.len()).map(|d| {
-            let sub = parts.secrets[d].as_ref().map(|s| subkey(&parts, Domain(d as u16), parts.me, s));
+            let of_run = |(run, secret)| subkey(&parts, Domain(d as u16), (parts.me, run), secret);
+            let sub = own_run.zip(parts.secrets[d].as_ref()).map(of_run);
             let key = sub.as_ref().or(parts.own[d].as_ref())?;
             Some(Sending {
                 key: Key::new(parts.suite, key),
@@ -101,9 +130,9 @@ impl EpochKeys {
             })
         });
         let sending = sending.collect();
-        let agrees = |(_, key): &(Incarnation, PublicKey)| key.algorithm() == Algorithm::Ed25519;
-        let count = parts.members.len();
-        let has_mac_vectors = (2..=limits::MAC_VECTOR_MEMBERS_MAX).contains(&count) && parts.members.iter().all(agrees);
+        let agrees = |(_, key): (Incarnation, &PublicKey)| key.algorithm() == Algorithm::Ed25519;
+        let mut known = (0..count as u32).filter_map(|slot| parts.members.get(Slot(slot)));
+        let has_mac_vectors = (2..=limits::MAC_VECTOR_MEMBERS_MAX).contains(&count) && known.all(agrees);
         let pair_keys = (0..if has_mac_vectors { count } else { 0 }).map(|_| OnceLock::new()).collect();
         EpochKeys { sending, pair_keys, has_mac_vectors, ordered: AtomicU64::new(1), receiving, parts }
     }
@@ -111,8 +140,9 @@ impl EpochKeys {
     /// Takes in the sending key that a member without read right gave to the readers (A1); the first
     /// one counts.
     pub(crate) fn learn(&self, slot: Slot, domain: Domain, key: &Secret<32>) {
-        if let Some(place) = self.receiving.get(usize::from(domain.0)).and_then(|d| d.get(slot)) {
-            place.get_or_init(|| Box::new(Receiving::new(self.parts.suite, key)));
+        let place = self.receiving.get(usize::from(domain.0)).and_then(|d| d.get(slot));
+        if let (Some(place), Some((run, _))) = (place, self.parts.members.get(slot)) {
+            place.get_or_init(|| Box::new(Receiving::new(self.parts.suite, run, key)));
         }
     }
 
@@ -129,17 +159,19 @@ impl EpochKeys {
             return Some(known);
         }
         let domain_secret = self.parts.secrets[usize::from(domain.0)].as_ref();
+        let (run, _) = self.parts.members.get(slot)?;
         // What we sealed ourselves, and where we write without reading.
         if let (None, Some(own)) = (domain_secret, self.parts.own[usize::from(domain.0)].as_ref())
             && slot == self.parts.me
         {
-            return Some(place.get_or_init(|| Box::new(Receiving::new(self.parts.suite, own))));
+            return Some(place.get_or_init(|| Box::new(Receiving::new(self.parts.suite, run, own))));
         }
         let secret = domain_secret?;
-        if !self.parts.readers[usize::from(domain.0)].holds(slot.index()) {
+        if !self.parts.reads(slot, usize::from(domain.0)) {
             return None;
         }
-        let new = || Box::new(Receiving::new(self.parts.suite, &subkey(&self.parts, domain, slot, secret)));
+        let key = || subkey(&self.parts, domain, (slot, run), secret);
+        let new = || Box::new(Receiving::new(self.parts.suite, run, &key()));
         Some(place.get_or_init(new))
     }
 
@@ -158,10 +190,11 @@ impl EpochKeys {
     fn pair_key(&self, slot: Slot) -> Option<&Secret<32>> {
         let Parts { group, epoch, me, members, signer, .. } = &self.parts;
         let derive = || {
-            let agreed = signer.agree(&members[slot.index()].1)?;
+            let agreed = signer.agree(members.get(slot)?.1)?;
             // In the order of their slots, so that both derive the same.
-            let ends = [*me.min(&slot), *me.max(&slot)].map(|it| (it.to_bytes(), &members[it.index()]));
-            let [(low, (low_run, low_key)), (high, (high_run, high_key))] = &ends;
+            let end = |slot: Slot| Some((slot.to_bytes(), members.get(slot)?));
+            let (low, (low_run, low_key)) = &end(*me.min(&slot))?;
+            let (high, (high_run, high_key)) = &end(*me.max(&slot))?;
             let info: [&[u8]; 8] = [
                 b"sealcast/v1/pair",
                 low,
@@ -179,8 +212,8 @@ impl EpochKeys {
 }
 
 impl Receiving {
-    fn new(suite: Suite, key: &Secret<32>) -> Receiving {
-        Receiving { key: Key::new(suite, key), window: Mutex::new(Window::new()) }
+    fn new(suite: Suite, incarnation: Incarnation, key: &Secret<32>) -> Receiving {
+        Receiving { incarnation, key: Key::new(suite, key), window: Mutex::new(Window::new()) }
     }
 
     fn window(&self) -> std::sync::MutexGuard<'_, Window> {
@@ -223,7 +256,9 @@ impl Protect for EpochKeys {
         if header.epoch != self.parts.epoch {
             return Err(Dropped::NoKey);
         }
-        let incarnation = self.parts.members.get(header.slot.index()).ok_or(Dropped::Malformed)?.0;
+        if header.slot.index() >= self.parts.members.count() {
+            return Err(Dropped::Malformed);
+        }
         let receiving = self.receiving(header.domain, header.slot).ok_or(Dropped::NoKey)?;
         // Which reliable records came, their stream knows, however far apart they come.
         let is_reliable = header.flags & FLAG_RELIABLE != 0;
@@ -240,6 +275,7 @@ impl Protect for EpochKeys {
             return Err(Dropped::Replay);
         }
         let (epoch, slot, counter, domain) = (header.epoch, header.slot, header.counter, header.domain);
+        let incarnation = receiving.incarnation;
         Ok((Source::Inside { epoch, slot, incarnation, counter, domain }, header.flags, plaintext))
     }
 
@@ -250,7 +286,7 @@ impl Protect for EpochKeys {
         reads
             && header.epoch == self.parts.epoch
             && place.is_some_and(|p| p.get().is_none())
-            && !self.parts.readers[domain].holds(header.slot.index())
+            && !self.parts.reads(header.slot, domain)
     }
 
     fn vouch(&self, statement: &[u8], proof: &mut Vec<u8>) {
@@ -258,7 +294,7 @@ impl Protect for EpochKeys {
     }
 
     fn vouched(&self, by: Slot, statement: &[u8], proof: &[u8]) -> bool {
-        let member = self.parts.members.get(by.index());
+        let member = self.parts.members.get(by);
         member.is_some_and(|(_, key)| key.verify(&self.statement(by, statement), proof).is_ok())
     }
 
@@ -269,14 +305,14 @@ impl Protect for EpochKeys {
         let by = self.parts.me;
         let said = self.statement(by, statement);
         proof.push(MAC_VECTOR);
-        for slot in (0..self.parts.members.len() as u32).map(Slot) {
+        for slot in (0..self.parts.members.count() as u32).map(Slot) {
             let mac = |key: &Secret<32>| leighton_micali::tag(key, ATTEST, &[&by.to_bytes(), &said]);
             proof.extend_from_slice(&self.pair_key(slot).map_or([0; 32], mac)[..MAC_BYTES]);
         }
     }
 
     fn attestation_len(&self) -> usize {
-        if self.has_mac_vectors { 1 + self.parts.members.len() * MAC_BYTES } else { SIGNATURE_BYTES }
+        if self.has_mac_vectors { 1 + self.parts.members.count() * MAC_BYTES } else { SIGNATURE_BYTES }
     }
 
     fn attested(&self, by: Slot, statement: &[u8], proof: &[u8]) -> bool {
@@ -285,7 +321,7 @@ impl Protect for EpochKeys {
             return self.vouched(by, statement, proof);
         }
         let Some((MAC_VECTOR, macs)) = proof.split_first().map(|(kind, macs)| (*kind, macs)) else { return false };
-        if !self.has_mac_vectors || macs.len() != self.parts.members.len() * MAC_BYTES {
+        if !self.has_mac_vectors || macs.len() != self.parts.members.count() * MAC_BYTES {
             return false;
         }
         let ours = &macs[self.parts.me.index() * MAC_BYTES..][..MAC_BYTES];
@@ -300,9 +336,8 @@ const ATTEST: &str = "sealcast/v1/attest";
 const MAC_VECTOR: u8 = 1;
 const MAC_BYTES: usize = 16;
 
-fn subkey(parts: &Parts, domain: Domain, slot: Slot, secret: &Secret<32>) -> Secret<32> {
-    let incarnation = parts.members[slot.index()].0;
-    sending_key((&parts.group, parts.suite, parts.epoch), domain, (slot, incarnation), secret)
+fn subkey(parts: &Parts, domain: Domain, whose: (Slot, Incarnation), secret: &Secret<32>) -> Secret<32> {
+    sending_key((&parts.group, parts.suite, parts.epoch), domain, whose, secret)
 }
 
 /// G4: the key of one sender, in one run, in one domain of one epoch.
@@ -348,9 +383,9 @@ mod tests {
             suite: Suite::Aes256Gcm,
             epoch: EPOCH,
             me: Slot(me),
-            members: (0..3).map(|i| (incarnation(i), signer(i).public().clone())).collect(),
+            members: Box::new((0..3).map(|i| (incarnation(i), signer(i).public().clone())).collect::<Vec<_>>()),
             secrets: vec![Some(Secret::from_bytes([1; 32])), reads.then(|| Secret::from_bytes([2; 32]))],
-            readers: [0b111, 0b011].map(Slots::of_word).to_vec(),
+            readers: [0b111, 0b011].map(|word| Some(Slots::of_word(word))).to_vec(),
             own: vec![None, (!reads).then(|| Secret::from_bytes([5; 32]))],
             signer: Arc::new(signer(me as u8)),
         })

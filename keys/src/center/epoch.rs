@@ -255,10 +255,12 @@ impl Center {
             suite: self.config.suite,
             epoch,
             me,
-            members: content.slots.iter().map(|it| (it.incarnation, known(&it.cert).key.clone())).collect(),
+            members: Box::new(
+                content.slots.iter().map(|it| (it.incarnation, known(&it.cert).key.clone())).collect::<Vec<_>>(),
+            ),
             secrets: table.domains().map(secret_of).collect(),
             // A member that only writes was given the key that readers derive for it.
-            readers: table.domains().map(|_| Slots::ALL).collect(),
+            readers: table.domains().map(|_| None).collect(),
             own: table.domains().map(own_of).collect(),
             signer: self.signer.clone(),
         }));

@@ -1081,9 +1081,9 @@ impl Formation {
             suite: env.suite,
             epoch,
             me: Slot(me as u32),
-            members: self.people.iter().map(|p| (p.id.incarnation, p.key.clone())).collect(),
+            members: Box::new(self.people.iter().map(|p| (p.id.incarnation, p.key.clone())).collect::<Vec<_>>()),
             secrets,
-            readers: domains.iter().map(readers).collect(),
+            readers: domains.iter().map(readers).map(Some).collect(),
             own: domains.iter().map(own_of).collect(),
             signer: env.key.clone(),
         });

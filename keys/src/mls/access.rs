@@ -7,29 +7,35 @@
 //! A data epoch begins with each commit, and with each card that tells of a new run of a member: the tree stays then, and so
 //! does the base.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use sealcast_crypto::aead::Suite;
 use sealcast_crypto::hash::Transcript;
-use sealcast_crypto::identity::Verified;
+use sealcast_crypto::identity::{Pattern, Verified};
 use sealcast_crypto::kdf::hkdf;
 use sealcast_crypto::leighton_micali::{Forged, tag, verify};
 use sealcast_crypto::secret::Secret;
-use sealcast_crypto::signature::{Algorithm, OriginKey, PublicKey};
-use sealcast_wire::{Access, CertHash, Domain, EpochId, Incarnation, Slot, limits};
+use sealcast_crypto::signature::OriginKey;
+use sealcast_wire::{Access, Domain, EpochId, Slot};
 
 use super::engine::Context;
-use super::message::Card;
-use crate::compartments::Slots;
+use super::people::People;
 use crate::epoch::{EpochKeys, Parts};
 
 /// Who may write, of a group that all members read.
 pub(super) struct Writers {
-    pub(super) group: Arc<str>,
-    pub(super) members: BTreeMap<Slot, Arc<Verified>>,
+    group: Arc<str>,
+    people: People,
     /// Whether origins are proved by signatures.
-    pub(super) signs: bool,
+    signs: bool,
+    /// Whether all may write to all topics, once somebody wanted to know.
+    all_write: OnceLock<bool>,
+}
+
+impl Writers {
+    pub(super) fn new(group: Arc<str>, people: People, signs: bool) -> Writers {
+        Writers { group, people, signs, all_write: OnceLock::new() }
+    }
 }
 
 impl Access for Writers {
@@ -38,19 +44,24 @@ impl Access for Writers {
     }
 
     fn may_publish(&self, slot: Slot, topic: &str) -> bool {
-        self.members.get(&slot).is_some_and(|it| it.rights.may_publish(&self.group, topic))
+        self.people.members.get(&slot).is_some_and(|it| it.rights.may_publish(&self.group, topic))
     }
 
     fn may_subscribe(&self, slot: Slot, topic: &str) -> bool {
-        self.members.get(&slot).is_some_and(|it| it.rights.may_subscribe(&self.group, topic))
+        self.people.members.get(&slot).is_some_and(|it| it.rights.may_subscribe(&self.group, topic))
     }
 
     fn reads(&self, slot: Slot, domain: Domain) -> bool {
-        [Domain::GROUP, DATA].contains(&domain) && self.members.contains_key(&slot)
+        [Domain::GROUP, DATA].contains(&domain) && self.people.members.contains_key(&slot)
     }
 
     fn must_sign(&self, topic: &str) -> bool {
-        self.signs || self.members.values().any(|it| !it.rights.may_publish(&self.group, topic))
+        let all_write = || {
+            let writes_all = |it: &Verified| it.rights.publishes(&self.group).any(|it| it.covers(&Pattern::all()));
+            self.people.members.values().all(|it| writes_all(it))
+        };
+        let all_may = || self.people.members.values().all(|it| it.rights.may_publish(&self.group, topic));
+        self.signs || !*self.all_write.get_or_init(all_write) && !all_may()
     }
 }
 
@@ -61,7 +72,7 @@ pub(super) struct DataEpoch<'a> {
     pub(super) counter: u32,
     pub(super) context: &'a Context,
     pub(super) cut: &'a [u8; 32],
-    pub(super) cards: &'a BTreeMap<CertHash, Card>,
+    pub(super) people: &'a People,
 }
 
 impl DataEpoch<'_> {
@@ -74,12 +85,8 @@ impl DataEpoch<'_> {
         t.absorb(&self.context.authenticator);
         t.absorb(&self.counter.to_be_bytes());
         t.absorb(self.cut);
-        t.absorb(&(self.cards.len() as u64).to_be_bytes());
-        for card in self.cards.values() {
-            [&card.id.cert.0[..], &card.id.incarnation.0, &card.run.to_be_bytes(), &card.origin]
-                .iter()
-                .for_each(|part| t.absorb(part));
-        }
+        t.absorb(&(self.people.cards.len() as u64).to_be_bytes());
+        t.absorb(&self.people.cards.digest());
         t.finish()
     }
 
@@ -89,36 +96,19 @@ impl DataEpoch<'_> {
     }
 
     /// The keys of the member at a slot.
-    pub(super) fn keys(
-        &self,
-        base: &Secret<32>,
-        me: Slot,
-        members: &BTreeMap<Slot, Arc<Verified>>,
-        signer: &Arc<OriginKey>,
-    ) -> EpochKeys {
+    pub(super) fn keys(&self, base: &Secret<32>, me: Slot, signer: &Arc<OriginKey>) -> EpochKeys {
         let transcript = self.transcript();
         let secret = |domain: Domain| {
             Some(hkdf(base.expose(), &transcript, &[b"sealcast/v1/mls/data", &domain.0.to_be_bytes()]))
         };
-        let last = members.keys().next_back().map_or(0, |slot| slot.index() + 1);
-        let last = last.min(limits::MLS_MEMBERS_MAX);
-        let mut runs: Vec<(Incarnation, PublicKey)> = vec![(Incarnation::default(), signer.public().clone()); last];
-        let mut speak = Vec::new();
-        for (slot, it) in members.iter().take_while(|(slot, _)| slot.index() < last) {
-            let Some(card) = self.cards.get(&it.hash) else { continue };
-            let Ok(origin) = PublicKey::new(Algorithm::Ed25519, &card.origin) else { continue };
-            runs[slot.index()] = (card.id.incarnation, origin);
-            speak.push(slot.index());
-        }
         EpochKeys::new(Parts {
             group: self.group.clone(),
             suite: self.suite,
             epoch: self.id(),
             me,
-            members: runs,
+            members: Box::new(self.people.clone()),
             secrets: [Domain::GROUP, DATA].map(secret).into(),
-            // Nothing is opened from a blank leaf, or from a member whose run nobody knows.
-            readers: vec![speak.into_iter().collect::<Slots>(); 2],
+            readers: vec![None, None],
             own: vec![None, None],
             signer: signer.clone(),
         })

@@ -32,6 +32,8 @@ pub struct Certificates {
     verified: Mutex<BTreeMap<CertHash, Arc<Verified>>>,
     /// The last extension that was read, and what it says.
     trust: Mutex<Option<(Vec<u8>, Arc<Trust>)>>,
+    /// What no extension says.
+    nobody: Arc<Trust>,
 }
 
 /// Whom a group excludes: the authority's revocation list, and statements of eviction (A4).
@@ -120,6 +122,7 @@ impl Certificates {
         let dates = TrustAnchor::new(anchor.certificate().der()).expect("it is an anchor");
         let (utc, has_clock) = (AtomicI64::new(floor.0), AtomicBool::new(false));
         Certificates {
+            nobody: Arc::new(Trust::new(&group)),
             group,
             anchor,
             dates,
@@ -144,12 +147,14 @@ impl Certificates {
         let Credential::X509(chain) = credential else { return Err(Refusal::Credential) };
         let [der] = chain.as_slice() else { return Err(Refusal::Credential) };
         let certificate = Certificate::parse(der).map_err(|_| Refusal::Credential)?;
-        let mut known = self.verified.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = known.get(&certificate.hash()) {
+        let known = || self.verified.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = known().get(&certificate.hash()) {
             return Ok(known.clone());
         }
+        // Several threads may verify at once.
         let verified = self.anchor.verify_issued(&certificate).map_err(|_| Refusal::Credential)?;
-        if known.len() >= limits::CENTER_PEOPLE_MAX {
+        let mut known = known();
+        if known.len() >= limits::MLS_PEOPLE_MAX {
             known.clear();
         }
         known.insert(verified.hash, verified.clone());
@@ -162,7 +167,7 @@ impl Certificates {
     /// [`Refusal::Right`] if the extension is not one that members make.
     pub fn trust(&self, extensions: &[Extension]) -> Result<Arc<Trust>, Refusal> {
         let Some(Extension { data, .. }) = extensions.iter().find(|it| it.kind == TRUST) else {
-            return Ok(Arc::new(Trust::new(&self.group)));
+            return Ok(self.nobody.clone());
         };
         let mut known = self.trust.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, trust)) = known.as_ref().filter(|(bytes, _)| bytes == data) {
@@ -226,7 +231,12 @@ impl Certificates {
 
     /// Whether a certificate ended so many seconds ago.
     pub(super) fn is_over(&self, it: &Verified, seconds: i64) -> bool {
-        it.not_after.0.saturating_add(seconds) < self.utc.load(Ordering::Relaxed)
+        self.is_past(it.not_after, seconds)
+    }
+
+    /// Whether this was so many seconds ago.
+    pub(super) fn is_past(&self, at: Utc, seconds: i64) -> bool {
+        at.0.saturating_add(seconds) < self.utc.load(Ordering::Relaxed)
     }
 
     /// Whether the revocation list that we were started with revokes a certificate.

@@ -349,12 +349,10 @@ impl<E: Engine> Mls<E> {
     /// Whether somebody is to be removed: members take turns, by an order that the epoch draws (D2, D3).
     pub(super) fn set_turn(&mut self, now: Now) {
         let judge = self.judge.clone();
-        let Some(inside) = self.inside().filter(|it| it.entering.is_none()) else { return };
+        let Some(inside) = self.inside_mut().filter(|it| it.entering.is_none()) else { return };
         let context = inside.engine.context();
-        let trust = judge.trust(&context.extensions);
-        let is_out = |it: &Verified, trust: &Trust| trust.excludes(it) || judge.is_over(it, 2 * OVER_SECONDS);
-        let out = trust.map(|trust| inside.members.values().any(|it| is_out(it, &trust)));
-        if inside.leavers.is_empty() && out != Ok(true) {
+        let out = judge.trust(&context.extensions).is_ok_and(|trust| inside.people.are_some_out(&judge, &trust));
+        if inside.leavers.is_empty() && !out {
             return;
         }
         let rank =

@@ -4,16 +4,17 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use sealcast_crypto::hash::sha256;
-use sealcast_crypto::identity::Verified;
 use sealcast_crypto::identity::statement::SignedEviction;
 use sealcast_crypto::secret::Secret;
 pub(super) use sealcast_wire::Change;
-use sealcast_wire::{Access, CertHash, Dropped, EpochId, Flush, Now, Protect, Roster, Slot, View, limits};
+use sealcast_wire::{Access, CertHash, Dropped, EpochId, Flush, Now, Protect, Slot, View, limits};
 
 use super::access::{DataEpoch, Writers};
 use super::engine::{self, Engine, LeafIndex, ProcessError, Processed, ProposedKind};
 use super::joining::Welcomed;
+use super::journal::{Cause, Step};
 use super::message::{Card, Message};
+use super::people::People;
 use super::scheme::{Inside, Mls, Phase, Timer, slot};
 use crate::{Exclusion, Output, Token};
 
@@ -39,9 +40,9 @@ pub(super) struct Entering {
     name: EpochId,
     position: u64,
     change: Change,
-    cards: BTreeMap<CertHash, Card>,
-    members: BTreeMap<Slot, Arc<Verified>>,
-    roster: Roster,
+    people: People,
+    /// What it says, if the journal can say it by that alone.
+    cause: Option<Cause>,
     /// Whom our commit lets in, and by what.
     welcome: Option<(Vec<CertHash>, Vec<u8>)>,
     /// Who came by an external commit.
@@ -153,6 +154,7 @@ impl<E: Engine> Mls<E> {
             }
             Ok(_) | Err(_) => return,
         }
+        self.journal.touch();
         self.set_turn(now);
     }
 
@@ -178,7 +180,10 @@ impl<E: Engine> Mls<E> {
             }
             Ok(change) => {
                 let lost = ours.is_none();
-                self.follow(position, change, cards, ours);
+                let has_clock = now.utc.is_some();
+                let (commit, given) = (commit.to_vec(), cards.to_vec());
+                let cause = lost.then_some(Cause::Commit { utc, has_clock, commit, cards: given });
+                self.follow(position, change, cards, ours, cause);
                 if lost {
                     self.give_up_pending(now);
                 }
@@ -201,35 +206,12 @@ impl<E: Engine> Mls<E> {
         change: engine::Change,
         given: &[Card],
         ours: Option<super::committing::Pending>,
+        cause: Option<Cause>,
     ) {
-        let (judge, group) = (self.judge.clone(), self.group.clone());
+        let Some((people, came)) = self.people_after(&change, given) else { return };
         let Some(inside) = self.inside_mut() else { return };
-        let (mut members, mut roster) = (inside.members.clone(), inside.roster.clone());
-        let mut cards = inside.cards.clone();
-        for leaf in &change.removed {
-            if let Some(it) = members.remove(&slot(*leaf)) {
-                cards.remove(&it.hash);
-            }
-            roster.remove(slot(*leaf));
-        }
-        let external = change.external.then_some(change.by);
-        let mut came = Vec::new();
-        for leaf in change.added.iter().copied().chain(external) {
-            let Some(it) = inside.engine.member(leaf).and_then(|it| judge.verify(&it.credential).ok()) else {
-                continue;
-            };
-            let card = given.iter().find(|card| card.id.cert == it.hash);
-            if let Some(card) = card.filter(|card| card.check(&group, &it.key).is_some()) {
-                cards.insert(it.hash, card.clone());
-            }
-            came.push(it.hash);
-            members.insert(slot(leaf), it);
-        }
-        for (at, it) in members.iter().filter(|(_, it)| came.contains(&it.hash)) {
-            roster.insert(*at, Mls::<E>::member(it, &cards));
-        }
         let left = change.removed.iter().all(|leaf| inside.leavers.contains(leaf));
-        let kind = match (change.removed.is_empty() || external.is_some(), came.is_empty()) {
+        let kind = match (change.removed.is_empty() || change.external, came.is_empty()) {
             (false, _) if left => Change::Left,
             (false, _) => Change::Evicted,
             (true, false) => Change::Joined,
@@ -237,12 +219,36 @@ impl<E: Engine> Mls<E> {
         };
         inside.leavers.clear();
         inside.behind = false;
-        let external = external.and_then(|_| came.last().copied());
+        // A newcomer is not in before somebody confirms it.
+        if !change.external {
+            inside.heard_of(slot(change.by));
+        }
+        let external = came.last().copied().filter(|_| change.external);
         let welcome = ours.and_then(|it| it.welcome).map(|welcome| (came, welcome));
         let name = name_of(inside.epoch, &change.context.transcript_hash);
-        let entering =
-            Entering { name, position, change: kind, cards, members, roster, welcome, external, commits: true };
+        let entering = Entering { name, position, change: kind, people, cause, welcome, external, commits: true };
         self.end_epoch(entering);
+    }
+
+    /// Who is in after a commit, which the engine has taken in already, and who came by it.
+    pub(super) fn people_after(&mut self, change: &engine::Change, given: &[Card]) -> Option<(People, Vec<CertHash>)> {
+        let (judge, group) = (self.judge.clone(), self.group.clone());
+        let inside = self.inside()?;
+        let mut people = inside.people.clone();
+        let mut certs: Vec<CertHash> = change.removed.iter().filter_map(|leaf| people.remove(slot(*leaf))).collect();
+        let external = change.external.then_some(change.by);
+        let mut came = Vec::new();
+        for leaf in change.added.iter().copied().chain(external) {
+            let Some(it) = inside.engine.member(leaf).and_then(|it| judge.verify(&it.credential).ok()) else {
+                continue;
+            };
+            came.push(it.hash);
+            let card = given.iter().find(|card| card.id.cert == it.hash);
+            people.admit(&group, slot(leaf), it, card);
+        }
+        certs.extend(&came);
+        self.journal.note(Some(&change.nodes), certs);
+        Some((people, came))
     }
 
     /// Why we are out, as the statement beside the commit says it. The group context that holds it is closed to us.
@@ -256,26 +262,24 @@ impl<E: Engine> Mls<E> {
     fn judge_card(&mut self, position: u64, card: &Card) {
         let group = self.group.clone();
         let Some(inside) = self.inside_mut() else { return };
-        let Some((at, _)) = inside.roster.find(&card.id.cert) else { return };
-        let Some(it) = inside.members.get(&at) else { return };
-        let is_newer = inside.cards.get(&card.id.cert).is_none_or(|known| known.run < card.run);
-        if !is_newer || card.check(&group, &it.key).is_none() {
+        let mut people = inside.people.clone();
+        if !people.run(&group, card) {
             return;
         }
-        let (mut cards, mut roster) = (inside.cards.clone(), inside.roster.clone());
-        cards.insert(card.id.cert, card.clone());
-        roster.insert(at, Mls::<E>::member(it, &cards));
+        if let Some((slot, _)) = people.roster.find(&card.id.cert) {
+            inside.heard_of(slot);
+        }
         let entering = Entering {
             name: name_of(inside.epoch, &sha256(&card.signature)),
             position,
             change: Change::Rekeyed,
-            cards,
-            members: inside.members.clone(),
-            roster,
+            people,
+            cause: Some(Cause::Card(card.clone())),
             welcome: None,
             external: None,
             commits: false,
         };
+        self.journal.note(None, [card.id.cert]);
         self.end_epoch(entering);
     }
 
@@ -284,7 +288,7 @@ impl<E: Engine> Mls<E> {
         let shown = self.shown.clone();
         let Some(inside) = self.inside_mut() else { return };
         let me = slot(inside.engine.own_leaf());
-        let view = View::new(shown.as_ref(), entering.name, entering.roster.clone(), me, entering.change);
+        let view = View::new(shown.as_ref(), entering.name, entering.people.roster.clone(), me, entering.change);
         let flush = Flush::At(entering.position);
         inside.entering = Some(entering);
         self.outputs.push_back(Output::Prepare { view, flush });
@@ -297,19 +301,15 @@ impl<E: Engine> Mls<E> {
             let Some(base) = base_of(&mut inside.engine) else { return };
             inside.base = base;
         }
-        let Entering { position, change, cards, members, roster, welcome, external, .. } = entering;
-        (inside.cards, inside.members, inside.roster) = (cards, members, roster);
-        (inside.position, inside.cut) = (position, cut);
-        inside.epoch.counter = inside.epoch.counter.saturating_add(1);
-        // Who comes in now knows none of them.
-        inside.parts.clear();
+        let Entering { position, change, people, cause, welcome, external, .. } = entering;
+        inside.advance(people, position, cut);
+        self.journal.begin(cause.map(|cause| Step { position, cut, cause }));
         self.enter(now, change);
         if self.pending.as_ref().is_some_and(|it| it.tokens.len() > 1) {
             self.send_pending();
         }
         if let Some((whom, welcome)) = welcome {
-            let whom: Vec<CertHash> = whom;
-            whom.iter().for_each(|cert| self.let_in(now, *cert, &welcome));
+            self.let_in(now, &whom, &welcome);
             if self.welcomed.len() >= limits::MLS_ADDED_MAX {
                 self.welcomed.pop_front();
             }
@@ -339,19 +339,20 @@ impl<E: Engine> Mls<E> {
             counter: inside.epoch.counter,
             context: &inside.engine.context(),
             cut: &inside.cut,
-            cards: &inside.cards,
+            people: &inside.people,
         };
         inside.epoch = data.id();
         let me = slot(inside.engine.own_leaf());
-        let protect: Arc<dyn Protect> = Arc::new(data.keys(&inside.base, me, &inside.members, &origin));
-        let access: Arc<dyn Access> =
-            Arc::new(Writers { group: group.clone(), members: inside.members.clone(), signs });
+        let protect: Arc<dyn Protect> = Arc::new(data.keys(&inside.base, me, &origin));
+        let access: Arc<dyn Access> = Arc::new(Writers::new(group.clone(), inside.people.clone(), signs));
         let (epoch, roster) = (inside.epoch, inside.roster.clone());
         let change = if shown.is_none() { Change::Formed } else { change };
         let is_ours = inside.cards.get(&card.id.cert) == Some(&card);
         let view = View::new(shown.as_ref(), epoch, roster.clone(), me, change).after(inside.cut);
         let position = inside.position;
-        self.store();
+        if new || self.journal.is_behind() {
+            self.store();
+        }
         self.outputs.push_back(Output::Checkpointed(position));
         if is_ours {
             self.shown = Some(roster);
@@ -389,6 +390,8 @@ pub(super) fn base_of<E: Engine>(engine: &mut E) -> Option<Secret<32>> {
     Secret::try_from(exported.as_slice()).ok()
 }
 
+/// So many who led to the last epochs are known to be there.
+const RECENT: usize = 4;
 /// A member that seems to be behind asks so much later.
 const BEHIND_AFTER: std::time::Duration = std::time::Duration::from_millis(300);
 
@@ -402,6 +405,22 @@ fn name_of(from: EpochId, of: &[u8]) -> EpochId {
 }
 
 impl<E> Inside<E> {
+    /// The next epoch begins, behind this position.
+    pub(super) fn advance(&mut self, people: People, position: u64, cut: [u8; 32]) {
+        self.people = people;
+        (self.position, self.cut) = (position, cut);
+        self.epoch.counter = self.epoch.counter.saturating_add(1);
+        // Who comes in now knows none of them.
+        self.parts.clear();
+    }
+
+    /// A member led to an epoch.
+    fn heard_of(&mut self, slot: Slot) {
+        self.recent.retain(|it| *it != slot);
+        self.recent.push_front(slot);
+        self.recent.truncate(RECENT);
+    }
+
     /// Takes in a part; the message, once all are here. All members have the same ones at a position.
     fn take_part(
         &mut self,

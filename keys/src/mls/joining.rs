@@ -8,13 +8,14 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use sealcast_crypto::secret::Secret;
-use sealcast_wire::{CertHash, Dropped, EpochId, Fetch, Monotonic, Now, Roster, Source, To, limits};
+use sealcast_wire::{CertHash, Dropped, EpochId, Fetch, Monotonic, Now, Source, To, limits};
 
 use super::access::{check_entered, entered};
 use super::engine::{Engine, ExternalCommit, JoinError, LeafIndex, PackageKind, SetupError};
 use super::following::{Change, base_of};
 use super::judge::{Claim, Refusal};
-use super::message::{Annex, Body, Card, Entry, EntryKind, Message, WantKind, hash_of};
+use super::message::{Annex, Body, Card, Entry, EntryKind, Message, WantKind};
+use super::people::{Cards, People, digest_of};
 use super::records::OwnPackage;
 use super::scheme::{Inside, Mls, Phase, Timer, slot, step};
 use crate::{Exclusion, Output, SendResult, Token};
@@ -165,31 +166,21 @@ impl<E: Engine> Mls<E> {
     /// The state of a member that came in.
     pub(super) fn begin_inside(&mut self, engine: E, base: Secret<32>, start: Start) {
         let Start { counter, position, founded, cut, cards } = start;
-        let mut members = BTreeMap::new();
+        let cards: BTreeMap<CertHash, Card> = cards.into_iter().map(|card| (card.id.cert, card)).collect();
+        let mut people = People::default();
         for (leaf, claim) in engine.members() {
             if let Ok(it) = self.judge.verify(&claim.credential) {
-                members.insert(slot(leaf), it);
+                let card = cards.get(&it.hash);
+                people.admit(&self.group, slot(leaf), it, card);
             }
         }
-        let known: BTreeMap<CertHash, Card> = {
-            let keys: BTreeMap<CertHash, _> = members.values().map(|it| (it.hash, it.clone())).collect();
-            let good =
-                |card: &Card| keys.get(&card.id.cert).is_some_and(|it| card.check(&self.group, &it.key).is_some());
-            cards.into_iter().filter(good).map(|card| (card.id.cert, card)).collect()
-        };
-        let roster: Roster = {
-            let mut roster = Roster::default();
-            members.iter().for_each(|(at, it)| roster.insert(*at, Mls::<E>::member(it, &known)));
-            roster
-        };
+        self.journal.begin_anew();
         self.phase = Phase::Inside(Box::new(Inside {
             engine,
             epoch: EpochId { counter, hash: 0 },
             base,
             cut,
-            cards: known,
-            members,
-            roster,
+            people,
             position,
             judged: position,
             founded,
@@ -198,6 +189,7 @@ impl<E: Engine> Mls<E> {
             probe: None,
             entering: None,
             leavers: Default::default(),
+            recent: VecDeque::new(),
             externals: VecDeque::new(),
             parts: BTreeMap::new(),
         }));
@@ -224,11 +216,9 @@ impl<E: Engine> Mls<E> {
         };
         match (&mut self.phase, &entry.kind) {
             (Phase::Outside(outside), EntryKind::Welcome(_) | EntryKind::GroupInfo(_)) if is_old(&outside.entry) => {
-                self.pieces.clear();
                 outside.entry = Some((entry, now.monotonic));
             }
             (Phase::External(external), EntryKind::Entered(_)) if external.position() == Some(entry.position) => {
-                self.pieces.clear();
                 external.entered = Some(entry);
             }
             // Our commit lost. A lie costs us one more commit.
@@ -249,13 +239,24 @@ impl<E: Engine> Mls<E> {
                     && (inside.members.len() == 1 && entry.founded < inside.founded
                         || inside.behind && entry.epoch > inside.engine.context().epoch) =>
             {
-                self.pieces.clear();
                 inside.probe = Some((entry, now.monotonic));
             }
             _ => return Err(Dropped::Stale),
         }
         self.entry_came(now);
         Ok(())
+    }
+
+    /// A way in of which pieces come does not make place for another one.
+    pub(super) fn entry_grows(&mut self, now: Now) {
+        let entry = match &mut self.phase {
+            Phase::Outside(outside) => outside.entry.as_mut(),
+            Phase::Inside(inside) => inside.probe.as_mut(),
+            Phase::External(_) | Phase::Out => None,
+        };
+        if let Some((_, since)) = entry {
+            *since = now.monotonic;
+        }
     }
 
     /// Goes in, if all that it takes is here.
@@ -268,7 +269,7 @@ impl<E: Engine> Mls<E> {
         };
         let Some(entry) = entry else { return };
         let Some(annex) = self.whole(now, &entry.annex) else { return };
-        self.forget(&entry.annex);
+        self.pieces.clear();
         let annex = Annex::read(&annex);
         match &mut self.phase {
             Phase::Outside(outside) => outside.entry = None,
@@ -296,7 +297,7 @@ impl<E: Engine> Mls<E> {
         }
         let Some(base) = base_of(&mut engine) else { return };
         let Entry { counter, position, founded, cut, .. } = *entry;
-        let cards = hash_of(annex.cards.iter());
+        let Some(cards) = digest_of(&annex.cards) else { return };
         if check_entered(&base, (counter, position, founded), &cut, &cards, mac).is_err() {
             return;
         }
@@ -388,7 +389,7 @@ impl<E: Engine> Mls<E> {
     /// A member confirms that our external commit won.
     fn came_in(&mut self, now: Now, entry: &Entry, mac: &[u8; 32], annex: Annex) {
         let Entry { counter, position, founded, cut, .. } = *entry;
-        let cards = hash_of(annex.cards.iter());
+        let Some(cards) = digest_of(&annex.cards) else { return };
         let Phase::External(external) = &self.phase else { return };
         if check_entered(&external.base, (counter, position, founded), &cut, &cards, mac).is_err() {
             return;
@@ -430,7 +431,7 @@ impl<E: Engine> Mls<E> {
         }
         let to = if let Source::Outside(from) = source { To::Peer(*from) } else { To::Group };
         match (what, welcome) {
-            (WantKind::Entry, Some(welcome)) => self.let_in(now, cert, &welcome),
+            (WantKind::Entry, Some(welcome)) => self.let_in(now, &[cert], &welcome),
             (WantKind::Entry, None) => self.show_way(now, to, cert),
             (WantKind::Outcome, _) => self.confirm(now, to, cert, position),
         }
@@ -455,38 +456,45 @@ impl<E: Engine> Mls<E> {
         }
         let leaf = inside.leaf_of(&cert).map(|leaf| leaf.0);
         let (opening, tree) = (inside.engine.group_info(), inside.engine.tree());
-        self.send_entry(now, to, cert, EntryKind::GroupInfo(leaf), Annex { opening, tree, cards: Vec::new() });
+        self.send_entry(now, to, &[cert], EntryKind::GroupInfo(leaf), Annex { opening, tree, cards: Vec::new() });
     }
 
-    /// Lets in somebody whom a commit of ours added.
-    pub(super) fn let_in(&mut self, now: Now, cert: CertHash, welcome: &[u8]) {
+    /// Lets in those whom a commit of ours added.
+    pub(super) fn let_in(&mut self, now: Now, certs: &[CertHash], welcome: &[u8]) {
         let Some(inside) = self.inside() else { return };
         let (counter, position, founded) = (inside.epoch.counter, inside.position, inside.founded);
-        let mac = entered(&inside.base, (counter, position, founded), &inside.cut, &hash_of(inside.cards.values()));
+        let mac = entered(&inside.base, (counter, position, founded), &inside.cut, &inside.cards.digest());
         let tree = inside.engine.tree();
         let annex = Annex { opening: welcome.to_vec(), tree, cards: Vec::new() };
-        self.send_entry(now, To::Group, cert, EntryKind::Welcome(mac), annex);
+        self.send_entry(now, To::Group, certs, EntryKind::Welcome(mac), annex);
     }
 
-    /// An entry into this epoch; its cards are added.
-    fn send_entry(&mut self, now: Now, to: To, cert: CertHash, kind: EntryKind, annex: Annex) {
+    /// An entry into this epoch for each of those; its cards are added.
+    fn send_entry(&mut self, now: Now, to: To, certs: &[CertHash], kind: EntryKind, annex: Annex) {
         let Some(inside) = self.inside() else { return };
         let (counter, epoch) = (inside.epoch.counter, inside.engine.context().epoch);
         let (position, founded, cut) = (inside.position, inside.founded, inside.cut);
         let annex = Annex { cards: inside.cards.values().cloned().collect(), ..annex }.write();
         let annex = self.body(now, &annex);
-        self.tell_entry(now, to, Entry { to: cert, counter, epoch, position, founded, cut, annex, kind });
+        for cert in certs {
+            let (to_whom, annex, kind) = (*cert, annex.clone(), kind.clone());
+            self.tell_entry(now, to, Entry { to: to_whom, counter, epoch, position, founded, cut, annex, kind });
+        }
     }
 
     /// Confirms that an external commit won, with the cards of its epoch.
-    fn tell_entered(&mut self, now: Now, to: To, entry: Entry, cards: &[u8]) {
-        let annex = self.body(now, cards);
+    fn tell_entered(&mut self, now: Now, to: To, entry: Entry, cards: &Cards) {
+        let annex = Annex { cards: cards.values().cloned().collect(), ..Annex::default() }.write();
+        let annex = self.body(now, &annex);
         self.tell_entry(now, to, Entry { annex, ..entry });
     }
 
     /// Sends an entry, and what it lacks where no directory is.
     fn tell_entry(&mut self, now: Now, to: To, entry: Entry) {
-        let pieces = if let Body::Pieces(pieces) = &entry.annex { pieces.clone() } else { Vec::new() };
+        let pieces = match &entry.annex {
+            Body::Pieces(pieces) | Body::Listed(pieces) => pieces.clone(),
+            Body::Inline(_) => Vec::new(),
+        };
         self.tell(to, &Message::Entry(entry));
         self.send_pieces(now, to, &pieces);
     }
@@ -496,10 +504,9 @@ impl<E: Engine> Mls<E> {
         let Some(inside) = self.inside_mut() else { return };
         let (counter, epoch) = (inside.epoch.counter, inside.engine.context().epoch);
         let (position, founded, cut) = (inside.position, inside.founded, inside.cut);
-        let hash = hash_of(inside.cards.values());
+        let hash = inside.cards.digest();
         let kind = EntryKind::Entered(entered(&inside.base, (counter, position, founded), &cut, &hash));
-        let cards = inside.cards.values().cloned().collect();
-        let cards = Annex { cards, ..Annex::default() }.write();
+        let cards = inside.cards.clone();
         if inside.externals.len() >= EXTERNALS_KEPT {
             inside.externals.pop_front();
         }

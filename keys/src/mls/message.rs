@@ -11,11 +11,11 @@
 //!                 SEEK   hashes, or certificate ‖ tries     something to fetch, where no directory is
 //!                 PIECE  bytes                              of the annex of an ENTRY
 //!                 PACKAGE certificate ‖ key package         of a device
-//! annex  =  bytes, or the hashes of pieces to be fetched
+//! annex  =  bytes, or the hashes of pieces to be fetched, or those of the pieces of their list
 //! ```
 //! What decides lies in the order itself, also if it is long: whether something can be fetched differs by member.
 
-use sealcast_crypto::hash::{Transcript, sha256};
+use sealcast_crypto::hash::Transcript;
 use sealcast_crypto::identity::Identity;
 use sealcast_crypto::signature::{Algorithm, PublicKey, Signature};
 use sealcast_wire::codec::{Malformed, Reader, Writer};
@@ -126,6 +126,8 @@ pub(super) enum Body {
     Inline(Vec<u8>),
     /// SHA-256 of each piece, in their order.
     Pieces(Vec<[u8; 32]>),
+    /// The same of the pieces of the list of those.
+    Listed(Vec<[u8; 32]>),
 }
 
 /// A running process of a member: whose it is, and the key by which it signs data (G4). Signed by the certificate's key.
@@ -158,7 +160,14 @@ impl Card {
     }
 
     pub(super) fn put(&self, w: &mut Writer) {
-        w.raw(&self.id.cert.0).raw(&self.id.incarnation.0).u64(self.run).raw(&self.origin).raw(&self.signature);
+        w.raw(&self.id.cert.0).raw(&self.run_bytes());
+    }
+
+    /// All but whose it is.
+    pub(super) fn run_bytes(&self) -> [u8; RUN_BYTES] {
+        let mut w = Writer::with_capacity(RUN_BYTES);
+        w.raw(&self.id.incarnation.0).u64(self.run).raw(&self.origin).raw(&self.signature);
+        w.finish().try_into().expect("its parts have this length")
     }
 
     pub(super) fn read(r: &mut Reader<'_>) -> Result<Card, Malformed> {
@@ -275,10 +284,8 @@ impl Body {
     pub(super) fn put(&self, w: &mut Writer) {
         match self {
             Body::Inline(bytes) => _ = w.u8(0).bytes16(bytes),
-            Body::Pieces(pieces) => {
-                w.u8(1).u16(pieces.len() as u16);
-                pieces.iter().for_each(|it| _ = w.raw(it));
-            }
+            Body::Pieces(pieces) => _ = w.u8(1).u16(pieces.len() as u16).raw(pieces.as_flattened()),
+            Body::Listed(lists) => _ = w.u8(2).u16(lists.len() as u16).raw(lists.as_flattened()),
         }
     }
 
@@ -286,6 +293,7 @@ impl Body {
         match r.u8()? {
             0 => Ok(Body::Inline(r.bytes16(limits::OPEN_BYTES_MAX)?.to_vec())),
             1 => Ok(Body::Pieces(hashes(r)?)),
+            2 => Ok(Body::Listed(hashes(r)?)),
             _ => Err(Malformed),
         }
     }
@@ -316,14 +324,8 @@ impl Annex {
     }
 }
 
-/// Names a set of cards.
-pub(super) fn hash_of<'a>(cards: impl Iterator<Item = &'a Card>) -> [u8; 32] {
-    let mut w = Writer::new();
-    cards.for_each(|card| card.put(&mut w));
-    sha256(&w.finish())
-}
-
-const CARD_BYTES: usize = 32 + 16 + 8 + 32 + 64;
+const RUN_BYTES: usize = 16 + 8 + 32 + 64;
+const CARD_BYTES: usize = 32 + RUN_BYTES;
 
 const FOUND: u8 = 1;
 const COMMIT: u8 = 2;

@@ -6,14 +6,17 @@
 //! clock, though it uses neither answer where the caller gives the time, as this crate always does.
 
 mod access;
+mod body;
 pub mod certificates;
 mod committing;
 pub mod engine;
 mod excluded;
 mod following;
 mod joining;
+mod journal;
 pub mod judge;
 mod message;
+mod people;
 mod records;
 mod scheme;
 mod sharing;

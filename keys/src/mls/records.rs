@@ -1,6 +1,9 @@
 //! What a process leaves for the next one: the group's state, our pending commit, the key package that waits for a Welcome.
 //!
-//! State and pending commit are one record: torn between the two, either would be lost for good.
+//! State and pending commit are one record: torn between the two, either would be lost for good. `journal` says how the
+//! state lies on disk.
+
+use std::collections::BTreeMap;
 
 use sealcast_crypto::secret::Secret;
 use sealcast_wire::Now;
@@ -8,8 +11,10 @@ use sealcast_wire::codec::{Malformed, Reader, Writer};
 use zeroize::Zeroizing;
 
 use super::committing::{Pending, Wish};
-use super::engine::{self, Checkpoint, Engine, PackageSecret, ProposedKind};
+use super::engine::{self, Checkpoint, Engine, PackageSecret, Processed, ProposedKind};
+use super::following::base_of;
 use super::joining::Start;
+use super::journal::{self, Cause, Journal, STATE_1, Step};
 use super::message::{Card, Message};
 use super::scheme::{Mls, Phase, Timer};
 use crate::{MemberStatus, Output, Status};
@@ -21,6 +26,7 @@ pub(super) struct Records {
     pub(super) run: u64,
     pub(super) packages: Vec<OwnPackage>,
     pub(super) state: Option<State>,
+    pub(super) journal: Journal,
 }
 
 /// The secret of the key package that others have.
@@ -35,12 +41,14 @@ pub(super) struct State {
     counter: u32,
     base: Secret<32>,
     cut: [u8; 32],
-    cards: Vec<Card>,
     checkpoint: Checkpoint,
-    tree: Vec<u8>,
     /// What the group is still to commit.
     wishes: Vec<u8>,
     pending: Option<Sent>,
+    pub(super) cards: Vec<Card>,
+    pub(super) tree: Vec<u8>,
+    /// What led on from there.
+    pub(super) steps: Vec<Step>,
 }
 
 /// A commit that was sent, or was about to be.
@@ -54,14 +62,23 @@ struct Sent {
 
 /// Reads what is stored; a record that does not parse is none.
 pub(super) fn read(stored: &[(u64, Vec<u8>)]) -> Records {
-    let of = |id: u64| stored.iter().find(|(it, _)| *it == id).map(|(_, record)| record.as_slice());
-    let (run, packages) = of(RUN).and_then(|it| read_run(it).ok()).unwrap_or_default();
-    Records { run, packages, state: of(STATE).and_then(|it| State::read(it).ok()) }
+    let stored = stored.iter().filter(|(_, record)| !record.is_empty());
+    let stored: BTreeMap<u64, &[u8]> = stored.map(|(id, record)| (*id, record.as_slice())).collect();
+    let (run, packages) = stored.get(&RUN).and_then(|it| read_run(it).ok()).unwrap_or_default();
+    match journal::read(&stored) {
+        Some((state, journal)) => Records { run, packages, state: Some(state), journal },
+        None => {
+            let state = stored.get(&STATE_1).and_then(|it| State::read_version_1(it).ok());
+            Records { run, packages, state, journal: journal::begin(&stored) }
+        }
+    }
 }
 
 /// The position in the order from which a member with these records goes on; `None` for a newcomer.
 pub fn position(stored: &[(u64, Vec<u8>)]) -> Option<u64> {
-    read(stored).state.map(|it| it.position.saturating_add(1))
+    let state = read(stored).state?;
+    let last = state.steps.last().map_or(state.position, |step| step.position);
+    Some(last.saturating_add(1))
 }
 
 fn read_run(record: &[u8]) -> Result<(u64, Vec<OwnPackage>), Malformed> {
@@ -78,70 +95,83 @@ fn read_run(record: &[u8]) -> Result<(u64, Vec<OwnPackage>), Malformed> {
 }
 
 impl State {
-    fn read(record: &[u8]) -> Result<State, Malformed> {
+    fn read_version_1(record: &[u8]) -> Result<State, Malformed> {
         let mut r = Reader::new(record);
-        if r.u8()? != VERSION {
+        if r.u8()? != 1 {
             return Err(Malformed);
         }
+        let mut state = State::read_numbers(&mut r)?;
+        let count = r.u32()?;
+        state.cards = (0..count).map(|_| Card::read(&mut r)).collect::<Result<_, _>>()?;
+        state.checkpoint = Checkpoint(Zeroizing::new(long(&mut r)?.to_vec()));
+        state.tree = long(&mut r)?.to_vec();
+        state.read_wanted(r)
+    }
+
+    /// What a checkpoint seals, without the cards, the tree and the steps.
+    pub(super) fn read_rest(rest: &[u8]) -> Result<State, Malformed> {
+        let mut r = Reader::new(rest);
+        let mut state = State::read_numbers(&mut r)?;
+        state.checkpoint = Checkpoint(Zeroizing::new(long(&mut r)?.to_vec()));
+        state.read_wanted(r)
+    }
+
+    fn read_numbers(r: &mut Reader<'_>) -> Result<State, Malformed> {
         let (position, founded, counter) = (r.u64()?, r.u64()?, r.u32()?);
         let (base, cut) = (Secret::from_bytes(r.array()?), r.array()?);
-        let count = r.u32()?;
-        let cards = (0..count).map(|_| Card::read(&mut r)).collect::<Result<_, _>>()?;
-        let checkpoint = Checkpoint(Zeroizing::new(long(&mut r)?.to_vec()));
-        let tree = long(&mut r)?.to_vec();
-        let wishes = long(&mut r)?.to_vec();
-        let pending = match r.u8()? {
-            0 => None,
-            _ => {
-                let (epoch, message) = (r.u64()?, long(&mut r)?.to_vec());
-                let record = Zeroizing::new(long(&mut r)?.to_vec());
-                let welcome = long(&mut r)?.to_vec();
-                let welcome = (!welcome.is_empty()).then_some(welcome);
-                let wishes = long(&mut r)?.to_vec();
-                Some(Sent { epoch, message, record: engine::Pending(record), welcome, wishes })
-            }
-        };
+        let (checkpoint, wishes, pending) = (Checkpoint(Zeroizing::default()), Vec::new(), None);
+        let (cards, tree, steps) = Default::default();
+        Ok(State { position, founded, counter, base, cut, checkpoint, wishes, pending, cards, tree, steps })
+    }
+
+    fn read_wanted(mut self, mut r: Reader<'_>) -> Result<State, Malformed> {
+        self.wishes = long(&mut r)?.to_vec();
+        if r.u8()? != 0 {
+            let (epoch, message) = (r.u64()?, long(&mut r)?.to_vec());
+            let record = engine::Pending(Zeroizing::new(long(&mut r)?.to_vec()));
+            let welcome = long(&mut r)?.to_vec();
+            let welcome = (!welcome.is_empty()).then_some(welcome);
+            self.pending = Some(Sent { epoch, message, record, welcome, wishes: long(&mut r)?.to_vec() });
+        }
         r.end()?;
-        Ok(State { position, founded, counter, base, cut, cards, checkpoint, tree, wishes, pending })
+        Ok(self)
     }
 }
 
 /// Bytes with a length of four.
-fn long<'a>(r: &mut Reader<'a>) -> Result<&'a [u8], Malformed> {
+pub(super) fn long<'a>(r: &mut Reader<'a>) -> Result<&'a [u8], Malformed> {
     let length = r.u32()? as usize;
     r.take(length)
 }
 
-fn put_long(w: &mut Writer, bytes: &[u8]) {
+pub(super) fn put_long(w: &mut Writer, bytes: &[u8]) {
     w.u32(bytes.len() as u32).raw(bytes);
 }
 
 impl<E: Engine> Mls<E> {
-    /// Makes the state durable before anything that follows from it is sent (G6).
-    pub(super) fn store(&mut self) {
-        // The engine may be in the next epoch already, and the rest is not: the record before leads there, too.
-        if self.inside().is_some_and(|it| it.entering.is_some()) {
-            return;
-        }
-        let mut w = Writer::new();
+    /// What a checkpoint seals; empty outside of a group.
+    pub(super) fn rest(&mut self) -> Zeroizing<Vec<u8>> {
+        let Phase::Inside(inside) = &mut self.phase else { return Zeroizing::default() };
+        let checkpoint = inside.engine.checkpoint();
+        let wishes = Zeroizing::new(written(self.wishes.iter()));
         let pending = self.pending.as_ref();
-        if let Phase::Inside(inside) = &mut self.phase {
-            w.u8(VERSION).u64(inside.position).u64(inside.founded).u32(inside.epoch.counter);
-            w.raw(inside.base.expose()).raw(&inside.cut).u32(inside.cards.len() as u32);
-            inside.cards.values().for_each(|card| card.put(&mut w));
-            put_long(&mut w, &inside.engine.checkpoint().0);
-            put_long(&mut w, &inside.engine.tree());
-            put_long(&mut w, &written(self.wishes.iter()));
-            w.u8(u8::from(pending.is_some()));
-            if let Some(pending) = pending {
-                w.u64(pending.epoch);
-                put_long(&mut w, &pending.message);
-                put_long(&mut w, &pending.record.0);
-                put_long(&mut w, pending.welcome.as_deref().unwrap_or_default());
-                put_long(&mut w, &written(pending.wishes.iter()));
-            }
+        let sent = |it: &Pending| it.message.len() + it.record.0.len() + it.welcome.as_ref().map_or(0, Vec::len);
+        let others = pending.map_or(0, |it| sent(it) + written(it.wishes.iter()).len());
+        // In one place: a vector that grows leaves copies of secrets behind.
+        let mut w = Writer::with_capacity(checkpoint.0.len() + wishes.len() + others + 256);
+        w.u64(inside.position).u64(inside.founded).u32(inside.epoch.counter);
+        w.raw(inside.base.expose()).raw(&inside.cut);
+        put_long(&mut w, &checkpoint.0);
+        put_long(&mut w, &wishes);
+        w.u8(u8::from(pending.is_some()));
+        if let Some(pending) = pending {
+            w.u64(pending.epoch);
+            put_long(&mut w, &pending.message);
+            put_long(&mut w, &pending.record.0);
+            put_long(&mut w, pending.welcome.as_deref().unwrap_or_default());
+            put_long(&mut w, &written(pending.wishes.iter()));
         }
-        self.outputs.push_back(Output::Store { id: STATE, record: w.finish() });
+        Zeroizing::new(w.finish())
     }
 
     pub(super) fn store_run(&mut self) {
@@ -154,8 +184,13 @@ impl<E: Engine> Mls<E> {
     /// Goes on where the last run ended. Nothing is sealed before the group knows this run.
     pub(super) fn resume(&mut self, now: Now, state: State) -> Option<()> {
         let engine = E::restore(&self.setup, &state.checkpoint, &state.tree).ok()?;
-        let State { position, founded, counter, base, cut, cards, wishes, pending, .. } = state;
+        let State { position, founded, counter, base, cut, cards, wishes, pending, steps, .. } = state;
+        let journal = std::mem::take(&mut self.journal);
         self.begin_inside(engine, base, Start { counter, position, founded, cut, cards });
+        self.journal = journal;
+        let replayed = !steps.is_empty();
+        steps.into_iter().try_for_each(|step| self.replay(step))?;
+        self.utc(now);
         self.wishes = self.read_wishes(&wishes).into();
         if let Some(inside) = self.inside_mut() {
             let removal =
@@ -175,8 +210,33 @@ impl<E: Engine> Mls<E> {
             self.pending = Some(Pending { tokens, epoch, message, commit, record, welcome, wishes, excludes });
             self.send_pending();
         }
+        // A process may be away for longer than what is superseded may stay (D6).
+        if replayed || self.journal.is_of_version_1() {
+            self.journal.touch();
+        }
         self.enter_anew(now, sealcast_wire::Change::Formed, false);
         self.timers.sooner(Timer::Card, now.monotonic);
+        Some(())
+    }
+
+    /// Does again what led to an epoch.
+    fn replay(&mut self, step: Step) -> Option<()> {
+        let Step { position, cut, cause } = step;
+        let mut people = self.inside()?.people.clone();
+        match cause {
+            Cause::Commit { utc, has_clock, commit, cards } => {
+                self.judge.set_time(utc, has_clock);
+                let inside = self.inside_mut()?;
+                let Ok(Processed::Commit(change)) = inside.engine.process(&commit, utc) else { return None };
+                inside.base = base_of(&mut inside.engine)?;
+                (people, _) = self.people_after(&change, &cards)?;
+            }
+            Cause::Card(card) => {
+                people.run(&self.group, &card).then_some(())?;
+                self.journal.note(None, [card.id.cert]);
+            }
+        }
+        self.inside_mut()?.advance(people, position, cut);
         Some(())
     }
 
@@ -219,6 +279,6 @@ fn written<'a>(wishes: impl Iterator<Item = &'a Wish>) -> Vec<u8> {
     w.finish()
 }
 
+/// Of the record of our run.
 const VERSION: u8 = 1;
-const STATE: u64 = 1;
 const RUN: u64 = 2;

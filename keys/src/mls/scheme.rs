@@ -17,12 +17,16 @@
 //! | `committing` | what a member wants the group to commit |
 //! | `following` | what the order says, and the epochs that it leads to |
 //! | `joining` | the ways in, and how members help those outside |
+//! | `body` | what is too long for a message |
 //! | `sharing` | what members keep for others where no directory is |
+//! | `people` | who is in, and how each runs |
 //! | `access` | an epoch's keys |
 //! | `excluded` | whom no later group may let in |
 //! | `records` | what a process leaves for the next one |
+//! | `journal` | how that lies on disk |
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,8 +39,8 @@ use sealcast_crypto::identity::{Identity, Verified};
 use sealcast_crypto::secret::Secret;
 use sealcast_crypto::signature::{Algorithm, OriginKey};
 use sealcast_wire::{
-    Agreement, CertHash, Dropped, EpochId, Fetch, FetchId, Fetched, Guarantee, Incarnation, Lane, Member, MemberId,
-    Monotonic, Now, Roster, Slot, Source, To, Utc, limits,
+    Agreement, CertHash, Dropped, EpochId, Fetch, FetchId, Fetched, Guarantee, Incarnation, Lane, MemberId, Monotonic,
+    Now, Roster, Slot, Source, To, Utc, limits,
 };
 
 use super::certificates::{Certificates, TRUST, Trust};
@@ -44,8 +48,10 @@ use super::committing::{Pending, Wish};
 use super::engine::{Engine, Handshake, LeafIndex, Setup, Signer, Step, Suite};
 use super::following::{Entering, Log, Parts};
 use super::joining::{External, Outside, Welcomed};
+use super::journal::Journal;
 use super::judge::{Credential, Judge};
-use super::message::{Body, Card, Entry, Message};
+use super::message::{Card, Entry, Message};
+use super::people::{Cards, People};
 use super::records::{self, OwnPackage};
 use super::sharing::Shared;
 use crate::timers::Timers;
@@ -85,6 +91,9 @@ pub struct Config {
     pub stays: bool,
     /// Statements of eviction, and the authority's list, that are known from elsewhere: from other runs ([`super::statements`]).
     pub statements: Vec<Vec<u8>>,
+    /// Whether each epoch's secrets are erased from the records as soon as the next one begins, and not up to 32 epochs or
+    /// a minute later (D6): that costs some milliseconds of an epoch of thousands.
+    pub erases: bool,
     /// How often slower time goes than where members hear each other within milliseconds; at least 1.
     pub pace: u32,
 }
@@ -105,6 +114,7 @@ impl Config {
             directory: true,
             stays: false,
             statements: Vec::new(),
+            erases: false,
             pace: 1,
         }
     }
@@ -142,6 +152,7 @@ pub struct Mls<E> {
     again: u32,
     /// The newest last.
     pub(super) packages: Vec<OwnPackage>,
+    pub(super) journal: Journal,
     pub(super) timers: Timers<Timer>,
     /// The roster that our application saw last.
     pub(super) shown: Option<Roster>,
@@ -172,10 +183,7 @@ pub(super) struct Inside<E> {
     /// What the exporter of the engine's epoch gave.
     pub(super) base: Secret<32>,
     pub(super) cut: [u8; 32],
-    /// The runs of members.
-    pub(super) cards: BTreeMap<CertHash, Card>,
-    pub(super) members: BTreeMap<Slot, Arc<Verified>>,
-    pub(super) roster: Roster,
+    pub(super) people: People,
     /// Of the last message that led to this epoch.
     pub(super) position: u64,
     /// Of the last message that was judged.
@@ -192,10 +200,21 @@ pub(super) struct Inside<E> {
     pub(super) entering: Option<Entering>,
     /// Members that asked to be removed.
     pub(super) leavers: BTreeSet<LeafIndex>,
+    /// Who led to the last epochs, the last one first: they were there not long ago, and most of a large group may be away.
+    pub(super) recent: VecDeque<Slot>,
     /// External commits that won in this epoch of ours and before: what proves it, and the annex.
-    pub(super) externals: VecDeque<(Entry, Vec<u8>)>,
+    pub(super) externals: VecDeque<(Entry, Cards)>,
     /// Parts of long messages that were ordered in this data epoch, by the hash of the whole.
     pub(super) parts: BTreeMap<[u8; 32], Parts>,
+}
+
+/// A member's group is the people in it.
+impl<E> Deref for Inside<E> {
+    type Target = People;
+
+    fn deref(&self) -> &People {
+        &self.people
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -218,6 +237,8 @@ pub(super) enum Timer {
     Seek,
     /// Somebody is to be removed, and is not.
     Withheld,
+    /// Erase what is superseded from the records.
+    Erase,
 }
 
 impl<E: Engine> Mls<E> {
@@ -275,6 +296,7 @@ impl<E: Engine> Mls<E> {
             alone: VecDeque::new(),
             again: 0,
             packages: records.packages,
+            journal: records.journal,
             timers: Timers::default(),
             shown: None,
             welcomed: VecDeque::new(),
@@ -293,6 +315,7 @@ impl<E: Engine> Mls<E> {
             Some(()) => {}
             None => mls.begin_outside(now),
         }
+        mls.arm_erasure(now);
         Ok(mls)
     }
 
@@ -379,51 +402,12 @@ impl<E: Engine> Mls<E> {
         token
     }
 
-    /// Bytes as a message's body: what is long is kept where others fetch it.
-    pub(super) fn body(&mut self, now: Now, bytes: &[u8]) -> Body {
-        if bytes.len() <= limits::MLS_INLINE_BYTES_MAX {
-            return Body::Inline(bytes.to_vec());
-        }
-        let pieces: Vec<[u8; 32]> = bytes.chunks(limits::MLS_PIECE_BYTES).map(|piece| self.piece(now, piece)).collect();
-        Body::Pieces(pieces)
-    }
-
-    fn piece(&mut self, now: Now, piece: &[u8]) -> [u8; 32] {
-        // The nonce follows from the piece, so that members who keep the same thing keep it once (D8).
-        let nonce = *sha256(piece).first_chunk().expect("12 of 32 bytes");
-        let bytes = self.bootstrap_key.seal(nonce, piece);
-        let hash = sha256(&bytes);
-        self.provide(now, Fetch::Blob(hash), bytes);
-        hash
-    }
-
     /// Makes something available to who fetches it.
     pub(super) fn provide(&mut self, now: Now, what: Fetch, bytes: Vec<u8>) {
         if !self.config.directory {
             return self.keep(now, what, bytes);
         }
         self.outputs.push_back(Output::Provide { what, bytes });
-    }
-
-    /// A body's bytes; those that are not here are fetched.
-    pub(super) fn whole(&mut self, now: Now, body: &Body) -> Option<Vec<u8>> {
-        let pieces = match body {
-            Body::Inline(bytes) => return Some(bytes.clone()),
-            Body::Pieces(pieces) => pieces,
-        };
-        let missing: Vec<[u8; 32]> = pieces.iter().filter(|it| !self.pieces.contains_key(*it)).copied().collect();
-        if missing.is_empty() {
-            return Some(pieces.iter().flat_map(|it| self.pieces[it].clone()).collect());
-        }
-        missing.into_iter().for_each(|it| self.fetch(now, Fetch::Blob(it)));
-        None
-    }
-
-    /// What was fetched of a body is not needed any more.
-    pub(super) fn forget(&mut self, body: &Body) {
-        if let Body::Pieces(pieces) = body {
-            pieces.iter().for_each(|it| _ = self.pieces.remove(it));
-        }
     }
 
     pub(super) fn fetch(&mut self, now: Now, what: Fetch) {
@@ -447,19 +431,9 @@ impl<E: Engine> Mls<E> {
                 self.piece_came(now, hash, &bytes);
             }
             // Who provides it may not have done so yet.
-            (Fetch::Blob(_), _) => self.entry_came(now),
+            (Fetch::Blob(_), _) => self.look_for_pieces(now),
             (Fetch::KeyPackage(_) | Fetch::Shares { .. } | Fetch::Key, _) => {}
         }
-    }
-
-    /// A piece of this hash: what waits for it looks again.
-    pub(super) fn piece_came(&mut self, now: Now, hash: [u8; 32], bytes: &[u8]) {
-        if let Ok(piece) = self.bootstrap_key.open(bytes)
-            && self.pieces.len() < limits::MLS_PIECES_MAX
-        {
-            self.pieces.insert(hash, piece);
-        }
-        self.entry_came(now);
     }
 
     /// Our leaf's key is renewed at some time, at which not all others do so.
@@ -467,12 +441,6 @@ impl<E: Engine> Mls<E> {
         let after = self.config.rekey_after;
         let spread = after.mul_f64(f64::from(self.rng.next_u32()) / f64::from(u32::MAX) / 8.0);
         self.timers.set(Timer::Rekey, now.monotonic + after + spread);
-    }
-
-    /// A credential's member as views name it.
-    pub(super) fn member(it: &Verified, cards: &BTreeMap<CertHash, Card>) -> Member {
-        let incarnation = cards.get(&it.hash).map(|card| card.id.incarnation).unwrap_or_default();
-        Member { id: MemberId { cert: it.hash, incarnation }, name: it.name.clone() }
     }
 
     pub(super) fn exclude(&mut self, why: Exclusion) {
@@ -483,6 +451,20 @@ impl<E: Engine> Mls<E> {
         self.timers = Timers::default();
         self.store();
         self.outputs.push_back(Output::Excluded { why });
+    }
+
+    fn handle_input(&mut self, now: Now, input: Input<'_>) -> Result<(), HandleError> {
+        match input {
+            Input::Message { source, position, bytes } => self.hear(now, source, position, bytes)?,
+            Input::Command(command) => self.command(now, command)?,
+            Input::Outcome(token, result) => self.outcome(now, token, result),
+            Input::Fetched(id, result) => self.fetched(now, id, result),
+            Input::Flushed(epoch, cut) => self.flushed(now, epoch, cut),
+            Input::Describe => self.describe(),
+            // Members stay while they are away.
+            Input::Suspected(_) | Input::Slow(_) | Input::Delivered(_) | Input::InForce(_) | Input::Up => {}
+        }
+        Ok(())
     }
 
     fn hear(&mut self, now: Now, source: &Source, position: Option<u64>, bytes: &[u8]) -> Result<(), Dropped> {
@@ -543,17 +525,9 @@ impl<E: Engine> Keys for Mls<E> {
     }
 
     fn handle(&mut self, now: Now, input: Input<'_>) -> Result<(), HandleError> {
-        match input {
-            Input::Message { source, position, bytes } => self.hear(now, source, position, bytes)?,
-            Input::Command(command) => self.command(now, command)?,
-            Input::Outcome(token, result) => self.outcome(now, token, result),
-            Input::Fetched(id, result) => self.fetched(now, id, result),
-            Input::Flushed(epoch, cut) => self.flushed(now, epoch, cut),
-            Input::Describe => self.describe(),
-            // Members stay while they are away.
-            Input::Suspected(_) | Input::Slow(_) | Input::Delivered(_) | Input::InForce(_) | Input::Up => {}
-        }
-        Ok(())
+        let handled = self.handle_input(now, input);
+        self.arm_erasure(now);
+        handled
     }
 
     fn seal(&mut self, _message: &Seal<'_>) -> Result<Sealed, SealError> {
@@ -584,8 +558,10 @@ impl<E: Engine> Keys for Mls<E> {
                 Timer::Leave => self.ask_to_leave(now),
                 Timer::Seek => self.seek_again(now),
                 Timer::Withheld => self.removal_withheld(now),
+                Timer::Erase => self.erase(),
             }
         }
+        self.arm_erasure(now);
     }
 
     fn poll(&mut self) -> Option<Output> {

@@ -30,6 +30,13 @@ pub(super) struct Shared {
     sought: BTreeMap<Fetch, u32>,
 }
 
+impl Shared {
+    /// What others are asked for.
+    pub(super) fn sought(&self) -> impl Iterator<Item = &Fetch> {
+        self.sought.keys()
+    }
+}
+
 impl<E: Engine> Mls<E> {
     /// Makes something available to others.
     pub(super) fn keep(&mut self, now: Now, what: Fetch, bytes: Vec<u8>) {
@@ -175,13 +182,24 @@ impl<E: Engine> Mls<E> {
 }
 
 impl<E: Engine> Inside<E> {
-    /// Who of us answers a certificate's holder: another one at each try.
+    /// Who of us answers a certificate's holder: another one at each try, and at each other one a member that was there not
+    /// long ago.
     pub(super) fn drawn(&self, cert: &CertHash, tries: u32) -> Option<Slot> {
         let draw = sha256(&[&self.epoch.to_bytes()[..], &cert.0].concat());
         let draw = u64::from_be_bytes(*draw.first_chunk().expect("8 of 32 bytes"));
         let own = self.leaf_of(cert).map(slot);
-        let others: Vec<Slot> = self.members.keys().filter(|at| own != Some(**at)).copied().collect();
-        others.get((draw.wrapping_add(u64::from(tries)) % others.len().max(1) as u64) as usize).copied()
+        let is_there = |at: &&Slot| own != Some(**at) && self.members.contains_key(at);
+        let recent: Vec<Slot> = self.recent.iter().filter(is_there).copied().collect();
+        if tries % 2 == 1 && !recent.is_empty() {
+            return Some(recent[tries as usize / 2 % recent.len()]);
+        }
+        // Counted without the asker.
+        let others = self.members.len() - usize::from(own.is_some());
+        let index = (draw.wrapping_add(u64::from(tries)) % others.max(1) as u64) as usize;
+        match own {
+            Some(own) if *self.members.nth(index)? >= own => self.members.nth(index + 1).copied(),
+            Some(_) | None => self.members.nth(index).copied(),
+        }
     }
 }
 

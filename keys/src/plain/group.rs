@@ -237,14 +237,15 @@ mod tests {
         let signers = [1, 2].map(|it| OriginKey::from_seed(&Secret::from_bytes([it; 32])));
         let incarnations = [1, 2].map(|it| Incarnation([it; 16]));
         [0, 1].map(|me| {
+            let runs: Vec<_> = incarnations.into_iter().zip(signers.iter().map(|it| it.public().clone())).collect();
             let vouches = EpochKeys::new(Parts {
                 group: "g".into(),
                 suite: Suite::Aes256Gcm,
                 epoch: EpochId { counter: 3, hash: 77 },
                 me: Slot(me as u32),
-                members: incarnations.into_iter().zip(signers.iter().map(|it| it.public().clone())).collect(),
+                members: Box::new(runs),
                 secrets: [5, 6].map(|it| Some(Secret::from_bytes([it; 32]))).into(),
-                readers: vec![crate::compartments::Slots::ALL; 2],
+                readers: vec![None; 2],
                 own: vec![None, None],
                 signer: Arc::new(OriginKey::from_seed(&Secret::from_bytes([me as u8 + 1; 32]))),
             });

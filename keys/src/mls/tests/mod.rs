@@ -1,5 +1,7 @@
 //! Members of `keys=mls` in a small network, with the real engine.
 
+mod journal;
+mod large;
 mod net;
 mod sharing;
 

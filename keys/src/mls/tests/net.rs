@@ -33,6 +33,8 @@ pub(super) struct Net {
     pub(super) loss: u64,
     /// Each with its author; outsiders' have none.
     pub(super) log: Vec<(Option<Author>, Vec<u8>)>,
+    /// The hash chain of it.
+    cuts: Vec<[u8; 32]>,
     /// By name.
     directory: BTreeMap<Fetch, Vec<u8>>,
 }
@@ -44,6 +46,8 @@ pub(super) struct Node {
     pub(super) identity: Arc<Identity>,
     pub(super) keys: Option<Mls<MlsRs>>,
     pub(super) records: BTreeMap<u64, Vec<u8>>,
+    /// All that was stored, in its order.
+    pub(super) stored: Vec<(u64, Vec<u8>)>,
     pub(super) views: Vec<Installed>,
     pub(super) excluded: Option<Exclusion>,
     /// The next position of the order that it hears.
@@ -89,13 +93,12 @@ impl Net {
             let certificate = authority.issue(&request, Utc(NOW.0 - 3600), 30 * 86_400).unwrap();
             let identity = Identity::new(&certificate, &secret, authority.anchor().clone()).unwrap();
             let identity = Arc::new(identity.with_bootstrap_key(GROUP, Secret::from_bytes([7; 32])));
-            let (records, views) = (BTreeMap::new(), Vec::new());
-            let (holds, withheld) = (false, Vec::new());
-            let (keys, excluded, next, deaf, life) = (None, None, 0, false, 0);
-            nodes.push(Node { identity, keys, records, views, excluded, next, deaf, life, holds, withheld });
+            let (records, stored, views, holds, withheld) = Default::default();
+            let (keys, excluded, next, deaf, life) = Default::default();
+            nodes.push(Node { identity, keys, records, stored, views, excluded, next, deaf, life, holds, withheld });
         }
-        let (queue, log, directory) = (BTreeMap::new(), Vec::new(), BTreeMap::new());
-        Net { authority, nodes, rng, time: 0, queue, sequence: 0, loss: 0, log, directory }
+        let (queue, log, cuts, directory) = Default::default();
+        Net { authority, nodes, rng, time: 0, queue, sequence: 0, loss: 0, log, cuts, directory }
     }
 
     pub(super) fn now(&self) -> Now {
@@ -129,6 +132,14 @@ impl Net {
         self.push(1, Event::Ordered(node));
     }
 
+    /// Has a node do something, and does what follows.
+    pub(super) fn with<T>(&mut self, node: usize, act: impl FnOnce(&mut Mls<MlsRs>, Now) -> T) -> T {
+        let now = self.now();
+        let done = act(self.nodes[node].keys.as_mut().expect("it runs"), now);
+        self.drain(node);
+        done
+    }
+
     /// A process ends at once.
     pub(super) fn crash(&mut self, node: usize) {
         self.nodes[node].keys = None;
@@ -152,11 +163,12 @@ impl Net {
         while let Some(output) = self.nodes[node].keys.as_mut().and_then(Keys::poll) {
             match output {
                 Output::Send { token, needs: Guarantee::Ordered, bytes, .. } => {
-                    self.log.push((Some((node, life, token)), bytes));
-                    (0..self.nodes.len()).for_each(|to| self.push(500, Event::Ordered(to)));
+                    self.put(Some((node, life, token)), bytes);
                 }
                 Output::Send { bytes, .. } => {
-                    for to in (0..self.nodes.len()).filter(|to| *to != node) {
+                    let run = |to: &usize| self.nodes[*to].keys.is_some();
+                    let others: Vec<usize> = (0..self.nodes.len()).filter(|to| *to != node).filter(run).collect();
+                    for to in others {
                         if self.rng.next_u64() % 100 >= self.loss {
                             self.push(500, Event::Sent { to, from: node, bytes: bytes.clone() });
                         }
@@ -165,9 +177,7 @@ impl Net {
                 Output::Fetch { id, what } => self.push(800, Event::Fetched { to: node, life, id, what }),
                 Output::Provide { what, bytes } => _ = self.directory.insert(what, bytes),
                 Output::Prepare { view, flush: Flush::At(position) } => {
-                    let cut = self.log[..=position as usize]
-                        .iter()
-                        .fold([0; 32], |cut, it| sha256(&[&cut[..], &sha256(&it.1)].concat()));
+                    let cut = self.cuts[position as usize];
                     let now = self.now();
                     let keys = self.nodes[node].keys.as_mut().expect("it runs");
                     keys.handle(now, Input::Flushed(view.epoch, cut)).expect("no message");
@@ -184,7 +194,10 @@ impl Net {
                     self.nodes[node].views.push(Installed { view, protect });
                 }
                 Output::Excluded { why } => self.nodes[node].excluded = Some(why),
-                Output::Store { id, record } => _ = self.nodes[node].records.insert(id, record),
+                Output::Store { id, record } => {
+                    self.nodes[node].stored.push((id, record.clone()));
+                    self.nodes[node].records.insert(id, record);
+                }
                 Output::Prepare { .. }
                 | Output::Abandoned
                 | Output::Checkpointed(_)
@@ -267,8 +280,20 @@ impl Net {
 
     /// Somebody who has the bootstrap key has something ordered.
     pub(super) fn append(&mut self, bytes: Vec<u8>) {
-        self.log.push((None, bytes));
-        (0..self.nodes.len()).for_each(|to| self.push(500, Event::Ordered(to)));
+        self.put(None, bytes);
+    }
+
+    fn put(&mut self, author: Option<Author>, bytes: Vec<u8>) {
+        let before = self.cuts.last().copied().unwrap_or_default();
+        self.cuts.push(sha256(&[before, sha256(&bytes)].concat()));
+        self.log.push((author, bytes));
+        let run: Vec<usize> = (0..self.nodes.len()).filter(|to| self.nodes[*to].keys.is_some()).collect();
+        run.into_iter().for_each(|to| self.push(500, Event::Ordered(to)));
+    }
+
+    /// A node hears what is ordered, now.
+    pub(super) fn hear(&mut self, node: usize) {
+        self.happen(Event::Ordered(node));
     }
 
     /// Asserts that these, and nobody else, are in one view, and that each opens what each seals.
