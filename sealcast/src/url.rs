@@ -205,6 +205,9 @@ pub struct Options {
     pub cipher: Cipher,
     /// `rekey=`: a new key after this time.
     pub rekey: Option<Duration>,
+    /// `erase=epoch`: the secrets of each epoch are erased from the disk at once, and not within 32 epochs or a minute (D6);
+    /// with `keys=mls`.
+    pub erases: bool,
     /// `detect=`: a member silent for this long is suspected; 3 s if it says nothing, 500 ms where multicast has `order=total`.
     pub detect: Option<Duration>,
     /// `kdc=`: where the key distribution centre and its stand-bys are asked, `HOST:PORT`, the first one first; with
@@ -249,6 +252,7 @@ impl Default for Options {
             origin: OriginMode::Auto,
             cipher: Cipher::Aes256Gcm,
             rekey: None,
+            erases: false,
             detect: None,
             kdc: Vec::new(),
             backlog: limits::RELIABLE_BACKLOG_BYTES,
@@ -410,6 +414,8 @@ impl Url {
                     at_least(limits::REKEY_MIN, time).ok_or_else(|| short(&wrong, limits::REKEY_MIN, "rekey=1h"))?,
                 );
             }
+            "erase" if value == "epoch" => options.erases = true,
+            "erase" => return Err(wrong("epoch")),
             "detect" => {
                 let time = duration(value).ok_or_else(|| wrong("a time such as 500ms"))?;
                 options.detect = Some(
@@ -509,8 +515,11 @@ impl Url {
         Ok(())
     }
 
-    /// Whether a relay's options are there, and at a relay.
+    /// Whether a relay's options are there, and at a relay, and those of keys with the scheme that has them.
     fn check_relay(&self, given: &BTreeSet<&str>) -> Result<()> {
+        if self.options.erases && self.keys != Scheme::Mls {
+            return Err(bad(&self.text, "erase= belongs to keys=mls"));
+        }
         if !matches!(self.address, TransportAddress::Relay(_)) {
             let found = ["directory", "relay", "user", "password-file", "ca"].into_iter().find(|it| given.contains(it));
             return found.map_or(Ok(()), |it| Err(bad(&self.text, &format!("{it}= belongs to mqtt: URLs"))));
@@ -733,7 +742,7 @@ const LCM_PORT: u16 = 7667;
 const KDC_PLACES_MAX: usize = 8;
 /// In a group that is reached directly, so long after a message was taken its publisher knows what became of it.
 const OUTCOME_WITHIN: Duration = Duration::from_secs(5);
-const KNOWN: &str = "ttl recv_buf_size interface mtu segment linger batch gso group origin suite rekey detect wait keys order (and backlog, slow and fec with order=total, kdc with keys=center, pin and authority for quorum:, directory, relay, user, password-file and ca for mqtt:)";
+const KNOWN: &str = "ttl recv_buf_size interface mtu segment linger batch gso group origin suite rekey detect wait keys order (and backlog, slow and fec with order=total, kdc with keys=center, pin and authority for quorum:, erase with keys=mls, directory, relay, user, password-file and ca for mqtt:)";
 
 #[cfg(test)]
 mod tests {
@@ -809,6 +818,8 @@ mod tests {
             ("mqtt://ann@relay/prefix", "holds no password"),
             ("mqtt://relay/prefix?keys=mls", "needs directory="),
             ("udpm://?directory=http://relay/v1", "belongs to mqtt:"),
+            ("udpm://?erase=epoch", "belongs to keys=mls"),
+            ("mem://a?keys=mls&order=total&erase=hour", "epoch"),
             ("quorum:", "names no cluster file"),
             ("quorum:cluster.toml?order=total", "belongs to udpm: and mem"),
             ("udpm://?order=some", "total or best-effort"),

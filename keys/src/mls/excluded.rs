@@ -42,11 +42,19 @@ impl<E: Engine> Mls<E> {
     pub(super) fn remember(&mut self, now: Now) {
         let Some(inside) = self.inside() else { return };
         let Ok(trust) = self.judge.trust(&inside.engine.context().extensions) else { return };
-        self.know(&trust);
-        if trust.with(&self.known).extension() != trust.extension() {
+        if self.compared.as_ref().is_none_or(|(with, _)| !Arc::ptr_eq(with, &trust)) {
+            self.know(&trust);
+            let lacks = trust.with(&self.known).extension() != trust.extension();
+            self.compared = Some((trust.clone(), lacks));
+        }
+        let lacks = self.compared.as_ref().is_some_and(|(_, lacks)| *lacks);
+        if lacks {
             self.wish(now, Wish::Exclude);
         }
-        self.hold(now);
+        let judge = self.judge.clone();
+        if lacks || self.inside_mut().is_some_and(|it| it.people.are_some_out(&judge, &trust)) {
+            self.hold(now);
+        }
     }
 
     /// A statement of ours, or that our application knows: it counts whatever becomes of its commit.
@@ -62,6 +70,7 @@ impl<E: Engine> Mls<E> {
         let all = self.known.with(more);
         if all.extension() != self.known.extension() {
             self.known = all;
+            self.compared = None;
             self.outputs.push_back(Output::Store { id: STATEMENTS, record: write(&self.known.statements()) });
         }
     }

@@ -130,6 +130,8 @@ pub struct Mls<E> {
     pub(super) me: Arc<Verified>,
     /// Whom no group of this name may have for a member.
     pub(super) known: Trust,
+    /// With which group context that was compared, and whether it lacks some of it.
+    pub(super) compared: Option<(Arc<Trust>, bool)>,
     /// Of this run.
     pub(super) card: Card,
     pub(super) origin: Arc<OriginKey>,
@@ -278,6 +280,7 @@ impl<E: Engine> Mls<E> {
         let mut mls = Mls {
             bootstrap_key: config.identity.bootstrap_key(&group),
             known: Trust::new(&group),
+            compared: None,
             group,
             judge,
             setup,

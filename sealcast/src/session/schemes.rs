@@ -108,6 +108,7 @@ pub(super) fn mls(
         directory: url.address.transport() != Transport::Quorum,
         stays: records.is_some(),
         statements,
+        erases: url.options.erases,
         pace: if url.meets_at_brokers() { PACE.get() } else { usual.pace },
         ..usual
     };
