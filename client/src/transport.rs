@@ -131,6 +131,7 @@ impl Delivery for Transport {
             | Input::ForcePrimary
             | Input::State(_)
             | Input::Excluded
+            | Input::Withdraw(_)
             | Input::Retire(_)
             | Input::Provide { .. } => {}
         }

@@ -49,16 +49,19 @@ impl BestEffort {
     }
 
     /// A way for `keys=plain` with datagrams of other ways.
+    #[cfg(feature = "relay")]
     pub(crate) fn plain_up_to(bytes_max: usize) -> BestEffort {
         BestEffort { plain: true, ..BestEffort::up_to(bytes_max) }
     }
 
     /// Hands out something beside.
+    #[cfg(feature = "relay")]
     pub(crate) fn put(&mut self, output: Output) {
         self.outputs.push_back(output);
     }
 
     /// Counts something that was not used.
+    #[cfg(feature = "relay")]
     pub(crate) fn drop_one(&mut self, why: Dropped) {
         self.drops.count(why);
     }
