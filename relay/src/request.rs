@@ -10,6 +10,7 @@
 //! 6 PUT_PACKAGES group ‖ device ‖ u64 number ‖ u16 n ‖ n·package ‖ (0 | 1 ‖ package) ‖ proof
 //! 7 TAKE_PACKAGE group ‖ device ‖ proof
 //! 8 MAIL         group ‖ device ‖ u64 acknowledged ‖ proof
+//! 9 PUT_MAIL     group ‖ u16 n ‖ n·(device ‖ bytes32) ‖ proof
 //! entry   = (0 | 1 ‖ next key) ‖ bytes32        blob = 0 ‖ SHA-256 | 1 ‖ bytes32        package = i64 expires ‖ bytes32
 //! proof   = signer's Ed25519 key, 32 ‖ signature, 64        bytes32 = u32 length ‖ bytes
 //! ```
@@ -23,6 +24,7 @@
 //!                                 the same of the last resort, or nothing)
 //! T("sealcast/v1/relay/take";     directory's key; signer; group; device)
 //! T("sealcast/v1/relay/mail";     directory's key; signer; group; device; u64 acknowledged)
+//! T("sealcast/v1/relay/leave";    directory's key; signer; group; device ‖ SHA-256 of each mail …)
 //! ```
 
 use sealcast_crypto::hash::{Transcript, sha256};
@@ -66,6 +68,8 @@ pub enum Request {
     TakePackage(TakePackage, Proof),
     /// Give a device's mail, and delete what it acknowledges.
     Mail(FetchMail, Proof),
+    /// Keep mail that says where in the log its entry came to be, and so could not come with it.
+    PutMail(PutMail, Proof),
 }
 
 /// An entry and what belongs to it: kept or refused whole (D1).
@@ -143,6 +147,15 @@ pub struct FetchMail {
     pub acknowledged: u64,
 }
 
+/// Mail to be kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PutMail {
+    /// Of whose group.
+    pub group: GroupId,
+    /// What single devices fetch.
+    pub mail: Vec<(DeviceId, Vec<u8>)>,
+}
+
 /// Who signed a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Proof {
@@ -190,14 +203,12 @@ impl Append {
     /// What its signer signs.
     pub fn statement(&self, relay: &RelayKey, signer: &AppendKey) -> [u8; 32] {
         let link = self.entry.link();
-        let mut mail = Writer::new();
-        self.mail.iter().for_each(|(device, bytes)| _ = mail.raw(&device.0).raw(&sha256(bytes)));
         begin("sealcast/v1/relay/append", relay, signer, &self.group)
             .add(&self.expected_head.0)
             .add(&link.hash)
             .add(link.next_key.as_ref().map_or(&[], |key| key))
             .add(&hashes(&self.blobs))
-            .add(mail.as_slice())
+            .add(&mail_hashes(&self.mail))
             .finish()
     }
 }
@@ -289,6 +300,13 @@ impl FetchMail {
     }
 }
 
+impl PutMail {
+    /// What its signer signs.
+    pub fn statement(&self, relay: &RelayKey, signer: &AppendKey) -> [u8; 32] {
+        begin("sealcast/v1/relay/leave", relay, signer, &self.group).add(&mail_hashes(&self.mail)).finish()
+    }
+}
+
 impl Request {
     /// Its bytes.
     ///
@@ -303,8 +321,7 @@ impl Request {
                 w.u8(APPEND).raw(&it.group.0).raw(&it.expected_head.0);
                 it.entry.encode(&mut w);
                 put_blobs(&mut w, &it.blobs);
-                put_count(&mut w, it.mail.len());
-                it.mail.iter().for_each(|(device, bytes)| put_bytes32(w.raw(&device.0), bytes));
+                put_mail(&mut w, &it.mail);
                 proof.encode(&mut w);
             }
             Request::Read { group, from, max_bytes } => _ = w.u8(READ).raw(&group.0).u64(*from).u32(*max_bytes),
@@ -327,6 +344,10 @@ impl Request {
             Request::Mail(it, proof) => {
                 proof.encode(w.u8(MAIL).raw(&it.group.0).raw(&it.device.0).u64(it.acknowledged));
             }
+            Request::PutMail(it, proof) => {
+                put_mail(w.u8(PUT_MAIL).raw(&it.group.0), &it.mail);
+                proof.encode(&mut w);
+            }
         }
         w.finish()
     }
@@ -348,13 +369,7 @@ impl Request {
             APPEND => {
                 let (group, expected_head) = (GroupId(r.array()?), Head(r.array()?));
                 let (entry, blobs) = (LogEntry::decode(&mut r)?, blobs(&mut r)?);
-                let n = count(&mut r, 32 + 4, limits::RELAY_MAIL_MAX)?;
-                let mail = (0..n).map(|_| {
-                    let device = DeviceId(r.array()?);
-                    Ok((device, bytes32(&mut r, limits::RELAY_MAIL_BYTES_MAX)?.to_vec()))
-                });
-                let mail = mail.collect::<Result<_, FormatError>>()?;
-                let append = Append { group, expected_head, entry, blobs, mail };
+                let append = Append { group, expected_head, entry, blobs, mail: mail(&mut r)? };
                 Request::Append(Box::new(append), Proof::decode(&mut r)?)
             }
             READ => {
@@ -390,6 +405,10 @@ impl Request {
                 let (group, device) = (GroupId(r.array()?), DeviceId(r.array()?));
                 Request::Mail(FetchMail { group, device, acknowledged: r.u64()? }, Proof::decode(&mut r)?)
             }
+            PUT_MAIL => {
+                let it = PutMail { group: GroupId(r.array()?), mail: mail(&mut r)? };
+                Request::PutMail(it, Proof::decode(&mut r)?)
+            }
             _ => return Err(FormatError::Malformed),
         };
         r.end()?;
@@ -405,16 +424,17 @@ impl Request {
             let fits = |blob: &Blob| blob.bytes().is_none_or(|bytes| bytes.len() <= limits::RELAY_BLOB_BYTES_MAX);
             it.len() <= limits::RELAY_BLOBS_MAX && it.iter().all(fits)
         };
+        let mail = |it: &[(DeviceId, Vec<u8>)]| {
+            let fits = |(_, bytes): &(DeviceId, Vec<u8>)| bytes.len() <= limits::RELAY_MAIL_BYTES_MAX;
+            it.len() <= limits::RELAY_MAIL_MAX && it.iter().all(fits)
+        };
         let fits = match self {
             Request::Append(it, _) => {
-                let mail = |(_, bytes): &(DeviceId, Vec<u8>)| bytes.len() <= limits::RELAY_MAIL_BYTES_MAX;
-                it.entry.bytes.len() <= limits::RELAY_ENTRY_BYTES_MAX
-                    && blobs(&it.blobs)
-                    && it.mail.len() <= limits::RELAY_MAIL_MAX
-                    && it.mail.iter().all(mail)
+                it.entry.bytes.len() <= limits::RELAY_ENTRY_BYTES_MAX && blobs(&it.blobs) && mail(&it.mail)
             }
             Request::Blobs { hashes, .. } => hashes.len() <= limits::RELAY_BLOBS_MAX,
             Request::PutBlobs(it, _) => blobs(&it.blobs),
+            Request::PutMail(it, _) => mail(&it.mail),
             Request::PutPackages(it, _) => {
                 let package = |package: &Package| package.bytes.len() <= limits::RELAY_PACKAGE_BYTES_MAX;
                 it.single_use.len() <= limits::RELAY_PACKAGES_MAX
@@ -432,6 +452,24 @@ fn begin(label: &str, relay: &RelayKey, signer: &AppendKey, group: &GroupId) -> 
 
 fn hashes(blobs: &[Blob]) -> Vec<u8> {
     blobs.iter().flat_map(|blob| blob.hash).collect()
+}
+
+fn mail_hashes(mail: &[(DeviceId, Vec<u8>)]) -> Vec<u8> {
+    mail.iter().flat_map(|(device, bytes)| [device.0, sha256(bytes)].concat()).collect()
+}
+
+fn put_mail(w: &mut Writer, mail: &[(DeviceId, Vec<u8>)]) {
+    put_count(w, mail.len());
+    mail.iter().for_each(|(device, bytes)| put_bytes32(w.raw(&device.0), bytes));
+}
+
+fn mail(r: &mut Reader<'_>) -> Result<Vec<(DeviceId, Vec<u8>)>, FormatError> {
+    let n = count(r, 32 + 4, limits::RELAY_MAIL_MAX)?;
+    let mail = |r: &mut Reader<'_>| {
+        let device = DeviceId(r.array()?);
+        Ok((device, bytes32(r, limits::RELAY_MAIL_BYTES_MAX)?.to_vec()))
+    };
+    (0..n).map(|_| mail(r)).collect()
 }
 
 fn put_blobs(w: &mut Writer, blobs: &[Blob]) {
@@ -452,3 +490,4 @@ const PUT_BLOBS: u8 = 5;
 const PUT_PACKAGES: u8 = 6;
 const TAKE_PACKAGE: u8 = 7;
 const MAIL: u8 = 8;
+const PUT_MAIL: u8 = 9;

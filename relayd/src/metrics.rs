@@ -149,8 +149,8 @@ impl Metrics {
 }
 
 /// By the kind's number.
-const KINDS: [&str; 9] =
-    ["unknown", "info", "append", "read", "blobs", "put_blobs", "put_packages", "take_package", "mail"];
+const KINDS: [&str; 10] =
+    ["unknown", "info", "append", "read", "blobs", "put_blobs", "put_packages", "take_package", "mail", "put_mail"];
 /// By the refusal's number.
 const REFUSALS: [&str; 13] = [
     "other",

@@ -7,7 +7,7 @@ use super::rows::{self, DeviceRecord, GroupRecord, MailRecord, Value};
 use super::storage::{Storage, StorageError};
 use super::{Step, Stop, day_of, weight};
 use crate::ids::{DeviceId, GroupId};
-use crate::request::{FetchMail, Package, Proof, PutPackages, TakePackage};
+use crate::request::{FetchMail, Package, Proof, PutMail, PutPackages, TakePackage};
 use crate::response::{MailItem, Refusal, Response, Taken};
 
 impl Step<'_> {
@@ -162,6 +162,16 @@ impl Step<'_> {
         self.rows.remove(rows::numbered(rows::MAIL, id, number));
         self.rows.remove(rows::of_device_numbered(rows::MAIL_BYTES, id, &record.device, number));
         group.mail_bytes = group.mail_bytes.saturating_sub(weight(record.bytes as usize));
+    }
+
+    pub(super) fn put_mail(&mut self, it: &PutMail, proof: &Proof) -> Result<Response, Stop> {
+        let mut group = self.known(&it.group)?;
+        let statement = it.statement(&self.directory.public, &proof.signer);
+        let bytes = it.mail.iter().map(|(_, bytes)| bytes.len()).sum();
+        self.authorize(&it.group, &group, proof, &statement, bytes, Payer::Others)?;
+        self.keep_mail(&it.group, &mut group, &it.mail)?;
+        self.keep(&it.group, group);
+        Ok(Response::Stored { single_use: 0 })
     }
 
     pub(super) fn give_mail(&mut self, it: &FetchMail, proof: &Proof) -> Result<Response, Stop> {

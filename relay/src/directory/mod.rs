@@ -214,6 +214,7 @@ impl Step<'_> {
             Request::PutPackages(it, proof) => self.put_packages(it, &proof),
             Request::TakePackage(it, proof) => self.take_package(&it, &proof),
             Request::Mail(it, proof) => self.give_mail(&it, &proof),
+            Request::PutMail(it, proof) => self.put_mail(&it, &proof),
         }
     }
 

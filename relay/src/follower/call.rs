@@ -6,7 +6,9 @@ use super::{Follower, Pending};
 use crate::codec::FormatError;
 use crate::ids::{BlobHash, DeviceId};
 use crate::log::LogEntry;
-use crate::request::{Append, Blob, FetchMail, Package, Proof, PutBlobs, PutPackages, Request, Signer, TakePackage};
+use crate::request::{
+    Append, Blob, FetchMail, Package, Proof, PutBlobs, PutMail, PutPackages, Request, Signer, TakePackage,
+};
 
 /// A request on its way. Hand it back with the response: several may be under way, and responses may overtake each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +25,7 @@ pub struct Call {
 pub(super) enum Kind {
     Info,
     Newest,
+    Before(u64),
     Append,
     Read,
     Blobs(Vec<BlobHash>),
@@ -58,6 +61,12 @@ impl Follower {
     /// Asks how far the log goes, for a newcomer that begins there.
     pub fn ask_newest(&self) -> Call {
         self.call(Kind::Newest, &Request::Read { group: self.group, from: 1, max_bytes: 1 })
+    }
+
+    /// Asks for the receipt of a position that lies before the follower's, for a member that goes on from there.
+    pub fn ask_before(&self, position: u64) -> Call {
+        let request = Request::Read { group: self.group, from: position.saturating_add(1), max_bytes: 1 };
+        self.call(Kind::Before(position), &request)
     }
 
     /// Asks for entries after the follower's position.
@@ -148,6 +157,16 @@ impl Follower {
         let it = TakePackage { group: self.group, device };
         let proof = Proof::new(signer, |key| it.statement(&self.relay, key));
         self.call(Kind::Take, &Request::TakePackage(it, proof))
+    }
+
+    /// Has mail of some devices kept.
+    ///
+    /// # Errors
+    /// [`FormatError::TooLarge`].
+    pub fn put_mail(&self, mail: Vec<(DeviceId, Vec<u8>)>, signer: &dyn Signer) -> Result<Call, FormatError> {
+        let it = PutMail { group: self.group, mail };
+        let proof = Proof::new(signer, |key| it.statement(&self.relay, key));
+        self.checked(Kind::Put, &Request::PutMail(it, proof))
     }
 
     /// Asks for a device's mail and has it deleted up to the number `acknowledged`.

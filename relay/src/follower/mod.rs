@@ -31,7 +31,7 @@ use crate::ids::{AppendKey, BlobHash, GroupId, Head};
 use crate::key::RelayKey;
 use crate::log::{Link, LogEntry, first_head};
 use crate::receipt::{Announcement, Receipt};
-use crate::response::{Info, MailItem, Refusal, Response, Taken};
+use crate::response::{Info, MailItem, Page, Refusal, Response, Taken};
 
 /// A member's view of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,6 +99,8 @@ pub struct Progress {
 pub enum Answer {
     /// The receipt of the log's end, to be adopted.
     Newest(Receipt),
+    /// The receipt of the position that was asked for, to be adopted.
+    Before(Receipt),
     /// Entries, or what became of an append. [`Follower::is_behind`] says whether to read on.
     Progress(Progress),
     /// What the directory is; it has the pinned key.
@@ -179,6 +181,17 @@ pub enum Misbehaviour {
 }
 
 impl Follower {
+    /// Goes back to a receipt of an earlier position, and reads on from there. What it knew a receipt for before must come again.
+    ///
+    /// # Errors
+    /// As [`Follower::adopt`].
+    pub fn go_back(&mut self, receipt: Receipt) -> Result<Option<Outcome>, Misbehaviour> {
+        let known = self.newest.or(self.receipt);
+        let outcome = self.adopt(receipt)?;
+        known.into_iter().for_each(|it| self.note(it));
+        Ok(outcome)
+    }
+
     /// A follower that knows nothing: it reads from the first entry on, unless it adopts a receipt.
     pub fn new(group: GroupId, relay: RelayKey) -> Follower {
         let head = first_head(&group);
@@ -247,6 +260,8 @@ impl Follower {
             (Kind::Read, Response::Page(page)) => self.page(call, *page).map(Answer::Progress),
             (Kind::Newest, Response::Page(page)) => self.newest_is(call, page.newest),
             (Kind::Newest, Response::Refused(Refusal::Gone { newest, .. })) => self.newest_is(call, *newest),
+            (Kind::Before(position), Response::Page(page)) => self.before_is(*position, &page),
+            (Kind::Before(_), Response::Refused(why @ Refusal::Gone { .. })) => Ok(Answer::Refused(why)),
             (Kind::Read, Response::Refused(Refusal::Gone { before, newest })) => self.gone(call, *before, *newest),
             (_, Response::Refused(Refusal::Conflict(_) | Refusal::Gone { .. })) => Err(Misbehaviour::Unexpected),
             (_, Response::Refused(Refusal::UnknownGroup)) if call.newest > 0 => {
@@ -269,6 +284,13 @@ impl Follower {
             (Kind::Mail, Response::Mail { items, more }) => Ok(Answer::Mail { items, more }),
             _ => Err(Misbehaviour::Unexpected),
         }
+    }
+
+    fn before_is(&self, position: u64, page: &Page) -> Result<Answer, Misbehaviour> {
+        let receipt = page.before.ok_or(Misbehaviour::Unexpected)?;
+        self.authentic(&receipt)?;
+        self.compare(&receipt)?;
+        if receipt.position == position { Ok(Answer::Before(receipt)) } else { Err(Misbehaviour::Unexpected) }
     }
 
     fn newest_is(&self, call: &Call, newest: Receipt) -> Result<Answer, Misbehaviour> {

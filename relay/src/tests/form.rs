@@ -14,7 +14,7 @@ use crate::follower::{Answer, Follower, Outcome, ProposeError, SavedError};
 use crate::ids::{GroupId, Head};
 use crate::log::first_head;
 use crate::receipt::{Announcement, Receipt};
-use crate::request::{Append, Blob, FetchMail, Package, Proof, PutBlobs, PutPackages, Request, TakePackage};
+use crate::request::{Append, Blob, FetchMail, Package, Proof, PutBlobs, PutMail, PutPackages, Request, TakePackage};
 use crate::response::{Info, MailItem, Page, Refusal, Response, Taken};
 
 fn package(i: u8) -> Package {
@@ -41,6 +41,7 @@ fn requests() -> Vec<Request> {
         Request::PutPackages(packages(vec![package(1), package(2)], Some(package(3))), proof),
         Request::TakePackage(TakePackage { group, device: device(4) }, proof),
         Request::Mail(FetchMail { group, device: device(4), acknowledged: 17 }, proof),
+        Request::PutMail(PutMail { group, mail: vec![(device(1), b"welcome".to_vec()), (device(2), vec![])] }, proof),
     ]
 }
 
@@ -221,6 +222,8 @@ fn rule_g3_statements_differ_in_each_part() {
                 statements.push(put(vec![package(1)], None).statement(&relay, &signer));
                 statements.push(put(vec![], Some(package(1))).statement(&relay, &signer));
                 statements.push(put(vec![package(2)], None).statement(&relay, &signer));
+                let left = |i| PutMail { group, mail: vec![(device(i), vec![1])] };
+                statements.extend([1, 2].map(|i| left(i).statement(&relay, &signer)));
                 let blobs = PutBlobs { group, blobs: vec![Blob::new(vec![1])] };
                 statements.push(blobs.statement(&relay, &signer));
             }
@@ -274,6 +277,11 @@ fn rule_g9_bytes_and_statements_are_those_of_wire_md() {
             FetchMail { group, device, acknowledged: 17 }.statement(&relay(), &signer),
             "756cb49667400d6d55844679c619e6af179dd449450234e05756d52dc67f5df9",
         ),
+        (
+            "leave",
+            PutMail { group, mail: vec![(device, b"welcome".to_vec())] }.statement(&relay(), &signer),
+            "2b388af310e1593fb58fe093a86039c5d505e3be4a7bf21e768a3d44898f8a2a",
+        ),
     ] {
         assert_eq!(hex(found), expect, "{what}");
     }
@@ -311,7 +319,7 @@ proptest! {
 
     #[test]
     fn rule_g1_no_bytes_make_a_follower_panic_or_change_it_when_it_refuses(
-        kind in 0_usize..7,
+        kind in 0_usize..9,
         bytes in mutated(responses().iter().map(Response::encode).collect()),
         saved in mutated(vec![follower().encode(), founded(3).1.encode()]),
     ) {
@@ -324,6 +332,8 @@ proptest! {
             3 => follower.blobs(vec![[0; 32]; 3]).unwrap(),
             4 => follower.put_blobs(vec![], &member).unwrap(),
             5 => follower.take_package(device(1), &member),
+            6 => follower.ask_before(1),
+            7 => follower.put_mail(vec![(device(1), vec![])], &member).unwrap(),
             _ => follower.mail(device(1), 0, &member),
         };
         let before = follower.clone();

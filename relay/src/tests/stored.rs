@@ -184,6 +184,34 @@ fn mail_is_kept_until_it_is_acknowledged() {
 }
 
 #[test]
+fn mail_may_come_behind_its_entry_and_a_follower_goes_back_for_what_lies_between() {
+    let (mut world, mut member) = founded(3);
+    let left = |world: &mut World, mail: Vec<(DeviceId, Vec<u8>)>, signer: &OriginKey| {
+        let call = follower().put_mail(mail, signer).unwrap();
+        exchange(world, &mut follower(), &call).unwrap()
+    };
+    let both = vec![(device(1), vec![7]), (device(2), vec![8])];
+    assert_eq!(left(&mut world, both.clone(), &key(MEMBER)), Answer::Stored { single_use: 0 });
+    assert_eq!(left(&mut world, both, &key(77)), Answer::Refused(Refusal::WrongKey));
+    assert_eq!(mail(&mut world, device(1), 0).0, [(1, 7)]);
+    assert_eq!(mail(&mut world, device(2), 0).0, [(2, 8)]);
+
+    // It began at the end, and its mail is of position 1.
+    let mut late = follower();
+    late.adopt(*member.receipt().unwrap()).unwrap();
+    let call = late.ask_before(1);
+    let Ok(Answer::Before(receipt)) = exchange(&mut world, &mut late, &call) else { panic!("it is kept") };
+    assert_eq!(receipt.position, 1);
+    late.go_back(receipt).unwrap();
+    assert!(late.is_behind(), "what it had a receipt for comes again");
+    let call = late.read();
+    let entries = progress(exchange(&mut world, &mut late, &call)).entries;
+    assert_eq!(entries.iter().map(|it| it.position).collect::<Vec<_>>(), [2, 3]);
+    assert_eq!(late.head(), member.head());
+    progress(propose(&mut world, &mut member, b"on", None, &key(MEMBER)));
+}
+
+#[test]
 fn old_mail_vanishes_by_age_and_by_quota() {
     let mut world = World::with(Config { mail_bytes: 3 * (limits::RELAY_ROW_BYTES + 1), ..Config::default() });
     let mut member = follower();
