@@ -386,7 +386,7 @@ impl Quorum {
                 Ok(()) => Fetched::Missing,
                 Err(_) => Fetched::NotAsked,
             },
-            Fetch::Blob(_) | Fetch::KeyPackage(_) | Fetch::Key => Fetched::Missing,
+            Fetch::Blob(_) | Fetch::KeyPackage(_) | Fetch::Key | Fetch::Mail(_) => Fetched::Missing,
         }
     }
 

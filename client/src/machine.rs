@@ -278,7 +278,9 @@ impl Machine {
     pub(super) fn fetch(&mut self, now: Now, id: FetchId, what: &Fetch) {
         let result = match what {
             Fetch::Key => self.key().map_or(Fetched::Missing, Fetched::Bytes),
-            Fetch::Shares { .. } | Fetch::Blob(_) | Fetch::KeyPackage(_) => self.quorum.fetch(now, what),
+            Fetch::Shares { .. } | Fetch::Blob(_) | Fetch::KeyPackage(_) | Fetch::Mail(_) => {
+                self.quorum.fetch(now, what)
+            }
         };
         if *what == Fetch::Key {
             self.key_asked = None;

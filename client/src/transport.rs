@@ -133,7 +133,9 @@ impl Delivery for Transport {
             | Input::Excluded
             | Input::Withdraw(_)
             | Input::Retire(_)
-            | Input::Provide { .. } => {}
+            | Input::Provide { .. }
+            | Input::Packages(_)
+            | Input::Again(_) => {}
         }
         machine.drain(now);
     }

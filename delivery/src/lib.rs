@@ -23,7 +23,8 @@ use std::sync::Arc;
 use sealcast_crypto::identity::Pattern;
 use sealcast_wire::{
     Access, Address, Agreement, Domain, Dropped, Drops, Envelope, EpochId, Exhausted, Fetch, FetchId, Fetched, Fetches,
-    Flush, Guarantee, Member, Monotonic, Now, Protect, Reason, SealMessage, Slot, Source, To, Unsealed, View, limits,
+    Flush, Guarantee, KeyPackages, Member, Monotonic, Now, Protect, Reason, SealMessage, Slot, Source, To, Unsealed,
+    View, limits,
 };
 
 pub use batch::{Batch, Train};
@@ -304,6 +305,11 @@ pub enum Input<'a> {
         /// The bytes.
         bytes: &'a [u8],
     },
+    /// Have key packages of ours kept where others take them. A transport with a directory that hands out single-use ones
+    /// answers with [`Output::PackagesKept`]; one with a place for the last resort keeps that; others drop it.
+    Packages(&'a KeyPackages),
+    /// Hand over the order again from behind this position, if it is kept.
+    Again(u64),
     /// What the keys opened of a sealed message, which was delivered or came as [`Output::Open`]: its bodies, or ⊥. Nobody
     /// waits any more for what was fetched for it.
     Opened(u64, Option<&'a [Vec<u8>]>),
@@ -492,6 +498,8 @@ pub enum Output {
     },
     /// The answer to [`Input::Fetch`].
     Fetched(FetchId, Fetched),
+    /// What [`Input::Packages`] brought is kept; so many single-use packages are there now.
+    PackagesKept(usize),
     /// What became of a message sent.
     Outcome(Token, Outcome),
     /// A member has been silent for too long.

@@ -11,8 +11,8 @@ use sealcast_wire::{
     Access, Agreement, CertHash, Dropped, Envelope, EpochId, Evidence, Flush, Guarantee, Lane, Monotonic, Now, Protect,
     Slot, Source, To, View,
 };
-pub use sealcast_wire::{Fetch, FetchId, Fetched, Fetches, Sealed};
-pub use status::{CompartmentStatus, MemberStatus, Shortage, Status};
+pub use sealcast_wire::{Fetch, FetchId, Fetched, Fetches, KeyPackages, Sealed};
+pub use status::{CompartmentStatus, MemberStatus, PendingStatus, Shortage, Status};
 
 mod allowance;
 pub mod center;
@@ -173,6 +173,8 @@ pub enum Input<'a> {
     InForce(EpochId),
     /// The answer to an [`Output::Fetch`].
     Fetched(FetchId, Fetched),
+    /// What an [`Output::Packages`] brought is kept; so many of our single-use key packages are there now.
+    PackagesKept(usize),
     /// The transport has not heard from a member for too long.
     Suspected(Slot),
     /// This member is left out since all others waited for it: it may come back, but not at once.
@@ -223,6 +225,11 @@ pub enum Output {
         /// The bytes.
         bytes: Vec<u8>,
     },
+    /// Have key packages of ours kept. A transport with a directory answers with [`Input::PackagesKept`]; one without drops it.
+    Packages(KeyPackages),
+    /// Hand over the order again from behind this position: what came of it before we had the state of that position is
+    /// forgotten. A transport that cannot drops it.
+    Again(u64),
     /// A new membership is coming: delivery shall flush the current view, and [`Input::Flushed`] answers, unless the
     /// transport cannot. Publishers pause if the change excludes somebody (A5).
     Prepare {
@@ -323,7 +330,8 @@ pub enum Command {
     /// Agree on a new key for the same members.
     Rotate,
     /// Make the holder of this certificate a member: schemes in which members let others in (MLS: its
-    /// key package is fetched, a commit adds it, a Welcome follows).
+    /// key package is fetched, a commit adds it, a Welcome follows). [`Notice::NotAdmitted`] tells if that fails; a member
+    /// stays one.
     Admit {
         /// Whom.
         cert: CertHash,
@@ -340,6 +348,8 @@ pub enum Command {
     /// Take in a signed object: an eviction statement, a CRL or a policy (DER or our own encoding,
     /// told apart by their first bytes).
     Learn(Vec<u8>),
+    /// Several of these, in this order, up to the first that is refused: with as few changes of key as the scheme can.
+    Batch(Vec<Command>),
 }
 
 /// Why we are out.
@@ -360,6 +370,8 @@ pub enum Exclusion {
     Duplicate,
     /// More waited for a change of key than we hold: we leave rather than deliver something else than the others (G7).
     Behind,
+    /// We were to found the group, and there is one of this name.
+    Exists,
 }
 
 /// Something to tell the operator.
@@ -428,6 +440,13 @@ pub enum Notice {
         /// How many members it may have.
         most: usize,
     },
+    /// A device that was to be let in is not.
+    NotAdmitted {
+        /// Whom.
+        cert: CertHash,
+        /// Why.
+        why: NotAdmitted,
+    },
     /// Somebody who does not hold this one's key used the token that a leader gave it (C1), and is not let in.
     StolenToken {
         /// Whose.
@@ -457,6 +476,7 @@ impl Notice {
             | Notice::Expires { cert, .. }
             | Notice::OtherChannels { cert, .. }
             | Notice::GroupFull { cert, .. }
+            | Notice::NotAdmitted { cert, .. }
             | Notice::StolenToken { cert }
             | Notice::RemovalWithheld { cert } => Some(cert),
             Notice::OtherVersion { cert, .. } => cert.as_ref(),
@@ -467,6 +487,26 @@ impl Notice {
             | Notice::OtherPart { .. } => None,
         }
     }
+}
+
+/// Why a device is not let in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
+pub enum NotAdmitted {
+    /// Neither a directory nor a member has a key package of it.
+    #[error("nobody has a key package of this device")]
+    NoPackage,
+    /// Its key package is no longer valid.
+    #[error("the key package of this device has expired")]
+    Expired,
+    /// It is evicted or revoked, its certificate is over, or does not grant reading all of the group.
+    #[error("its certificate does not let it in: it is over, revoked or evicted, or does not grant sub:#")]
+    Refused,
+    /// Its key package is of another suite, or damaged.
+    #[error("the key package of this device does not fit the group")]
+    Unfit,
+    /// The group has as many members as it may have.
+    #[error("the group has as many members as it may have")]
+    Full,
 }
 
 /// What a member did that it is left out for.
@@ -524,6 +564,9 @@ pub enum CommandError {
     /// There is no such member.
     #[error("no such member")]
     NoSuchMember,
+    /// So much waits to be done that no more is taken.
+    #[error("too much at once")]
+    TooMuch,
     /// The signed object does not verify.
     #[error("not signed by this group's authority, or not newer than what we have")]
     Invalid,

@@ -42,15 +42,14 @@ impl Keys for Plain {
                 self.outputs.push_back(Output::Excluded { why: Exclusion::Left });
                 Ok(())
             }
-            Input::Command(Command::Rotate | Command::Admit { .. } | Command::Evict { .. } | Command::Learn(_)) => {
-                Err(CommandError::Unsupported.into())
-            }
+            Input::Command(_) => Err(CommandError::Unsupported.into()),
             Input::Message { .. } => Err(Dropped::Foreign.into()),
             // Nothing was sent, fetched, sealed or prepared, and nobody is known who could be silent or described.
             Input::Delivered(_)
             | Input::Outcome(..)
             | Input::InForce(_)
             | Input::Fetched(..)
+            | Input::PackagesKept(_)
             | Input::Suspected(_)
             | Input::Slow(_)
             | Input::Flushed(..)

@@ -8,7 +8,7 @@ use sealcast_crypto::identity::Serial;
 use sealcast_crypto::identity::attributes::Attribute;
 use sealcast_crypto::identity::rights::Rights;
 use sealcast_crypto::signature::PublicKey;
-use sealcast_wire::{Domain, MemberId};
+use sealcast_wire::{CertHash, Domain, MemberId};
 
 /// A group as its key scheme knows it.
 #[derive(Clone, Debug, Default)]
@@ -23,6 +23,25 @@ pub struct Status {
     pub missing: Vec<Shortage>,
     /// The first of these that waits for longer than such messages usually do.
     pub late: Option<Shortage>,
+    /// Devices that want to be let in, by certificate: those that this member heard.
+    pub pending: Vec<PendingStatus>,
+    /// How many more want it, and have not shown their certificates yet.
+    pub unnamed: usize,
+}
+
+/// A device that waits to be let in.
+#[derive(Clone, Debug)]
+pub struct PendingStatus {
+    /// Its certificate.
+    pub cert: CertHash,
+    /// The subject's common name.
+    pub name: String,
+    /// The certificate's serial number.
+    pub serial: Serial,
+    /// Seconds since 1970 at which the certificate ends.
+    pub not_after: i64,
+    /// How long ago it said so last.
+    pub heard: Duration,
 }
 
 /// What a message needs before it can be opened: shares of its key, which others hold.

@@ -80,12 +80,15 @@ codes! {
     BadUrl = 308, Configuration, "the URL is wrong";
     BadPair = 309, Configuration, "these keys cannot travel this way";
     NoAuthority = 310, Configuration, "no authority";
+    GroupExists = 311, Configuration, "the group exists already";
+    AlreadyMember = 312, Configuration, "the device is a member already";
     NoRoute = 401, Unreachable, "no network route to the group";
     TimedOut = 402, Unreachable, "nothing came in time";
     NotReady = 403, Unreachable, "no key is agreed yet";
     Address = 404, Unreachable, "an address cannot be used";
     Nobody = 405, Unreachable, "nobody else is in the group";
     GroupFull = 406, Unreachable, "the group has as many members as it may have";
+    NoPackage = 407, Unreachable, "nobody has a key package of the device";
     Denied = 411, Denied, "the certificate does not grant this";
     DeniedPublish = 412, Denied, "may not publish on this topic";
     DeniedSubscribe = 413, Denied, "may not subscribe to this pattern";
@@ -97,6 +100,7 @@ codes! {
     Excluded = 701, Expired, "the group has excluded this certificate";
     CertificateExpired = 702, Expired, "a certificate is not valid today";
     InviteExpired = 703, Expired, "the invite has expired";
+    PackageExpired = 704, Expired, "a key package has expired";
     Equivocation = 801, Quorum, "evidence that somebody told two stories";
     NoQuorum = 802, Quorum, "too few brokers answer";
     RolledBack = 803, Quorum, "the brokers have lost what they said before";

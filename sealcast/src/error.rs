@@ -139,6 +139,9 @@ impl Error {
                 Error::new(Code::Full, "more came while the key changed than we hold: we left the group")
                     .with_remedy(Remedy::StartAgain)
             }
+            Exclusion::Exists => {
+                Error::new(Code::GroupExists, "there is a group of this name already").with_remedy(Remedy::JoinGroup)
+            }
             Exclusion::Duplicate => {
                 Error::new(Code::Duplicate, "another process runs with this identity").with_remedy(Remedy::OwnIdentity)
             }
@@ -220,6 +223,7 @@ impl From<CommandError> for Error {
             CommandError::Denied("evict") => Code::DeniedEvict,
             CommandError::Denied(_) => Code::Denied,
             CommandError::NoSuchMember => Code::BadValue,
+            CommandError::TooMuch => Code::Full,
             CommandError::Invalid => Code::Signature,
             CommandError::Unsupported => Code::BadPair,
         };

@@ -20,6 +20,7 @@
 //! | to know that a message has its place in an order | [`Published`], [`Ticket`] |
 //! | who is in the group | [`Session::view`], [`Session::views`] |
 //! | to evict a member, or to change the key | [`Session::evict`], [`Session::rotate`] |
+//! | to let devices in that wait | [`Session::pending`], [`Session::admit`] |
 //! | reads, receipts and policies at brokers | [`Session::brokers`], [`brokers`] |
 //! | what an error means, and what helps | [`Error`], [`Code`], [`Remedy`] |
 //!
@@ -64,15 +65,17 @@ pub use remedy::Remedy;
 #[cfg(feature = "brokers")]
 pub use session::BrokersInfo;
 pub use session::{
-    Call, Identity, Info, LogEntry, LogEvent, Opened, Opening, Publish, Published, Publishing, Replica, Report,
-    Session, SlowReader, State, Stats, Step, Subscribe, Subscribing, Subscription, Ticket, TryPublishError, Views,
-    Warning, Who, open,
+    Admission, Call, Identity, Info, LogEntry, LogEvent, Opened, Opening, Publish, Published, Publishing, Replica,
+    Report, Session, SlowReader, State, Stats, Step, Subscribe, Subscribing, Subscription, Ticket, TryPublishError,
+    Views, Warning, Who, open,
 };
-pub use url::{Cipher, Options, OriginMode, Scheme, SlowMember, TransportAddress, Url};
+pub use url::{Cipher, Join, Options, OriginMode, Scheme, SlowMember, TransportAddress, Url};
 
 #[doc(inline)]
 pub use sealcast_crypto::identity::Identity as LoadedIdentity;
 #[doc(inline)]
-pub use sealcast_keys::{CompartmentStatus, Exclusion, MemberStatus, Misbehaviour, Notice, Status};
+pub use sealcast_keys::{
+    CompartmentStatus, Exclusion, MemberStatus, Misbehaviour, NotAdmitted, Notice, PendingStatus, Status,
+};
 #[doc(inline)]
 pub use sealcast_wire::{CertHash, Drops, EpochId, Guarantee, Member, MemberId, Slot, View};

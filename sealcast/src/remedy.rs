@@ -41,6 +41,12 @@ pub enum Remedy {
     MakeRoom,
     /// A look at its members.
     ListMembers,
+    /// A look at the devices that wait to be let in.
+    ListPending,
+    /// The group joined instead of founded, or another name for it.
+    JoinGroup,
+    /// The device started, so that it leaves what members need to let it in.
+    StartDevice,
     /// The certificate named instead of the name.
     NameCertificate,
     /// A new start; the eviction of whoever floods the group.

@@ -176,6 +176,21 @@ pub enum Cipher {
     ChaCha20Poly1305,
 }
 
+/// How a member comes into a group whose members let others in (`keys=mls`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Join {
+    /// It founds the group if it finds none, and comes in by itself.
+    #[default]
+    Auto,
+    /// It comes in by itself, and founds none.
+    External,
+    /// It waits until a member admits it.
+    Wait,
+    /// It founds the group, and fails if there is one: no URL says so, as a second run would fail.
+    Create,
+}
+
 /// The options of a URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -219,6 +234,8 @@ pub struct Options {
     pub slow: SlowMember,
     /// `fec=`: whether lost records are rebuilt from parities, where many lack some; with `order=total`.
     pub fec: bool,
+    /// `join=`, with `keys=mls`.
+    pub join: Join,
     /// `wait=`: how long publish waits for the first key, or for brokers.
     pub wait: Duration,
     /// `pin=`: how the id of the brokers' cluster begins, in hex.
@@ -258,6 +275,7 @@ impl Default for Options {
             backlog: limits::RELIABLE_BACKLOG_BYTES,
             slow: SlowMember::Wait,
             fec: true,
+            join: Join::Auto,
             wait: Duration::from_secs(10),
             pin: None,
             authority: None,
@@ -343,6 +361,9 @@ impl Url {
             }
         }
         url.check_pair()?;
+        if given.contains("join") && url.keys != Scheme::Mls {
+            return Err(bad(text, "join= belongs to keys=mls"));
+        }
         url.check_relay(&given)?;
         match (url.keys, given.contains("kdc")) {
             (Scheme::Center, false) => {
@@ -422,6 +443,14 @@ impl Url {
                     at_least(limits::DETECT_MIN, time)
                         .ok_or_else(|| short(&wrong, limits::DETECT_MIN, "detect=500ms"))?,
                 );
+            }
+            "join" => {
+                options.join = match value {
+                    "auto" => Join::Auto,
+                    "external" => Join::External,
+                    "wait" => Join::Wait,
+                    _ => return Err(wrong("auto, external or wait")),
+                }
             }
             "wait" => options.wait = duration(value).ok_or_else(|| wrong("a time such as 10s"))?,
             "pin" => {
@@ -742,7 +771,7 @@ const LCM_PORT: u16 = 7667;
 const KDC_PLACES_MAX: usize = 8;
 /// In a group that is reached directly, so long after a message was taken its publisher knows what became of it.
 const OUTCOME_WITHIN: Duration = Duration::from_secs(5);
-const KNOWN: &str = "ttl recv_buf_size interface mtu segment linger batch gso group origin suite rekey detect wait keys order (and backlog, slow and fec with order=total, kdc with keys=center, pin and authority for quorum:, erase with keys=mls, directory, relay, user, password-file and ca for mqtt:)";
+const KNOWN: &str = "ttl recv_buf_size interface mtu segment linger batch gso group origin suite rekey detect wait keys order (and backlog, slow and fec with order=total, kdc with keys=center, join and erase with keys=mls, pin and authority for quorum:, directory, relay, user, password-file and ca for mqtt:)";
 
 #[cfg(test)]
 mod tests {
@@ -820,6 +849,8 @@ mod tests {
             ("udpm://?directory=http://relay/v1", "belongs to mqtt:"),
             ("udpm://?erase=epoch", "belongs to keys=mls"),
             ("mem://a?keys=mls&order=total&erase=hour", "epoch"),
+            ("mem:g?keys=mls&join=soon", "auto, external or wait"),
+            ("udpm://?join=wait", "belongs to keys=mls"),
             ("quorum:", "names no cluster file"),
             ("quorum:cluster.toml?order=total", "belongs to udpm: and mem"),
             ("udpm://?order=some", "total or best-effort"),

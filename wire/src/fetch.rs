@@ -2,6 +2,7 @@
 //!
 //! Both axes speak it: `keys` asks, the way (a directory, brokers, or the members themselves) answers.
 
+use crate::Utc;
 use crate::member::CertHash;
 
 /// Names a fetch, for its answer.
@@ -24,6 +25,21 @@ pub enum Fetch {
     },
     /// The key that those who carry messages hold shares of, as enough of them vouch for it.
     Key,
+    /// What members left for this device while it was away: one message. The next fetch has it deleted, and brings the next one.
+    Mail(CertHash),
+}
+
+/// Key packages of a device, for those who let it in while it is away.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyPackages {
+    /// Whose.
+    pub cert: CertHash,
+    /// Each is handed out once, where a directory can promise that.
+    pub single_use: Vec<Vec<u8>>,
+    /// Handed out where there is no other one.
+    pub last_resort: Option<Vec<u8>>,
+    /// When they are of no use any more.
+    pub until: Utc,
 }
 
 /// What a scheme asks a transport for, and what a transport can be asked for.

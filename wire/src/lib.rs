@@ -25,7 +25,7 @@ pub use codec::{Malformed, Reader, Writer};
 pub use dropped::{Dropped, Drops, Reason};
 pub use envelope::{Envelope, SealMessage, Sealed, SealedHeader, Unsealed};
 pub use evidence::{Culprit, Evidence};
-pub use fetch::{Fetch, FetchId, Fetched, Fetches};
+pub use fetch::{Fetch, FetchId, Fetched, Fetches, KeyPackages};
 pub use frame::{Domain, Header};
 pub use guarantee::{Agreement, Guarantee, Lane};
 pub use member::{CertHash, Change, EpochId, Flush, Incarnation, Member, MemberId, Slot, View};

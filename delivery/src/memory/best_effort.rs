@@ -267,6 +267,8 @@ impl Delivery for BestEffort {
             | Input::Pause
             | Input::Resume
             | Input::Provide { .. }
+            | Input::Packages(_)
+            | Input::Again(_)
             | Input::Opened(..)
             | Input::Subscribe(_)
             | Input::Unsubscribe(_) => {}

@@ -161,6 +161,7 @@ fn what(r: &mut Reader<'_>) -> Result<Fetch, Malformed> {
         1 => Ok(Fetch::KeyPackage(CertHash(r.array()?))),
         2 => Ok(Fetch::Shares { index: r.u64()?, proved: option(r, |_| Ok(()))?.is_some() }),
         4 => Ok(Fetch::Key),
+        5 => Ok(Fetch::Mail(CertHash(r.array()?))),
         _ => Err(Malformed),
     }
 }
@@ -171,6 +172,7 @@ fn put_what<'w>(w: &'w mut Writer, what: &Fetch) -> &'w mut Writer {
         Fetch::KeyPackage(cert) => w.u8(1).raw(&cert.0),
         Fetch::Shares { index, proved } => w.u8(2).u64(*index).u8(u8::from(*proved)),
         Fetch::Key => w.u8(4),
+        Fetch::Mail(cert) => w.u8(5).raw(&cert.0),
     }
 }
 
@@ -198,6 +200,7 @@ mod tests {
             Frame::Fetch { id: FetchId(1), what: Fetch::KeyPackage(CertHash([6; 32])) },
             Frame::Fetch { id: FetchId(1), what: Fetch::Shares { index: 3, proved: true } },
             Frame::Fetch { id: FetchId(1), what: Fetch::Key },
+            Frame::Fetch { id: FetchId(1), what: Fetch::Mail(CertHash([6; 32])) },
             Frame::Answer { id: FetchId(1), result: Fetched::Missing },
             Frame::Answer { id: FetchId(1), result: Fetched::Bytes(vec![1]) },
             Frame::Provide { what: Fetch::Blob([5; 32]), bytes: b"blob" },

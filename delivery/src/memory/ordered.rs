@@ -22,8 +22,8 @@ use sealcast_wire::limits::{
     FORMER_EPOCHS_MAX, OFFER_BYTES_MAX, ORDERED_AHEAD_MAX, ORDERED_PENDING_MAX, SUBMITTED_MAX,
 };
 use sealcast_wire::{
-    Address, Agreement, Dropped, EpochId, Fetch, FetchId, Fetched, Fetches, Flush, Guarantee, Monotonic, Now, Protect,
-    Source, To,
+    Address, Agreement, Dropped, EpochId, Fetch, FetchId, Fetched, Fetches, Flush, Guarantee, KeyPackages, Monotonic,
+    Now, Protect, Source, To,
 };
 
 use super::best_effort::BestEffort;
@@ -419,8 +419,25 @@ impl Delivery for Ordered {
             Input::Fetch(id, _) if self.asked.len() >= ORDERED_PENDING_MAX => {
                 self.best_effort.outputs.push_back(Output::Fetched(id, Fetched::Missing));
             }
+            // All are here at once: nobody leaves mail.
+            Input::Fetch(id, Fetch::Mail(_)) => {
+                self.best_effort.outputs.push_back(Output::Fetched(id, Fetched::Missing));
+            }
             Input::Fetch(id, what) => {
                 self.asked.insert(id, Fetching { what: what.clone(), retry_at: now.monotonic, tries: 0 });
+            }
+            // One device has one entry here, which may be taken often.
+            Input::Packages(KeyPackages { cert, last_resort, .. }) => {
+                if let Some(bytes) = last_resort {
+                    self.handle(now, Input::Provide { what: &Fetch::KeyPackage(*cert), bytes });
+                }
+            }
+            Input::Provide { what: Fetch::Mail(_), .. } => {}
+            Input::Again(position) => {
+                self.next = Some(position.saturating_add(1));
+                self.ahead.clear();
+                self.chain = None;
+                self.again_at = now.monotonic;
             }
             Input::Provide { bytes, .. }
                 if bytes.len() > OFFER_BYTES_MAX || self.provided.len() >= ORDERED_PENDING_MAX =>

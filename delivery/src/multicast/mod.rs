@@ -253,6 +253,8 @@ impl Delivery for Multicast {
             | Input::Checkpointed(_)
             | Input::Withdraw(_)
             | Input::Provide { .. }
+            | Input::Packages(_)
+            | Input::Again(_)
             | Input::Opened(..)
             | Input::Subscribe(_)
             | Input::Unsubscribe(_)

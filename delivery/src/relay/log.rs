@@ -7,24 +7,29 @@ use sealcast_relay::follower::{Answer, Call, Entry, Follower, Misbehaviour, Outc
 use sealcast_relay::ids::GroupId;
 use sealcast_relay::log::LogEntry;
 use sealcast_relay::receipt::{RECEIPT_BYTES, Receipt};
-use sealcast_relay::request::{Blob, Package};
+use sealcast_relay::request::Blob;
 use sealcast_relay::response::Refusal;
 use sealcast_wire::frame::KIND_SEALED;
-use sealcast_wire::{Dropped, Drops, EpochId, Fetch, FetchId, Fetched, Malformed, Monotonic, Now, Source, Utc, limits};
+use sealcast_wire::{
+    Dropped, Drops, EpochId, Fetch, FetchId, Fetched, KeyPackages, Malformed, Monotonic, Now, Source, Utc, limits,
+};
 
 use super::beacon::Beacons;
+use super::devices::Devices;
 use super::{Config, DIRECTORY, Handle};
 use crate::memory::keys_message;
 use crate::{Outcome, Output, SendError, Token};
 
 /// A member's end of a group's log.
 pub(super) struct Log {
-    config: Config,
+    pub(super) config: Config,
     pub(super) follower: Follower,
     handle: Handle,
     pub(super) beacons: Beacons,
     /// It has the key that we pin.
     is_known: bool,
+    /// We found the group: there is no log yet.
+    founds: bool,
     /// It is known where the log begins for us.
     has_begun: bool,
     is_connected: bool,
@@ -38,19 +43,21 @@ pub(super) struct Log {
     /// One is to be proposed, once nothing else is to be done.
     proposes: bool,
     /// What is to be kept there, until it is.
-    provided: BTreeMap<Fetch, Vec<u8>>,
-    asked: BTreeMap<FetchId, Requested>,
+    pub(super) provided: BTreeMap<Fetch, Vec<u8>>,
+    pub(super) asked: BTreeMap<FetchId, Requested>,
     /// The heads at the last positions.
     cuts: BTreeMap<u64, [u8; 32]>,
     /// Receipts of positions that a later run may begin at.
     reached: VecDeque<Receipt>,
-    /// Counts what we have kept of our device.
-    number: u64,
+    /// What devices leave and fetch.
+    pub(super) devices: Devices,
+    /// The position to which it goes back: nothing is handed on before.
+    goes_back: Option<u64>,
     /// Before this nothing is asked again.
     waits: Option<Monotonic>,
     /// When the log is read though nobody announced anything.
     reads_at: Monotonic,
-    outputs: VecDeque<Output>,
+    pub(super) outputs: VecDeque<Output>,
     pub(super) drops: Drops,
     told: Drops,
     /// The relay showed two logs: nothing of it counts any more.
@@ -59,22 +66,25 @@ pub(super) struct Log {
 
 /// What the key scheme fetches. Who provides it may not have done so yet.
 #[derive(Debug)]
-struct Requested {
-    what: Fetch,
+pub(super) struct Requested {
+    pub(super) what: Fetch,
     at: Monotonic,
     tries: u32,
 }
 
 /// What a request is for.
 #[derive(Debug)]
-enum Purpose {
+pub(super) enum Purpose {
     Info,
     Head,
+    Back(u64),
     Read,
     Append,
     Blobs(Vec<FetchId>),
     Package(FetchId),
     Keep(Vec<Fetch>),
+    Packages,
+    Mail(FetchId),
 }
 
 impl Purpose {
@@ -82,14 +92,20 @@ impl Purpose {
     fn fetches(&self) -> Vec<FetchId> {
         match self {
             Purpose::Blobs(ids) => ids.clone(),
-            Purpose::Package(id) => vec![*id],
-            Purpose::Info | Purpose::Head | Purpose::Read | Purpose::Append | Purpose::Keep(_) => Vec::new(),
+            Purpose::Package(id) | Purpose::Mail(id) => vec![*id],
+            Purpose::Info
+            | Purpose::Head
+            | Purpose::Back(_)
+            | Purpose::Read
+            | Purpose::Append
+            | Purpose::Keep(_)
+            | Purpose::Packages => Vec::new(),
         }
     }
 }
 
 impl Log {
-    pub(super) fn open(config: Config, record: Option<&[u8]>, handle: Handle) -> Result<Log, Malformed> {
+    pub(super) fn open(config: Config, record: Option<&[u8]>, founds: bool, handle: Handle) -> Result<Log, Malformed> {
         let mut follower = Follower::new(GroupId::of(&config.signer.public()), config.relay);
         let has_begun = record.is_some();
         if let Some(record) = record {
@@ -104,6 +120,7 @@ impl Log {
             handle,
             beacons: Beacons::default(),
             is_known: false,
+            founds,
             has_begun,
             is_connected: false,
             calls: VecDeque::new(),
@@ -115,7 +132,8 @@ impl Log {
             asked: BTreeMap::new(),
             cuts: BTreeMap::new(),
             reached: VecDeque::new(),
-            number: 0,
+            devices: Devices::default(),
+            goes_back: None,
             waits: None,
             reads_at: Monotonic(0),
             outputs: VecDeque::new(),
@@ -200,12 +218,12 @@ impl Log {
         self.reads_at = Monotonic(0);
     }
 
-    fn request(&mut self, call: Call, purpose: Purpose) {
+    pub(super) fn request(&mut self, call: Call, purpose: Purpose) {
         self.requests.push_back(call.request().to_vec());
         self.calls.push_back((call, purpose));
     }
 
-    fn is_asking(&self, of: impl Fn(&Purpose) -> bool) -> bool {
+    pub(super) fn is_asking(&self, of: impl Fn(&Purpose) -> bool) -> bool {
         self.calls.iter().any(|(_, purpose)| of(purpose))
     }
 
@@ -224,6 +242,12 @@ impl Log {
         if !self.has_begun {
             if !self.is_asking(|it| matches!(it, Purpose::Head)) {
                 self.request(self.follower.ask_newest(), Purpose::Head);
+            }
+            return;
+        }
+        if let Some(position) = self.goes_back {
+            if !self.is_asking(|it| matches!(it, Purpose::Back(_))) {
+                self.request(self.follower.ask_before(position), Purpose::Back(position));
             }
             return;
         }
@@ -276,21 +300,7 @@ impl Log {
         {
             return self.request(call, Purpose::Keep(whats));
         }
-        let package = self.provided.iter().find_map(|(what, bytes)| match what {
-            Fetch::KeyPackage(cert) => Some((what.clone(), *cert, bytes.clone())),
-            Fetch::Blob(_) | Fetch::Shares { .. } | Fetch::Key => None,
-        });
-        if let Some((what, cert, bytes)) = package {
-            let utc = now.utc.unwrap_or(Utc(0));
-            // Greater than that of an earlier run.
-            self.number = self.number.saturating_add(1).max(u64::try_from(utc.0).unwrap_or(0) << 16);
-            let package = Package { expires: Utc(utc.0.saturating_add(PACKAGE_LASTS)), bytes };
-            let device = (self.config.device)(&cert);
-            if let Ok(call) = self.follower.put_packages(device, self.number, Vec::new(), Some(package), signer) {
-                return self.request(call, Purpose::Keep(vec![what]));
-            }
-            self.provided.remove(&what);
-        }
+        self.keep_of_devices(now);
     }
 
     /// Asks for what the key scheme fetches.
@@ -310,6 +320,11 @@ impl Log {
                 Fetch::KeyPackage(cert) => {
                     let device = (self.config.device)(cert);
                     calls.push((self.follower.take_package(device, &*self.config.signer), Purpose::Package(*id)));
+                }
+                Fetch::Mail(cert) => {
+                    let device = (self.config.device)(cert);
+                    let call = self.follower.mail(device, self.devices.fetched, &*self.config.signer);
+                    calls.push((call, Purpose::Mail(*id)));
                 }
                 // The next request asks for it.
                 Fetch::Blob(_) | Fetch::Shares { .. } | Fetch::Key => continue,
@@ -359,6 +374,10 @@ impl Log {
     fn take(&mut self, now: Now, purpose: Purpose, answer: Answer) {
         match (purpose, answer) {
             (Purpose::Info, Answer::Info(_)) => self.is_known = true,
+            (Purpose::Head, Answer::Newest(_)) if self.founds => {
+                self.handle.lock().exists = true;
+                self.end();
+            }
             (Purpose::Head, Answer::Newest(newest)) => {
                 // What it signed for us a moment ago it cannot have signed wrongly.
                 if self.follower.adopt(newest).is_ok() {
@@ -382,6 +401,9 @@ impl Log {
             (Purpose::Package(id), Answer::Package(taken)) => {
                 self.fetched(now, id, taken.map(|it| it.package.bytes));
             }
+            (Purpose::Back(position), Answer::Before(receipt)) => self.go_back(position, receipt),
+            (Purpose::Packages, Answer::Stored { single_use }) => self.packages_kept(single_use),
+            (Purpose::Mail(id), Answer::Mail { items, .. }) => self.mail_came(now, id, items),
             (Purpose::Keep(whats), Answer::Stored { .. }) => {
                 whats.iter().for_each(|what| _ = self.provided.remove(what));
             }
@@ -408,7 +430,10 @@ impl Log {
                 self.fail_first(Outcome::Failed);
             }
             Purpose::Blobs(ids) => ids.into_iter().for_each(|id| self.fetched(now, id, None)),
-            Purpose::Package(id) => self.fetched(now, id, None),
+            Purpose::Package(id) | Purpose::Mail(id) => self.fetched(now, id, None),
+            Purpose::Packages => self.devices.packages.clear(),
+            // What lay between is gone: the key scheme notices by what comes.
+            Purpose::Back(_) => self.goes_back = None,
             // The directory has no room for them.
             Purpose::Keep(whats) => whats.iter().for_each(|what| _ = self.provided.remove(what)),
             // Nobody has founded the group yet.
@@ -430,12 +455,13 @@ impl Log {
         self.waits = Some(now.monotonic + REQUEST_AGAIN_AFTER);
     }
 
-    fn fetched(&mut self, now: Now, id: FetchId, bytes: Option<Vec<u8>>) {
+    pub(super) fn fetched(&mut self, now: Now, id: FetchId, bytes: Option<Vec<u8>>) {
         let Some(asked) = self.asked.get_mut(&id) else { return };
         asked.tries += 1;
         let result = match bytes {
             Some(bytes) => Fetched::Bytes(bytes),
-            None if asked.tries < FETCH_TRIES => {
+            // Mail is there, or it is not.
+            None if asked.tries < FETCH_TRIES && !matches!(asked.what, Fetch::Mail(_)) => {
                 asked.at = now.monotonic + FETCH_AGAIN * (1 << asked.tries);
                 return;
             }
@@ -452,7 +478,34 @@ impl Log {
         }
     }
 
+    /// Goes back, unless all behind that position is still to come.
+    pub(super) fn again(&mut self, now: Now, position: u64) {
+        if self.has_begun && self.follower.position() <= position || self.is_over {
+            return;
+        }
+        self.goes_back = Some(position);
+        let is_entry =
+            |it: &Output| matches!(it, Output::Keys { position: Some(_), .. } | Output::Record { ours: None, .. });
+        self.outputs.retain(|it| !is_entry(it));
+        self.go_on(now);
+    }
+
+    /// The receipt of the position to go back to: a later run may begin there, too.
+    fn go_back(&mut self, position: u64, receipt: Receipt) {
+        self.goes_back = None;
+        let Ok(outcome) = self.follower.go_back(receipt) else { return };
+        if outcome.is_some() {
+            self.fail_first(Outcome::InDoubt);
+        }
+        self.reached.push_front(receipt);
+        self.checkpointed(position);
+    }
+
     fn progress(&mut self, progress: Progress) {
+        if self.goes_back.is_some() {
+            // It comes again.
+            return;
+        }
         let is_any = !progress.entries.is_empty();
         for entry in progress.entries {
             if let Err(why) = self.hand_on(entry) {
@@ -510,7 +563,7 @@ impl Log {
     // ---- what the key scheme wants -------------------------------------------------------------
 
     pub(super) fn fetch(&mut self, now: Now, id: FetchId, what: &Fetch) {
-        let is_here = matches!(what, Fetch::Blob(_) | Fetch::KeyPackage(_));
+        let is_here = matches!(what, Fetch::Blob(_) | Fetch::KeyPackage(_) | Fetch::Mail(_));
         if !is_here || self.asked.len() >= limits::MLS_ANNEX_PIECES_MAX || self.is_over {
             return self.outputs.push_back(Output::Fetched(id, Fetched::Missing));
         }
@@ -521,6 +574,11 @@ impl Log {
     pub(super) fn provide(&mut self, now: Now, what: &Fetch, bytes: &[u8]) {
         if bytes.len() > limits::RELAY_BLOB_BYTES_MAX || self.provided.len() >= 2 * limits::MLS_ANNEX_PIECES_MAX {
             return self.drops.count(Dropped::Queue);
+        }
+        if let Fetch::KeyPackage(cert) = what {
+            let until = Utc(now.utc.map_or(0, |utc| utc.0).saturating_add(PACKAGE_LASTS));
+            let last_resort = Some(bytes.to_vec());
+            return self.keep_packages(now, &KeyPackages { cert: *cert, single_use: Vec::new(), last_resort, until });
         }
         self.provided.insert(what.clone(), bytes.to_vec());
         self.go_on(now);
@@ -561,6 +619,6 @@ const WAIT_LONGEST: Duration = Duration::from_secs(30);
 /// What was not there is fetched again.
 const FETCH_AGAIN: Duration = Duration::from_millis(100);
 const FETCH_TRIES: u32 = 6;
-/// Seconds.
+/// Seconds for which a key package is kept that says nothing of its end.
 const PACKAGE_LASTS: i64 = 90 * 24 * 3600;
 const RECORD: u64 = 1;

@@ -7,11 +7,17 @@
 //! Two channels lead to the relay: [`MQTT`] takes and brings datagrams, and brings the directory's announcements; [`DIRECTORY`]
 //! takes requests and brings their responses, in that order. The owner of the sockets opens and closes both.
 //!
+//! | file | what |
+//! |---|---|
+//! | `log` | the log: appending to it, reading it |
+//! | `devices` | what single devices leave and fetch at the directory: key packages and mail |
+//!
 //! The log is what the directory signed ([`Follower`](sealcast_relay::follower::Follower)): a relay that shows two of them can be convicted, and none can change
 //! what members accept (D1). The cut at a position is the head of the log there. Members show each other their receipts over MQTT,
 //! so that a relay cannot keep two logs apart for long (D2).
 
 mod beacon;
+mod devices;
 mod log;
 #[cfg(test)]
 mod tests;
@@ -61,6 +67,8 @@ pub struct Status {
     pub misbehaviour: Option<String>,
     /// The proof that it showed two logs.
     pub evidence: Option<Box<Evidence>>,
+    /// The group was to be founded, and has a log.
+    pub exists: bool,
 }
 
 /// Shows the status of a relay to other threads.
@@ -87,13 +95,14 @@ impl Relay {
     pub const WITHOUT_DIRECTORY: Properties =
         Properties { connects: true, message_bytes_max: limits::BODY_BYTES_MAX, ..Properties::BEST_EFFORT };
 
-    /// A member's end. `record` is what the last run stored; without one the log begins at its head.
+    /// A member's end. `record` is what the last run stored; without one the log begins at its head. If it `founds` the group,
+    /// there must be no log: [`Status::exists`] says if there is one, and then nothing comes of it.
     ///
     /// # Errors
     /// The record is none, or of another group or relay.
-    pub fn open(config: Config, record: Option<&[u8]>) -> Result<(Relay, Handle), Malformed> {
+    pub fn open(config: Config, record: Option<&[u8]>, founds: bool) -> Result<(Relay, Handle), Malformed> {
         let handle = Handle::default();
-        let log = Log::open(config, record, handle.clone())?;
+        let log = Log::open(config, record, founds, handle.clone())?;
         Ok((Relay { log: Some(log), ..Relay::without_directory(false) }, handle))
     }
 
@@ -156,6 +165,8 @@ impl Delivery for Relay {
             (Input::Fetch(id, _), None) => self.best_effort.put(Output::Fetched(id, Fetched::Missing)),
             (Input::Provide { what, bytes }, Some(log)) => log.provide(now, what, bytes),
             (Input::Withdraw(token), Some(log)) => log.withdraw(token),
+            (Input::Packages(packages), Some(log)) => log.keep_packages(now, packages),
+            (Input::Again(position), Some(log)) => log.again(now, position),
             (Input::Checkpointed(position), Some(log)) => log.checkpointed(position),
             (Input::Prepare { view, flush: Flush::At(position) }, Some(log)) => match log.cut(position) {
                 Some(cut) => log.flushed(view.epoch, cut),

@@ -10,8 +10,8 @@ use sealcast_relay::evidence::Evidence;
 use sealcast_relay::ids::{DeviceId, GroupId, Head};
 use sealcast_relay::receipt::Receipt;
 use sealcast_wire::{
-    Address, CertHash, Change, EpochId, Fetch, FetchId, Fetched, Guarantee, Incarnation, MemberId, Monotonic, Now,
-    Roster, Slot, To, Utc, View,
+    Address, CertHash, Change, EpochId, Fetch, FetchId, Fetched, Guarantee, Incarnation, KeyPackages, MemberId,
+    Monotonic, Now, Roster, Slot, To, Utc, View,
 };
 
 use super::{Config, DIRECTORY, Handle, MQTT, Relay};
@@ -32,6 +32,8 @@ struct Net {
     withholds: bool,
     /// How many members have sent each other.
     datagrams: usize,
+    /// Who enters is to found the group.
+    founds: bool,
 }
 
 struct Member {
@@ -60,6 +62,7 @@ impl Net {
             time: 1,
             withholds: false,
             datagrams: 0,
+            founds: false,
         };
         (0..members).for_each(|_| net.enter(None));
         net
@@ -78,7 +81,7 @@ impl Net {
     }
 
     fn enter(&mut self, record: Option<&[u8]>) {
-        let (relay, handle) = Relay::open(self.config(), record).expect("its own record");
+        let (relay, handle) = Relay::open(self.config(), record, self.founds).expect("its own record");
         self.members.push(Member {
             relay,
             handle,
@@ -156,6 +159,7 @@ impl Net {
                     self.members[at].seen.push(format!("fetched {}: {what}", id.0));
                 }
                 Output::Store { record, .. } => self.members[at].record = Some(record),
+                Output::PackagesKept(count) => self.members[at].seen.push(format!("{count} packages")),
                 Output::Up => self.members[at].seen.push("up".into()),
                 other => self.members[at].seen.push(format!("{other:?}")),
             }
@@ -283,6 +287,100 @@ fn what_is_provided_is_fetched_also_if_the_group_is_founded_later() {
     assert_eq!(seen, ["1 a", "fetched 1: [1, 2, 3]", "fetched 2: [9]", "up"]);
     net.run(10_000);
     assert_eq!(net.seen(1), ["fetched 3: nothing"]);
+}
+
+#[test]
+fn a_single_use_package_is_handed_out_once_and_the_last_resort_after_it() {
+    let mut net = Net::new(2);
+    let (cert, until) = (CertHash([5; 32]), Utc(1_900_000_000));
+    let keep = |net: &mut Net, single_use: Vec<Vec<u8>>, last_resort: Option<Vec<u8>>| {
+        let (now, packages) = (net.now(), KeyPackages { cert, single_use, last_resort, until });
+        net.members[0].relay.handle(now, Input::Packages(&packages));
+        net.run(5);
+    };
+    keep(&mut net, vec![], Some(vec![9]));
+    assert_eq!(net.seen(0), ["up"], "nobody founded the group yet");
+    net.send(0, "a", Guarantee::Ordered);
+    net.run(5);
+    assert_eq!(net.seen(0), ["1 ours", "0 packages"]);
+    keep(&mut net, vec![vec![1], vec![2]], None);
+    assert_eq!(net.seen(0), ["2 packages"]);
+    net.seen(1);
+    for id in 1..=4 {
+        let now = net.now();
+        net.members[1].relay.handle(now, Input::Fetch(FetchId(id), &Fetch::KeyPackage(cert)));
+        net.run(5);
+    }
+    assert_eq!(net.seen(1), ["fetched 1: [1]", "fetched 2: [2]", "fetched 3: [9]", "fetched 4: [9]"]);
+}
+
+#[test]
+fn mail_is_brought_one_by_one_and_deleted_when_the_next_is_fetched() {
+    let mut net = Net::new(2);
+    let mail = Fetch::Mail(CertHash([5; 32]));
+    net.send(0, "a", Guarantee::Ordered);
+    net.run(5);
+    net.seen(1);
+    for i in 1..=2 {
+        let now = net.now();
+        net.members[0].relay.handle(now, Input::Provide { what: &mail, bytes: &[i] });
+        net.run(5);
+    }
+    let fetch = |net: &mut Net, id| {
+        let now = net.now();
+        net.members[1].relay.handle(now, Input::Fetch(FetchId(id), &mail));
+        net.run(5);
+        net.seen(1)
+    };
+    assert_eq!(fetch(&mut net, 1), ["fetched 1: [1]"]);
+    // A process that ended before it was of use gets it again.
+    net.restart(1);
+    net.seen(1);
+    assert_eq!(fetch(&mut net, 2), ["fetched 2: [1]"]);
+    assert_eq!(fetch(&mut net, 3), ["fetched 3: [2]"]);
+    assert_eq!(fetch(&mut net, 4), ["fetched 4: nothing"], "at once");
+    net.restart(1);
+    net.seen(1);
+    assert_eq!(fetch(&mut net, 5), ["fetched 5: nothing"]);
+}
+
+#[test]
+fn what_lies_behind_an_earlier_position_is_handed_on_again_also_to_a_later_run() {
+    let mut net = Net::new(1);
+    for text in ["a", "b", "c", "d"] {
+        net.send(0, text, Guarantee::Ordered);
+        net.run(3);
+    }
+    net.enter(None);
+    net.send(0, "e", Guarantee::Ordered);
+    net.run(5);
+    assert_eq!(net.seen(1), ["up", "5 e"]);
+    let now = net.now();
+    net.members[1].relay.handle(now, Input::Again(2));
+    net.members[1].relay.handle(now, Input::Checkpointed(2));
+    net.step(1);
+    net.send(0, "f", Guarantee::Ordered);
+    net.run(10);
+    assert_eq!(net.seen(1), ["3 c", "4 d", "5 e", "6 f"]);
+    net.restart(1);
+    net.run(5);
+    assert_eq!(net.seen(1), ["up", "3 c", "4 d", "5 e", "6 f"], "it begins behind what it went back to");
+    // What is still to come is not asked for.
+    let now = net.now();
+    net.members[1].relay.handle(now, Input::Again(6));
+    net.run(5);
+    assert!(net.seen(1).is_empty());
+}
+
+#[test]
+fn who_founds_a_group_that_has_a_log_is_told() {
+    let mut net = Net::new(1);
+    net.send(0, "a", Guarantee::Ordered);
+    net.run(5);
+    net.founds = true;
+    net.enter(None);
+    assert!(net.members[1].handle.lock().exists);
+    assert!(net.seen(1).is_empty(), "it is not up");
 }
 
 #[test]

@@ -1016,6 +1016,8 @@ impl Delivery for Sequencer {
             }
             Input::Fetch(..)
             | Input::Provide { .. }
+            | Input::Packages(_)
+            | Input::Again(_)
             | Input::Opened(..)
             | Input::Connected(_)
             | Input::Disconnected(_)

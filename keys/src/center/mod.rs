@@ -749,6 +749,7 @@ impl Center {
             }
             // Rights and revocations are the centre's alone.
             Command::Learn(_) | Command::Admit { .. } => Err(CommandError::Unsupported),
+            Command::Batch(all) => all.into_iter().try_for_each(|it| self.command(now, it)),
         }
     }
 
@@ -858,7 +859,12 @@ impl Keys for Center {
                 Ok(())
             }
             // Messages are said again until they are answered, datagrams are sealed, and nothing is fetched.
-            Input::Up | Input::Outcome(..) | Input::InForce(_) | Input::Delivered(_) | Input::Fetched(..) => Ok(()),
+            Input::Up
+            | Input::Outcome(..)
+            | Input::InForce(_)
+            | Input::Delivered(_)
+            | Input::Fetched(..)
+            | Input::PackagesKept(_) => Ok(()),
         }
     }
 

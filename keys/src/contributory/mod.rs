@@ -707,7 +707,11 @@ impl Keys for Contributory {
                 Ok(())
             }
             // Messages are said again until they are answered, datagrams are sealed, and nothing is fetched.
-            Input::Outcome(..) | Input::InForce(_) | Input::Delivered(_) | Input::Fetched(..) => Ok(()),
+            Input::Outcome(..)
+            | Input::InForce(_)
+            | Input::Delivered(_)
+            | Input::Fetched(..)
+            | Input::PackagesKept(_) => Ok(()),
         }
     }
 
@@ -788,6 +792,7 @@ impl Contributory {
                 Err(_) => Err(CommandError::Invalid),
             },
             Command::Admit { .. } => Err(CommandError::Unsupported),
+            Command::Batch(all) => all.into_iter().try_for_each(|it| self.command(now, it)),
         }
     }
 

@@ -11,27 +11,27 @@ use super::scheme::Mls;
 
 impl<E: Engine> Mls<E> {
     /// Bytes as a message's body: what is long is kept where others fetch it.
-    pub(super) fn body(&mut self, now: Now, bytes: &[u8]) -> Body {
+    pub(super) fn body(&mut self, bytes: &[u8]) -> Body {
         if bytes.len() <= limits::MLS_INLINE_BYTES_MAX {
             return Body::Inline(bytes.to_vec());
         }
-        let pieces = self.pieces_of(now, bytes);
+        let pieces = self.pieces_of(bytes);
         if pieces.len() <= limits::MLS_PIECES_MAX {
             return Body::Pieces(pieces);
         }
-        Body::Listed(self.pieces_of(now, pieces.as_flattened()))
+        Body::Listed(self.pieces_of(pieces.as_flattened()))
     }
 
-    fn pieces_of(&mut self, now: Now, bytes: &[u8]) -> Vec<[u8; 32]> {
-        bytes.chunks(limits::MLS_PIECE_BYTES).map(|piece| self.piece(now, piece)).collect()
+    fn pieces_of(&mut self, bytes: &[u8]) -> Vec<[u8; 32]> {
+        bytes.chunks(limits::MLS_PIECE_BYTES).map(|piece| self.piece(piece)).collect()
     }
 
-    fn piece(&mut self, now: Now, piece: &[u8]) -> [u8; 32] {
+    fn piece(&mut self, piece: &[u8]) -> [u8; 32] {
         // The nonce follows from the piece, so that members who keep the same thing keep it once (D8).
         let nonce = *sha256(piece).first_chunk().expect("12 of 32 bytes");
         let bytes = self.bootstrap_key.seal(nonce, piece);
         let hash = sha256(&bytes);
-        self.provide(now, Fetch::Blob(hash), bytes);
+        self.provide(Fetch::Blob(hash), bytes);
         hash
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sealcast_crypto::identity::statement::{Eviction, Learned, SignedEviction};
 use sealcast_crypto::identity::{Crl, TrustAnchor, Verified};
 use sealcast_wire::codec::{Malformed, Reader, Writer};
-use sealcast_wire::{CertHash, Fetch, Flush, Now, View, limits};
+use sealcast_wire::{CertHash, Flush, Now, View, limits};
 
 use super::certificates::{OVER_SECONDS, Trust};
 use super::engine::{self, Engine, LeafIndex, Plan, Propose, Take};
@@ -90,15 +90,9 @@ impl<E: Engine> Mls<E> {
         let Some(inside) = self.inside() else { return Err(CommandError::NotReady) };
         match command {
             Requested::Rotate => self.wish(now, Wish::Update),
-            Requested::Admit { cert } if inside.roster.find(&cert).is_some() => {}
-            Requested::Admit { cert } => self.fetch(now, Fetch::KeyPackage(cert)),
-            Requested::Evict { cert, reason } => {
-                let (slot, _) = inside.roster.find(&cert).ok_or(CommandError::NoSuchMember)?;
-                let whom = inside.members.get(&slot).ok_or(CommandError::NoSuchMember)?.clone();
-                let statement = self.evicts(&whom, &reason)?;
-                self.learn_now(now, statement.bytes());
-                self.wish(now, Wish::Evict(Box::new(statement)));
-            }
+            Requested::Admit { cert } => self.admit(now, &[cert])?,
+            Requested::Evict { cert, reason } => self.evict(now, &[(cert, reason)])?,
+            Requested::Batch(all) => self.batch(now, all)?,
             Requested::Leave => {
                 if inside.members.len() == 1 {
                     self.exclude(Exclusion::Left);
@@ -131,11 +125,56 @@ impl<E: Engine> Mls<E> {
         Ok(())
     }
 
-    /// A statement that evicts a member (A4).
-    fn evicts(&self, whom: &Verified, reason: &str) -> Result<SignedEviction, Refused> {
+    /// What can be done together takes one commit.
+    fn batch(&mut self, now: Now, all: Vec<Requested>) -> Result<(), Refused> {
+        let (mut admitted, mut evicted) = (Vec::new(), Vec::new());
+        let mut others = Vec::new();
+        for it in all {
+            match it {
+                Requested::Admit { cert } => admitted.push(cert),
+                Requested::Evict { cert, reason } => evicted.push((cert, reason)),
+                other => others.push(other),
+            }
+        }
+        if !evicted.is_empty() {
+            self.evict(now, &evicted)?;
+        }
+        if !admitted.is_empty() {
+            self.admit(now, &admitted)?;
+        }
+        others.into_iter().try_for_each(|it| self.command(now, it))
+    }
+
+    /// Evicts members for these reasons, in one commit.
+    fn evict(&mut self, now: Now, whom: &[(CertHash, String)]) -> Result<(), Refused> {
+        let inside = self.inside().ok_or(CommandError::NotReady)?;
+        if self.wishes.len() + whom.len() > limits::MLS_ADDED_MAX {
+            return Err(CommandError::TooMuch);
+        }
+        let mut wishes = Vec::new();
+        for (number, (cert, reason)) in (1..).zip(whom) {
+            let (slot, _) = inside.roster.find(cert).ok_or(CommandError::NoSuchMember)?;
+            let whom = inside.members.get(&slot).ok_or(CommandError::NoSuchMember)?;
+            wishes.push(Wish::Evict(Box::new(self.evicts(whom, reason, number)?)));
+        }
+        for wish in &wishes {
+            if let Wish::Evict(statement) = wish {
+                self.learn_now(now, statement.bytes());
+            }
+        }
+        self.wishes.extend(wishes);
+        self.pursue(now);
+        // What was asked for outlives a crash.
+        self.store();
+        Ok(())
+    }
+
+    /// A statement that evicts a member (A4): so many behind our last one in use.
+    fn evicts(&self, whom: &Verified, reason: &str, behind: u64) -> Result<SignedEviction, Refused> {
         let inside = self.inside().ok_or(CommandError::NotReady)?;
         let trust = self.judge.trust(&inside.engine.context().extensions).map_err(|_| CommandError::Invalid)?;
-        let number = trust.evictions.last_number(Some(self.me.hash)) + 1;
+        let last = |of: &Trust| of.evictions.last_number(Some(self.me.hash));
+        let number = last(&trust).max(last(&self.known)) + behind;
         let statement = Eviction::new(&self.group, whom, number, reason);
         let denied = |_| CommandError::Denied("evict this member");
         let bytes = statement.sign_as_member(&self.config.identity, whom).map_err(denied)?;
@@ -157,13 +196,6 @@ impl<E: Engine> Mls<E> {
         self.timers.set(Timer::Leave, now.monotonic + LEAVE_AGAIN);
     }
 
-    /// A key package that we asked the directory for.
-    pub(super) fn package_came(&mut self, now: Now, cert: CertHash, bytes: &[u8]) {
-        if let Some((package, card)) = self.read_package(cert, bytes) {
-            self.wish(now, Wish::Add { package, card: Some(card) });
-        }
-    }
-
     /// The key package and the card of a certificate's holder, if they are its own.
     pub(super) fn read_package(&self, cert: CertHash, bytes: &[u8]) -> Option<(Vec<u8>, Card)> {
         let opened = self.bootstrap_key.open(bytes).ok()?;
@@ -177,7 +209,7 @@ impl<E: Engine> Mls<E> {
     }
 
     /// What others fetch to let us in.
-    pub(super) fn offered(package: &[u8], card: &Card) -> Vec<u8> {
+    pub(super) fn offered_bytes(package: &[u8], card: &Card) -> Vec<u8> {
         let mut w = Writer::new();
         card.put(w.bytes16(package));
         w.finish()
@@ -195,16 +227,18 @@ impl<E: Engine> Mls<E> {
         }
     }
 
-    /// Commits the next wish, if nothing is under way; several who are to be let in come together.
+    /// Commits the next wish, if nothing is under way; several who are to be let in come together, and so go the evicted.
     pub(super) fn pursue(&mut self, now: Now) {
         while self.pending.is_none() && self.inside().is_some_and(|it| it.entering.is_none()) {
             if let Some(wish) = self.alone.pop_front() {
                 self.commit(now, vec![wish]);
                 continue;
             }
-            let Some(wish) = self.wishes.pop_front() else { return };
+            let Some(wish) = self.wishes.pop_front() else { return self.begin_lot(now) };
             let mut wishes = vec![wish];
-            while let (Wish::Add { .. }, Some(Wish::Add { .. })) = (&wishes[0], self.wishes.front()) {
+            while let (Wish::Add { .. }, Some(Wish::Add { .. })) | (Wish::Evict(_), Some(Wish::Evict(_))) =
+                (&wishes[0], self.wishes.front())
+            {
                 if wishes.len() >= limits::MLS_ADDED_MAX {
                     break;
                 }
@@ -290,12 +324,12 @@ impl<E: Engine> Mls<E> {
         let excludes = !remove.is_empty() || !references.is_empty();
         let proposals = Take::Only(&references);
         let plan = Plan { add: &add, remove: &remove, extensions: extensions.as_deref(), proposals };
-        let Ok(made) = inside.engine.commit(&plan, step(utc, &seed)) else {
-            // One of them may be at fault. What fails by itself cannot be done.
-            if wishes.len() > 1 {
-                self.alone.extend(wishes);
-            }
-            return;
+        let made = match inside.engine.commit(&plan, step(utc, &seed)) {
+            Ok(made) => made,
+            // What fails by itself cannot be done.
+            Err(why) if wishes.len() == 1 => return self.cannot(&wishes[0], &why),
+            // One of them may be at fault.
+            Err(_) => return self.alone.extend(wishes),
         };
         let name = inside.epoch;
         let statement = wishes.iter().find_map(|it| if let Wish::Evict(it) = it { Some(it.bytes()) } else { None });

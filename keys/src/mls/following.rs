@@ -254,8 +254,9 @@ impl<E: Engine> Mls<E> {
     /// Why we are out, as the statement beside the commit says it. The group context that holds it is closed to us.
     fn reason(&self, statement: &[u8]) -> String {
         let statement = SignedEviction::verify(statement, self.judge.anchor()).ok();
-        let about_us = statement.filter(|it| it.eviction().certificate == self.me.hash);
-        about_us.map(|it| it.eviction().reason.clone()).unwrap_or_default()
+        // It names one of those that the commit evicts together.
+        let of_ours = statement.filter(|it| it.eviction().group == *self.group);
+        of_ours.map(|it| it.eviction().reason.clone()).unwrap_or_default()
     }
 
     /// A member runs anew: the epoch's tree stays, its data gets new keys (G4).
@@ -309,7 +310,7 @@ impl<E: Engine> Mls<E> {
             self.send_pending();
         }
         if let Some((whom, welcome)) = welcome {
-            self.let_in(now, &whom, &welcome);
+            self.let_in(now, &whom, &welcome, true);
             if self.welcomed.len() >= limits::MLS_ADDED_MAX {
                 self.welcomed.pop_front();
             }

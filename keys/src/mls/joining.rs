@@ -11,12 +11,11 @@ use sealcast_crypto::secret::Secret;
 use sealcast_wire::{CertHash, Dropped, EpochId, Fetch, Monotonic, Now, Source, To, limits};
 
 use super::access::{check_entered, entered};
-use super::engine::{Engine, ExternalCommit, JoinError, LeafIndex, PackageKind, SetupError};
+use super::engine::{Engine, ExternalCommit, JoinError, LeafIndex, SetupError};
 use super::following::{Change, base_of};
 use super::judge::{Claim, Refusal};
 use super::message::{Annex, Body, Card, Entry, EntryKind, Message, WantKind};
 use super::people::{Cards, People, digest_of};
-use super::records::OwnPackage;
 use super::scheme::{Inside, Mls, Phase, Timer, slot, step};
 use crate::{Exclusion, Output, SendResult, Token};
 
@@ -26,6 +25,8 @@ pub(super) struct Outside {
     tries: u32,
     /// A way in whose annex is being fetched, and since when.
     entry: Option<(Entry, Monotonic)>,
+    /// A Welcome that was left for us, until it is known whether it leads in.
+    mail: Option<Entry>,
     /// The group that we found, until the order has our FOUND.
     founds: Option<(Vec<Token>, [u8; 32], Vec<u8>)>,
 }
@@ -60,6 +61,7 @@ impl<E: Engine> Mls<E> {
 
     pub(super) fn begin_outside(&mut self, now: Now) {
         self.phase = Phase::Outside(Box::default());
+        self.offer_packages(now);
         self.timers.set(Timer::Want, now.monotonic);
         if self.config.founds {
             self.timers.set(Timer::Found, now.monotonic + self.paced(FOUND_AFTER));
@@ -69,10 +71,12 @@ impl<E: Engine> Mls<E> {
     /// Asks for a way in, or what became of our external commit.
     pub(super) fn want(&mut self, now: Now) {
         let card = self.card.clone();
+        let asks = if self.comes_by_itself() { WantKind::Entry } else { WantKind::Admission };
+        self.try_mail(now);
         let (what, position, tries) = match &mut self.phase {
             Phase::Outside(outside) => {
                 outside.tries += 1;
-                (WantKind::Entry, 0, outside.tries - 1)
+                (asks, 0, outside.tries - 1)
             }
             Phase::External(external) => {
                 let Some(position) = external.position() else {
@@ -106,7 +110,8 @@ impl<E: Engine> Mls<E> {
         let group_id = *self.seed().expose();
         let card = self.card.clone();
         let Phase::Outside(outside) = &self.phase else { return };
-        if outside.entry.is_some() || outside.founds.is_some() {
+        let asks = self.is_fetching(&Fetch::Mail(self.me.hash));
+        if asks || outside.entry.is_some() || outside.mail.is_some() || outside.founds.is_some() {
             return self.timers.set(Timer::Found, now.monotonic + self.paced(FOUND_AFTER));
         }
         // So that it is known now whether we may.
@@ -133,6 +138,11 @@ impl<E: Engine> Mls<E> {
         let ours = outside.founds.take_if(|(_, _, own)| own == bytes).map(|(_, group_id, _)| group_id);
         // What was ordered before it, and the message itself, is of no use to us.
         let Some(group_id) = ours else {
+            if self.only_founds() {
+                self.exclude(Exclusion::Exists);
+                return false;
+            }
+            let Phase::Outside(outside) = &mut self.phase else { return false };
             // Another group is founded.
             self.log.waits.remove(at);
             outside.founds = None;
@@ -259,6 +269,41 @@ impl<E: Engine> Mls<E> {
         }
     }
 
+    /// Whether it looks for a way in as long as it is outside, and does not wait for others.
+    fn comes_by_itself(&self) -> bool {
+        self.config.joins || self.config.founds
+    }
+
+    /// Whether it founds the group, or nothing.
+    fn only_founds(&self) -> bool {
+        self.config.founds && !self.config.joins
+    }
+
+    /// A Welcome that was left for us is a way in like others; without one, the directory is asked for it.
+    pub(super) fn try_mail(&mut self, now: Now) {
+        let Phase::Outside(outside) = &mut self.phase else { return };
+        let is_old = |since: &Monotonic| now.monotonic.since(*since) >= ENTRY_LASTS;
+        match (&outside.mail, &outside.entry) {
+            (Some(_), Some((_, since))) if !is_old(since) => return,
+            (Some(mail), _) => outside.entry = Some((mail.clone(), now.monotonic)),
+            (None, _) => return self.ask_for_mail(now),
+        }
+        self.entry_came(now);
+    }
+
+    /// Something that was left for us. What is of no use is deleted by asking for the next.
+    pub(super) fn take_mail(&mut self, now: Now, message: Option<Message>) {
+        match (&mut self.phase, message) {
+            (Phase::Outside(outside), Some(Message::Entry(entry)))
+                if entry.to == self.me.hash && matches!(entry.kind, EntryKind::Welcome(_)) =>
+            {
+                outside.mail = Some(entry);
+                self.try_mail(now);
+            }
+            _ => self.ask_for_mail(now),
+        }
+    }
+
     /// Goes in, if all that it takes is here.
     pub(super) fn entry_came(&mut self, now: Now) {
         let entry = match &self.phase {
@@ -284,14 +329,20 @@ impl<E: Engine> Mls<E> {
             EntryKind::GroupInfo(leaf) => self.by_external_commit(now, *leaf, &entry, &annex),
             EntryKind::Entered(mac) => self.came_in(now, &entry, mac, annex),
         }
+        // It led in, or it never will.
+        let is_done = match &mut self.phase {
+            Phase::Outside(outside) => outside.mail.take_if(|mail| *mail == entry).is_some(),
+            Phase::Inside(_) => true,
+            Phase::External(_) | Phase::Out => false,
+        };
+        if is_done {
+            self.ask_for_mail(now);
+        }
     }
 
     fn by_welcome(&mut self, now: Now, entry: &Entry, mac: &[u8; 32], annex: Annex) {
         let utc = self.utc(now);
-        // That which others have, or the one of the run before.
-        let join = |package: &OwnPackage| E::join(&self.setup, &annex.opening, &annex.tree, &package.secret, utc).ok();
-        let Some(joined) = self.packages.iter().rev().find_map(join) else { return };
-        let mut engine = joined.engine;
+        let Some(mut engine) = self.join_by_package(&annex.opening, &annex.tree, utc) else { return };
         if engine.context().epoch != entry.epoch || self.knows_revoked(&engine) {
             return;
         }
@@ -304,15 +355,20 @@ impl<E: Engine> Mls<E> {
         self.timers.stop(Timer::Want);
         self.timers.stop(Timer::Found);
         self.begin_inside(engine, base, Start { counter, position, founded, cut, cards: annex.cards });
+        if self.config.directory {
+            // What lies between that position and what we heard of the order was never ours to hear.
+            self.log.waits.clear();
+            self.outputs.push_back(Output::Again(position));
+        }
         self.enter(now, Change::Formed);
-        self.offer_package(now);
+        self.erase_used();
         self.set_turn(now);
         self.follow_log(now);
     }
 
     fn by_external_commit(&mut self, now: Now, leaf: Option<u32>, entry: &Entry, annex: &Annex) {
         // A device that was admitted may have lost its Welcome.
-        if !self.config.joins && leaf.is_none() {
+        if !self.comes_by_itself() && leaf.is_none() {
             return;
         }
         let (utc, seed) = (self.utc(now), self.seed());
@@ -328,6 +384,9 @@ impl<E: Engine> Mls<E> {
         };
         if self.knows_revoked(&engine) {
             return;
+        }
+        if self.only_founds() && matches!(self.phase, Phase::Outside(_)) {
+            return self.exclude(Exclusion::Exists);
         }
         let ours = self.inside().map(|it| (it.engine.context().group_id, it.members.len()));
         if ours.is_some_and(|(group_id, members)| members > 1 && group_id != engine.context().group_id) {
@@ -418,8 +477,11 @@ impl<E: Engine> Mls<E> {
         tries: u32,
         card: Card,
     ) -> Result<(), Dropped> {
-        let Some(inside) = self.inside().filter(|it| it.entering.is_none()) else { return Ok(()) };
         let cert = card.id.cert;
+        if what == WantKind::Admission && !self.hear_request(now, cert) {
+            return Ok(());
+        }
+        let Some(inside) = self.inside().filter(|it| it.entering.is_none()) else { return Ok(()) };
         let Some(at) = inside.drawn(&cert, tries) else { return Ok(()) };
         let welcomes = self.welcomed.iter().rev().find(|it| it.whom.contains(&cert) && it.position == inside.position);
         let welcome = welcomes.map(|it| it.welcome.clone());
@@ -431,8 +493,8 @@ impl<E: Engine> Mls<E> {
         }
         let to = if let Source::Outside(from) = source { To::Peer(*from) } else { To::Group };
         match (what, welcome) {
-            (WantKind::Entry, Some(welcome)) => self.let_in(now, &[cert], &welcome),
-            (WantKind::Entry, None) => self.show_way(now, to, cert),
+            (WantKind::Entry | WantKind::Admission, Some(welcome)) => self.let_in(now, &[cert], &welcome, false),
+            (WantKind::Entry | WantKind::Admission, None) => self.show_way(now, to, cert),
             (WantKind::Outcome, _) => self.confirm(now, to, cert, position),
         }
         Ok(())
@@ -454,43 +516,24 @@ impl<E: Engine> Mls<E> {
         if inside.members.len() >= limits::MLS_MEMBERS_MAX {
             return;
         }
-        let leaf = inside.leaf_of(&cert).map(|leaf| leaf.0);
-        let (opening, tree) = (inside.engine.group_info(), inside.engine.tree());
-        self.send_entry(now, to, &[cert], EntryKind::GroupInfo(leaf), Annex { opening, tree, cards: Vec::new() });
-    }
-
-    /// Lets in those whom a commit of ours added.
-    pub(super) fn let_in(&mut self, now: Now, certs: &[CertHash], welcome: &[u8]) {
-        let Some(inside) = self.inside() else { return };
-        let (counter, position, founded) = (inside.epoch.counter, inside.position, inside.founded);
-        let mac = entered(&inside.base, (counter, position, founded), &inside.cut, &inside.cards.digest());
-        let tree = inside.engine.tree();
-        let annex = Annex { opening: welcome.to_vec(), tree, cards: Vec::new() };
-        self.send_entry(now, To::Group, certs, EntryKind::Welcome(mac), annex);
-    }
-
-    /// An entry into this epoch for each of those; its cards are added.
-    fn send_entry(&mut self, now: Now, to: To, certs: &[CertHash], kind: EntryKind, annex: Annex) {
-        let Some(inside) = self.inside() else { return };
+        let kind = EntryKind::GroupInfo(inside.leaf_of(&cert).map(|leaf| leaf.0));
         let (counter, epoch) = (inside.epoch.counter, inside.engine.context().epoch);
         let (position, founded, cut) = (inside.position, inside.founded, inside.cut);
-        let annex = Annex { cards: inside.cards.values().cloned().collect(), ..annex }.write();
-        let annex = self.body(now, &annex);
-        for cert in certs {
-            let (to_whom, annex, kind) = (*cert, annex.clone(), kind.clone());
-            self.tell_entry(now, to, Entry { to: to_whom, counter, epoch, position, founded, cut, annex, kind });
-        }
+        let (opening, tree) = (inside.engine.group_info(), inside.engine.tree());
+        let annex = Annex { opening, tree, cards: inside.cards.values().cloned().collect() }.write();
+        let annex = self.body(&annex);
+        self.tell_entry(now, to, Entry { to: cert, counter, epoch, position, founded, cut, annex, kind });
     }
 
     /// Confirms that an external commit won, with the cards of its epoch.
     fn tell_entered(&mut self, now: Now, to: To, entry: Entry, cards: &Cards) {
         let annex = Annex { cards: cards.values().cloned().collect(), ..Annex::default() }.write();
-        let annex = self.body(now, &annex);
+        let annex = self.body(&annex);
         self.tell_entry(now, to, Entry { annex, ..entry });
     }
 
     /// Sends an entry, and what it lacks where no directory is.
-    fn tell_entry(&mut self, now: Now, to: To, entry: Entry) {
+    pub(super) fn tell_entry(&mut self, now: Now, to: To, entry: Entry) {
         let pieces = match &entry.annex {
             Body::Pieces(pieces) | Body::Listed(pieces) => pieces.clone(),
             Body::Inline(_) => Vec::new(),
@@ -538,24 +581,6 @@ impl<E: Engine> Mls<E> {
             self.show_way(now, To::Group, card.id.cert);
         }
     }
-
-    // ---- key packages --------------------------------------------------------------------------
-
-    /// Offers a key package, with which members admit us while we are away. It is of last resort: a directory, and a member,
-    /// keeps one.
-    pub(super) fn offer_package(&mut self, now: Now) {
-        let (utc, seed) = (self.utc(now), self.seed());
-        let made = E::key_package(&self.setup, PackageKind::LastResort, PACKAGE_LASTS, step(utc, &seed));
-        let Ok(made) = made else { return };
-        let offered = Mls::<E>::offered(&made.public, &self.card);
-        if self.packages.len() >= PACKAGES_KEPT {
-            self.packages.remove(0);
-        }
-        self.packages.push(OwnPackage { secret: made.secret });
-        self.store_run();
-        let bytes = self.sealed(&offered);
-        self.provide(now, Fetch::KeyPackage(self.me.hash), bytes);
-    }
 }
 
 /// What a way in says beside the engine's state.
@@ -578,11 +603,8 @@ const OUTCOME_TRIES: u32 = 6;
 const ENTRY_LASTS: Duration = Duration::from_secs(2);
 /// How often a member asks that seems to be behind.
 const BEHIND_TRIES: u32 = 6;
-/// Key packages whose Welcome may come: that which is offered, and the one of the run before.
-const PACKAGES_KEPT: usize = 2;
 /// How often in a row an external commit is withdrawn.
 const WITHDRAWN_MOST: u32 = 16;
 const ANSWER_EVERY: Duration = Duration::from_millis(80);
 /// External commits of which a member can say that they won.
 const EXTERNALS_KEPT: usize = 32;
-const PACKAGE_LASTS: Duration = Duration::from_secs(90 * 24 * 3600);

@@ -78,6 +78,8 @@ pub(super) enum WantKind {
     Entry = 0,
     /// Whether its external commit at the position won.
     Outcome = 1,
+    /// To be let in: it does not come in by itself.
+    Admission = 2,
 }
 
 /// The way into an epoch.
@@ -238,6 +240,7 @@ impl Message {
                 let what = match r.u8()? {
                     0 => WantKind::Entry,
                     1 => WantKind::Outcome,
+                    2 => WantKind::Admission,
                     _ => return Err(Malformed),
                 };
                 Message::Want { what, position: r.u64()?, tries: r.u32()?, card: Card::read(&mut r)? }

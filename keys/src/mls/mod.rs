@@ -6,6 +6,7 @@
 //! clock, though it uses neither answer where the caller gives the time, as this crate always does.
 
 mod access;
+mod admitting;
 mod body;
 pub mod certificates;
 mod committing;
@@ -16,6 +17,7 @@ mod joining;
 mod journal;
 pub mod judge;
 mod message;
+mod packages;
 mod people;
 mod records;
 mod scheme;

@@ -1,4 +1,4 @@
-//! What a process leaves for the next one: the group's state, our pending commit, the key package that waits for a Welcome.
+//! What a process leaves for the next one: the group's state, our pending commit, the key packages that wait for a Welcome.
 //!
 //! State and pending commit are one record: torn between the two, either would be lost for good. `journal` says how the
 //! state lies on disk.
@@ -11,11 +11,12 @@ use sealcast_wire::codec::{Malformed, Reader, Writer};
 use zeroize::Zeroizing;
 
 use super::committing::{Pending, Wish};
-use super::engine::{self, Checkpoint, Engine, PackageSecret, Processed, ProposedKind};
+use super::engine::{self, Checkpoint, Engine, Processed, ProposedKind};
 use super::following::base_of;
 use super::joining::Start;
 use super::journal::{self, Cause, Journal, STATE_1, Step};
 use super::message::{Card, Message};
+use super::packages::OwnPackage;
 use super::scheme::{Mls, Phase, Timer};
 use crate::{MemberStatus, Output, Status};
 
@@ -27,11 +28,6 @@ pub(super) struct Records {
     pub(super) packages: Vec<OwnPackage>,
     pub(super) state: Option<State>,
     pub(super) journal: Journal,
-}
-
-/// The secret of the key package that others have.
-pub(super) struct OwnPackage {
-    pub(super) secret: PackageSecret,
 }
 
 /// A group's state.
@@ -84,12 +80,16 @@ pub fn position(stored: &[(u64, Vec<u8>)]) -> Option<u64> {
 fn read_run(record: &[u8]) -> Result<(u64, Vec<OwnPackage>), Malformed> {
     let mut r = Reader::new(record);
     let (version, run) = (r.u8()?, r.u64()?);
-    if version != VERSION {
+    // Its packages are offered anew.
+    if version == 1 {
+        return Ok((run, Vec::new()));
+    }
+    if version != RUN_VERSION {
         return Err(Malformed);
     }
     let mut packages = Vec::new();
     while r.remaining() > 0 {
-        packages.push(OwnPackage { secret: PackageSecret(Zeroizing::new(long(&mut r)?.to_vec())) });
+        packages.push(OwnPackage::read(&mut r)?);
     }
     Ok((run, packages))
 }
@@ -176,8 +176,8 @@ impl<E: Engine> Mls<E> {
 
     pub(super) fn store_run(&mut self) {
         let mut w = Writer::new();
-        w.u8(VERSION).u64(self.card.run);
-        self.packages.iter().for_each(|it| put_long(&mut w, &it.secret.0));
+        w.u8(RUN_VERSION).u64(self.card.run);
+        self.packages.iter().for_each(|it| it.put(&mut w));
         self.outputs.push_back(Output::Store { id: RUN, record: w.finish() });
     }
 
@@ -191,6 +191,10 @@ impl<E: Engine> Mls<E> {
         let replayed = !steps.is_empty();
         steps.into_iter().try_for_each(|step| self.replay(step))?;
         self.utc(now);
+        self.erase_used();
+        // Also where the transport does not know how far we were.
+        let position = self.inside().map_or(position, |it| it.position);
+        self.outputs.push_back(Output::Again(position));
         self.wishes = self.read_wishes(&wishes).into();
         if let Some(inside) = self.inside_mut() {
             let removal =
@@ -251,7 +255,8 @@ impl<E: Engine> Mls<E> {
     }
 
     /// What `group show` prints.
-    pub(super) fn describe(&mut self) {
+    pub(super) fn describe(&mut self, now: Now) {
+        let (pending, unnamed) = self.pending_devices(now);
         let Some(inside) = self.inside() else { return };
         let member = |(at, it): (&sealcast_wire::Slot, &std::sync::Arc<sealcast_crypto::identity::Verified>)| {
             let id = inside.roster.get(*at).map(|member| member.id)?;
@@ -269,7 +274,7 @@ impl<E: Engine> Mls<E> {
             })
         };
         let members = inside.members.iter().filter_map(member).collect();
-        self.outputs.push_back(Output::Described(Box::new(Status { members, ..Status::default() })));
+        self.outputs.push_back(Output::Described(Box::new(Status { members, pending, unnamed, ..Status::default() })));
     }
 }
 
@@ -279,6 +284,6 @@ fn written<'a>(wishes: impl Iterator<Item = &'a Wish>) -> Vec<u8> {
     w.finish()
 }
 
-/// Of the record of our run.
-const VERSION: u8 = 1;
+/// Of the record of the run and its key packages.
+const RUN_VERSION: u8 = 2;
 const RUN: u64 = 2;

@@ -18,6 +18,8 @@
 //! | `following` | what the order says, and the epochs that it leads to |
 //! | `joining` | the ways in, and how members help those outside |
 //! | `body` | what is too long for a message |
+//! | `admitting` | who asks to be let in, and commits that let in many |
+//! | `packages` | our own key packages |
 //! | `sharing` | what members keep for others where no directory is |
 //! | `people` | who is in, and how each runs |
 //! | `access` | an epoch's keys |
@@ -43,6 +45,7 @@ use sealcast_wire::{
     Now, Roster, Slot, Source, To, Utc, limits,
 };
 
+use super::admitting::Admission;
 use super::certificates::{Certificates, TRUST, Trust};
 use super::committing::{Pending, Wish};
 use super::engine::{Engine, Handshake, LeafIndex, Setup, Signer, Step, Suite};
@@ -51,8 +54,9 @@ use super::joining::{External, Outside, Welcomed};
 use super::journal::Journal;
 use super::judge::{Credential, Judge};
 use super::message::{Card, Entry, Message};
+use super::packages::OwnPackage;
 use super::people::{Cards, People};
-use super::records::{self, OwnPackage};
+use super::records;
 use super::sharing::Shared;
 use crate::timers::Timers;
 use crate::{
@@ -75,7 +79,8 @@ pub struct Config {
     pub suite: aead::Suite,
     /// Whether this member founds the group if nobody lets it in.
     pub founds: bool,
-    /// Whether it comes in by itself; otherwise it waits until a member admits it.
+    /// Whether it comes in by itself; otherwise it waits until a member admits it, or founds the group if it may and there is
+    /// none.
     pub joins: bool,
     /// Whether origins are proved by signatures: any member can seal in the name of any other.
     pub signs: bool,
@@ -155,6 +160,9 @@ pub struct Mls<E> {
     /// The newest last.
     pub(super) packages: Vec<OwnPackage>,
     pub(super) journal: Journal,
+    /// Whether the next answer of a directory is filled up.
+    pub(super) refills: bool,
+    pub(super) admission: Admission,
     pub(super) timers: Timers<Timer>,
     /// The roster that our application saw last.
     pub(super) shown: Option<Roster>,
@@ -241,6 +249,8 @@ pub(super) enum Timer {
     Withheld,
     /// Erase what is superseded from the records.
     Erase,
+    /// Look how many of our key packages are left.
+    Packages,
 }
 
 impl<E: Engine> Mls<E> {
@@ -300,6 +310,8 @@ impl<E: Engine> Mls<E> {
             again: 0,
             packages: records.packages,
             journal: records.journal,
+            refills: false,
+            admission: Admission::default(),
             timers: Timers::default(),
             shown: None,
             welcomed: VecDeque::new(),
@@ -313,7 +325,6 @@ impl<E: Engine> Mls<E> {
         let elsewhere = std::mem::take(&mut mls.config.statements);
         mls.learn_statements(&[elsewhere, super::statements(stored)].concat());
         mls.store_run();
-        mls.offer_package(now);
         match records.state.and_then(|state| mls.resume(now, state)) {
             Some(()) => {}
             None => mls.begin_outside(now),
@@ -406,9 +417,9 @@ impl<E: Engine> Mls<E> {
     }
 
     /// Makes something available to who fetches it.
-    pub(super) fn provide(&mut self, now: Now, what: Fetch, bytes: Vec<u8>) {
+    pub(super) fn provide(&mut self, what: Fetch, bytes: Vec<u8>) {
         if !self.config.directory {
-            return self.keep(now, what, bytes);
+            return self.keep(what, bytes);
         }
         self.outputs.push_back(Output::Provide { what, bytes });
     }
@@ -426,6 +437,11 @@ impl<E: Engine> Mls<E> {
         self.outputs.push_back(Output::Fetch { id, what });
     }
 
+    /// Whether this is asked for, and not answered.
+    pub(super) fn is_fetching(&self, what: &Fetch) -> bool {
+        self.fetching.values().any(|it| it == what) || self.shared.seeks(what)
+    }
+
     fn fetched(&mut self, now: Now, id: FetchId, result: Fetched) {
         let Some(what) = self.fetching.remove(&id) else { return };
         match (what, result) {
@@ -435,7 +451,9 @@ impl<E: Engine> Mls<E> {
             }
             // Who provides it may not have done so yet.
             (Fetch::Blob(_), _) => self.look_for_pieces(now),
-            (Fetch::KeyPackage(_) | Fetch::Shares { .. } | Fetch::Key, _) => {}
+            (Fetch::KeyPackage(cert), _) => self.package_missing(now, cert),
+            (Fetch::Mail(_), Fetched::Bytes(bytes)) => self.mail_came(now, &bytes),
+            (Fetch::Mail(_) | Fetch::Shares { .. } | Fetch::Key, _) => {}
         }
     }
 
@@ -462,8 +480,9 @@ impl<E: Engine> Mls<E> {
             Input::Command(command) => self.command(now, command)?,
             Input::Outcome(token, result) => self.outcome(now, token, result),
             Input::Fetched(id, result) => self.fetched(now, id, result),
+            Input::PackagesKept(single_use) => self.offered(now, single_use),
             Input::Flushed(epoch, cut) => self.flushed(now, epoch, cut),
-            Input::Describe => self.describe(),
+            Input::Describe => self.describe(now),
             // Members stay while they are away.
             Input::Suspected(_) | Input::Slow(_) | Input::Delivered(_) | Input::InForce(_) | Input::Up => {}
         }
@@ -562,6 +581,7 @@ impl<E: Engine> Keys for Mls<E> {
                 Timer::Seek => self.seek_again(now),
                 Timer::Withheld => self.removal_withheld(now),
                 Timer::Erase => self.erase(),
+                Timer::Packages => self.offer_packages(now),
             }
         }
         self.arm_erasure(now);

@@ -3,7 +3,7 @@
 //! ```text
 //! ENTRY with pieces ─▶ PIECE, PIECE, …              right behind it, by who made the entry
 //! SEEK(hashes)      ─▶ PIECE, …                     what was lost, by who keeps it
-//! SEEK(certificate) ─▶ PACKAGE                      by the device itself, or a member that the epoch draws
+//! SEEK(certificate) ─▶ PACKAGE                      by the device itself, or a member that the epoch draws; also where a directory is
 //! ```
 //! All of it travels under the bootstrap key, and proves itself: a piece by its hash, a key package by its signatures.
 
@@ -24,8 +24,10 @@ pub(super) struct Shared {
     pieces: VecDeque<([u8; 32], Vec<u8>, Option<Monotonic>)>,
     /// Sealed key packages of others that prove themselves, and the run of each.
     packages: BTreeMap<CertHash, (u64, Vec<u8>)>,
-    /// Ours, and when it was sent last.
-    own: Option<(Vec<u8>, Monotonic)>,
+    /// Ours of last resort, and when it was sent last.
+    pub(super) own: Option<(Vec<u8>, Monotonic)>,
+    /// Devices that asked to be let in, and when they did so last.
+    pub(super) asked: BTreeMap<CertHash, Monotonic>,
     /// What we lack, and how often we asked for it.
     sought: BTreeMap<Fetch, u32>,
 }
@@ -35,11 +37,21 @@ impl Shared {
     pub(super) fn sought(&self) -> impl Iterator<Item = &Fetch> {
         self.sought.keys()
     }
+
+    /// The sealed key package that a device sent.
+    pub(super) fn package_of(&self, cert: &CertHash) -> Option<Vec<u8>> {
+        self.packages.get(cert).map(|(_, bytes)| bytes.clone())
+    }
+
+    /// Whether others are being asked for this.
+    pub(super) fn seeks(&self, what: &Fetch) -> bool {
+        self.sought.contains_key(what)
+    }
 }
 
 impl<E: Engine> Mls<E> {
     /// Makes something available to others.
-    pub(super) fn keep(&mut self, now: Now, what: Fetch, bytes: Vec<u8>) {
+    pub(super) fn keep(&mut self, what: Fetch, bytes: Vec<u8>) {
         match what {
             Fetch::Blob(hash) => {
                 let pieces = &mut self.shared.pieces;
@@ -51,11 +63,7 @@ impl<E: Engine> Mls<E> {
                 }
                 pieces.push_back((hash, bytes, None));
             }
-            Fetch::KeyPackage(cert) => {
-                self.shared.own = Some((bytes.clone(), now.monotonic));
-                self.tell(To::Group, &Message::Package { cert, bytes });
-            }
-            Fetch::Shares { .. } | Fetch::Key => {}
+            Fetch::KeyPackage(_) | Fetch::Shares { .. } | Fetch::Key | Fetch::Mail(_) => {}
         }
     }
 
@@ -75,7 +83,7 @@ impl<E: Engine> Mls<E> {
     /// Asks others for something, soon: it may be on its way.
     pub(super) fn seek(&mut self, now: Now, what: Fetch) {
         if let Fetch::KeyPackage(cert) = what {
-            if let Some((_, bytes)) = self.shared.packages.get(&cert).cloned() {
+            if let Some(bytes) = self.shared.package_of(&cert) {
                 return self.package_came(now, cert, &bytes);
             }
             self.timers.sooner(Timer::Seek, now.monotonic);
@@ -91,7 +99,13 @@ impl<E: Engine> Mls<E> {
     pub(super) fn seek_again(&mut self, now: Now) {
         let sought = &mut self.shared.sought;
         sought.values_mut().for_each(|tries| *tries += 1);
-        sought.retain(|_, tries| *tries <= SEEK_TRIES);
+        let gone: Vec<(Fetch, u32)> = sought.extract_if(.., |_, tries| *tries > SEEK_TRIES).collect();
+        for (what, _) in gone {
+            if let Fetch::KeyPackage(cert) = what {
+                self.package_missing(now, cert);
+            }
+        }
+        let sought = &self.shared.sought;
         let Some(tries) = sought.values().max().copied() else { return };
         let mut pieces = Vec::new();
         let mut asked = Vec::new();
@@ -99,7 +113,7 @@ impl<E: Engine> Mls<E> {
             match what {
                 Fetch::Blob(hash) => pieces.push(*hash),
                 Fetch::KeyPackage(cert) => asked.push(Sought::Package { cert: *cert, tries: *tries }),
-                Fetch::Shares { .. } | Fetch::Key => {}
+                Fetch::Shares { .. } | Fetch::Key | Fetch::Mail(_) => {}
             }
         }
         if !pieces.is_empty() {
@@ -128,7 +142,7 @@ impl<E: Engine> Mls<E> {
                 if inside.drawn(cert, *tries) != Some(slot(inside.engine.own_leaf())) {
                     return Ok(());
                 }
-                let Some((_, bytes)) = self.shared.packages.get(cert).cloned() else { return Ok(()) };
+                let Some(bytes) = self.shared.package_of(cert) else { return Ok(()) };
                 if !self.may_answer(now, *cert) {
                     return Err(Dropped::Queue);
                 }
@@ -150,9 +164,9 @@ impl<E: Engine> Mls<E> {
         Ok(())
     }
 
-    /// A device's key package: kept if it proves itself, and used if we wait for it.
+    /// A device's key package of last resort: kept if it proves itself, and used if we wait for it.
     pub(super) fn hear_package(&mut self, now: Now, cert: CertHash, bytes: Vec<u8>) -> Result<(), Dropped> {
-        if cert == self.me.hash || self.config.directory {
+        if cert == self.me.hash {
             return Ok(());
         }
         match self.shared.packages.get(&cert) {
@@ -175,6 +189,11 @@ impl<E: Engine> Mls<E> {
 
 #[cfg(test)]
 impl<E: Engine> Mls<E> {
+    /// As if it had not heard it.
+    pub(super) fn forget_package(&mut self, cert: &CertHash) {
+        self.shared.packages.remove(cert);
+    }
+
     /// What others can ask it for.
     pub(super) fn pieces_kept(&self) -> Vec<[u8; 32]> {
         self.shared.pieces.iter().map(|(hash, ..)| *hash).collect()

@@ -86,6 +86,7 @@ impl Fetching {
             // Nothing was sealed, sent or prepared, and another question was answered before.
             Input::Delivered(_)
             | Input::Fetched(..)
+            | Input::PackagesKept(_)
             | Input::Outcome(..)
             | Input::Suspected(_)
             | Input::Slow(_)

@@ -379,7 +379,7 @@ impl<G: PrimeGroup> Keys for Threshold<G> {
             Input::Command(Command::Learn(key)) => {
                 self.config.check_key(&key).map_err(|_| CommandError::Invalid)?;
             }
-            Input::Command(Command::Rotate | Command::Admit { .. } | Command::Evict { .. }) => {
+            Input::Command(Command::Rotate | Command::Admit { .. } | Command::Evict { .. } | Command::Batch(_)) => {
                 return Err(CommandError::Unsupported.into());
             }
             Input::Message { .. } => return Err(Dropped::Foreign.into()),
@@ -389,7 +389,12 @@ impl<G: PrimeGroup> Keys for Threshold<G> {
                 self.outputs.push_back(Output::Described(Box::new(Status { missing, late, ..Status::default() })));
             }
             // No message is sent, nobody is known who could be silent, and there is one view.
-            Input::Outcome(..) | Input::Suspected(_) | Input::Slow(_) | Input::Flushed(..) | Input::Up => {}
+            Input::Outcome(..)
+            | Input::PackagesKept(_)
+            | Input::Suspected(_)
+            | Input::Slow(_)
+            | Input::Flushed(..)
+            | Input::Up => {}
         }
         Ok(())
     }

@@ -754,6 +754,7 @@ impl MlsShaped {
             Command::Evict { cert, .. } => self.wish(Wish::Remove(cert)),
             Command::Leave => self.leaving = Some(now.monotonic),
             Command::Learn(_) => return Err(CommandError::Unsupported),
+            Command::Batch(all) => return all.into_iter().try_for_each(|it| self.command(now, it)),
         }
         Ok(())
     }
@@ -791,7 +792,7 @@ impl MlsShaped {
                 }
             }
             Fetch::Blob(hash) => self.piece(now, hash, &bytes),
-            Fetch::Shares { .. } | Fetch::Key => {}
+            Fetch::Shares { .. } | Fetch::Key | Fetch::Mail(_) => {}
         }
     }
 
@@ -842,7 +843,7 @@ impl Keys for MlsShaped {
             Input::Suspected(slot) => self.suspect(slot),
             Input::Slow(_) => {}
             Input::Flushed(epoch, cut) => self.flushed(now, epoch, cut),
-            Input::Delivered(_) | Input::InForce(_) | Input::Up | Input::Describe => {}
+            Input::Delivered(_) | Input::InForce(_) | Input::PackagesKept(_) | Input::Up | Input::Describe => {}
         }
         Ok(())
     }

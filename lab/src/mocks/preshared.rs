@@ -54,15 +54,14 @@ impl Keys for Preshared {
                 self.outputs.push_back(Output::Excluded { why: Exclusion::Left });
                 Ok(())
             }
-            Input::Command(Command::Rotate | Command::Admit { .. } | Command::Evict { .. } | Command::Learn(_)) => {
-                Err(CommandError::Unsupported.into())
-            }
+            Input::Command(_) => Err(CommandError::Unsupported.into()),
             Input::Message { .. } => Err(Dropped::Foreign.into()),
             // Nothing is sent, fetched, prepared or sealed as a whole, and who is silent stays a member.
             Input::Delivered(_)
             | Input::Outcome(..)
             | Input::InForce(_)
             | Input::Fetched(..)
+            | Input::PackagesKept(_)
             | Input::Suspected(_)
             | Input::Slow(_)
             | Input::Flushed(..)

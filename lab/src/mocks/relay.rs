@@ -56,7 +56,7 @@ impl AtRelay {
             signer: Box::new(key(b"joiner")),
             device: Box::new(|cert| DeviceId(sha256(&cert.0))),
         };
-        let (relay, _) = Relay::open(config, record).expect("its own record");
+        let (relay, _) = Relay::open(config, record, false).expect("its own record");
         AtRelay { has_directory: true, ..AtRelay::over(relay, node) }
     }
 

@@ -226,6 +226,7 @@ impl Keys for ThresholdShaped {
             Input::Command(_) => return Err(CommandError::Unsupported.into()),
             Input::Outcome(..)
             | Input::InForce(_)
+            | Input::PackagesKept(_)
             | Input::Suspected(_)
             | Input::Slow(_)
             | Input::Flushed(..)

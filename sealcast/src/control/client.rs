@@ -8,7 +8,10 @@ use std::time::Duration;
 
 use sealcast_wire::{Guarantee, limits};
 
-use super::{Answer, Change, EXTENSION, GroupInfo, Heard, LINE_BYTES_MAX, LogLine, Reply, Request, Sent};
+use super::{
+    AdmissionInfo, Answer, Change, EXTENSION, GroupInfo, Heard, LINE_BYTES_MAX, LogLine, PendingInfo, Reply, Request,
+    Sent,
+};
 use crate::code::Code;
 use crate::config::Home;
 use crate::error::{Error, Result};
@@ -113,7 +116,37 @@ impl Client {
     /// # Errors
     /// As [`Client::show`].
     pub fn evict(&mut self, who: &str, reason: &str) -> Result<Change> {
-        self.change(&Request::Evict { who: who.to_owned(), reason: reason.to_owned() })
+        self.change(&Request::Evict { who: who.to_owned(), reason: reason.to_owned(), all: false })
+    }
+
+    /// Evicts all members of a name.
+    ///
+    /// # Errors
+    /// As [`Client::show`].
+    pub fn evict_all(&mut self, name: &str, reason: &str) -> Result<Change> {
+        self.change(&Request::Evict { who: name.to_owned(), reason: reason.to_owned(), all: true })
+    }
+
+    /// Who waits to be let in.
+    ///
+    /// # Errors
+    /// As [`Client::show`].
+    pub fn pending(&mut self) -> Result<Vec<PendingInfo>> {
+        match self.ask(&Request::Pending, &[])? {
+            Answer::Pending(all) => Ok(all),
+            other => Err(self.surprised(&other)),
+        }
+    }
+
+    /// Lets in devices by their certificates or names.
+    ///
+    /// # Errors
+    /// As [`Client::show`].
+    pub fn admit(&mut self, who: &[String]) -> Result<AdmissionInfo> {
+        match self.ask(&Request::Admit { who: who.to_vec() }, &[])? {
+            Answer::Admitted(admission) => Ok(admission),
+            other => Err(self.surprised(&other)),
+        }
     }
 
     /// Has the session leave the group and end.

@@ -1,5 +1,5 @@
 //! The local socket of a running session (A7): other processes of the same user ask it what it knows, and
-//! have it publish, subscribe, rotate, evict, leave or learn.
+//! have it publish, subscribe, rotate, admit, evict, leave or learn.
 //!
 //! A Unix socket in the user's runtime folder (0700), one per certificate and group. One request is a
 //! line of JSON, for `publish` followed by as many bytes as it says; one answer is a line of JSON. After
@@ -68,6 +68,16 @@ pub enum Request {
         who: String,
         /// For everybody's log.
         reason: String,
+        /// All that have the name, with one change of key where the scheme can.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        all: bool,
+    },
+    /// Who waits to be let in.
+    Pending,
+    /// Let devices in.
+    Admit {
+        /// Names of such, or certificates' SHA-256 in hexadecimal digits.
+        who: Vec<String>,
     },
     /// Leave the group; the session ends.
     Leave,
@@ -99,6 +109,10 @@ pub enum Answer {
     },
     /// To `rotate` and `evict`.
     Changed(Change),
+    /// To `pending`.
+    Pending(Vec<PendingInfo>),
+    /// To `admit`.
+    Admitted(AdmissionInfo),
     /// To `primary`.
     Ordered {
         /// Who orders.
@@ -372,6 +386,50 @@ pub struct Change {
     pub elapsed_micros: u64,
     /// The evicted certificate's serial number.
     pub serial: Option<String>,
+}
+
+/// A device that waits to be let in.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PendingInfo {
+    /// The name in its certificate.
+    pub name: String,
+    /// Its certificate's SHA-256, hexadecimal digits.
+    pub certificate: String,
+    /// The certificate's serial number.
+    pub serial: String,
+    /// Seconds since 1970 at which the certificate ends.
+    pub not_after: i64,
+    /// How long ago it was heard last, milliseconds.
+    pub heard_ms: u64,
+}
+
+/// How an admission went.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AdmissionInfo {
+    /// The epoch's number before.
+    pub from: u32,
+    /// The epoch's number now.
+    pub to: u32,
+    /// Members now.
+    pub members: usize,
+    /// Certificates of those who are members now, hexadecimal digits.
+    pub admitted: Vec<String>,
+    /// Who is not.
+    pub refused: Vec<RefusedInfo>,
+    /// From the command to that, microseconds.
+    pub elapsed_micros: u64,
+}
+
+/// A device that was not let in.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RefusedInfo {
+    /// Its certificate, hexadecimal digits.
+    pub certificate: String,
+    /// The error's number.
+    pub code: u16,
+    /// Why.
+    pub message: String,
 }
 
 /// An answer's outer form.

@@ -56,6 +56,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
                 self.open_kept(now);
             }
             delivery::Output::Fetched(id, result) => self.tell_keys(now, keys::Input::Fetched(id, result)),
+            delivery::Output::PackagesKept(single_use) => self.tell_keys(now, keys::Input::PackagesKept(single_use)),
             delivery::Output::Outcome(token, outcome) => match self.tokens.remove(&token) {
                 Some(of_keys) => {
                     let outcome = match outcome {

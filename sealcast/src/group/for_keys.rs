@@ -33,6 +33,11 @@ impl<K: Keys, D: Delivery> Group<K, D> {
                     self.delivery.handle(now, Input::Withdraw(*given));
                 }
             }
+            keys::Output::Packages(packages) => self.delivery.handle(now, Input::Packages(&packages)),
+            keys::Output::Again(position) => {
+                self.forget_records();
+                self.delivery.handle(now, Input::Again(position));
+            }
             keys::Output::Checkpointed(position) => self.delivery.handle(now, Input::Checkpointed(position)),
             keys::Output::Prepare { view, flush } => {
                 let passed = self.passed_until(now);

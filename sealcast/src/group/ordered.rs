@@ -260,6 +260,13 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         self.pass_records(now);
     }
 
+    /// What waits comes again.
+    pub(super) fn forget_records(&mut self) {
+        if let Some(ordered) = &mut self.ordered {
+            while ordered.pop().is_some() {}
+        }
+    }
+
     /// We cannot follow the order any more: nothing is delivered from here on, and the others are told that we leave.
     pub(super) fn leave_behind(&mut self, now: Now) {
         if self.leaving.is_none() {

@@ -44,7 +44,12 @@ impl Keys for Script {
             keys::Input::Delivered(message) => format!("open {}", message.index),
             keys::Input::Flushed(epoch, cut) => format!("flushed {} {}", epoch.counter, cut[0]),
             keys::Input::Up => "up".to_owned(),
-            keys::Input::InForce(_) | keys::Input::Fetched(..) | keys::Input::Describe => return Ok(()),
+            keys::Input::InForce(_)
+            | keys::Input::Fetched(..)
+            | keys::Input::PackagesKept(_)
+            | keys::Input::Describe => {
+                return Ok(());
+            }
         };
         told(&self.story, it);
         Ok(())
@@ -131,6 +136,8 @@ impl Delivery for Wire {
             Input::Opened(index, bodies) => told(&self.story, format!("opened {index}: {bodies:?}")),
             Input::Keyed { .. }
             | Input::Provide { .. }
+            | Input::Packages(_)
+            | Input::Again(_)
             | Input::Checkpointed(_)
             | Input::Withdraw(_)
             | Input::Retire(_)

@@ -3,13 +3,14 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use sealcast_keys::PendingStatus;
 use sealcast_wire::{CertHash, Change as ViewChange, Member, View};
 
 use super::core::LogEvent;
 use super::info::told;
-use super::{Inner, Report, Session, Subscription, Who};
+use super::{Admission, Inner, Report, Session, Subscription, Who};
 use crate::code::Code;
-use crate::control::{Answer, Change, Handler, LogLine, Request};
+use crate::control::{AdmissionInfo, Answer, Change, Handler, LogLine, PendingInfo, RefusedInfo, Request};
 use crate::error::{Error, Result};
 use crate::group::ViewEvent;
 
@@ -40,10 +41,20 @@ impl Handler for Controlled {
             }
             Request::Rotate => Ok(Answer::Changed(change(&session.rotate().wait()?, None))),
             Request::Primary => Ok(Answer::Ordered { sequencer: session.force_primary().wait()?.name.to_string() }),
-            Request::Evict { who, reason } => {
+            Request::Evict { who, reason, all: true } => {
+                Ok(Answer::Changed(change(&session.evict_all(&who, &reason).wait()?, None)))
+            }
+            Request::Evict { who, reason, all: false } => {
                 let who = certificate(&who).map_or(Who::Name(who), Who::Cert);
                 let serial = session.serial_of(&who);
                 Ok(Answer::Changed(change(&session.evict(who, &reason).wait()?, serial)))
+            }
+            Request::Pending => Ok(Answer::Pending(session.pending().wait()?.iter().map(waiting).collect())),
+            Request::Admit { who } => {
+                let who = who.into_iter().map(|it| certificate(&it).map_or(Who::Name(it), Who::Cert));
+                let admission = session.admit(who).wait()?;
+                let members = session.view().map_or(0, |view| view.members.len());
+                Ok(Answer::Admitted(admitted(admission, members)))
             }
             Request::Leave => session.leave().wait().map(|()| Answer::Done),
             Request::Learn { object } => {
@@ -71,6 +82,32 @@ fn change(report: &Report, serial: Option<String>) -> Change {
         members: report.members,
         elapsed_micros: micros(report.elapsed),
         serial,
+    }
+}
+
+fn waiting(it: &PendingStatus) -> PendingInfo {
+    PendingInfo {
+        name: it.name.clone(),
+        certificate: hex::encode(it.cert.0),
+        serial: it.serial.to_string(),
+        not_after: it.not_after,
+        heard_ms: millis(it.heard),
+    }
+}
+
+fn admitted(it: Admission, members: usize) -> AdmissionInfo {
+    let refused = |(cert, why): (CertHash, _)| {
+        let error = Error::from(why);
+        let (code, message) = (error.code().number(), error.message().to_owned());
+        RefusedInfo { certificate: hex::encode(cert.0), code, message }
+    };
+    AdmissionInfo {
+        from: it.from.counter,
+        to: it.to.counter,
+        members,
+        admitted: it.admitted.iter().map(|cert| hex::encode(cert.0)).collect(),
+        refused: it.refused.into_iter().map(refused).collect(),
+        elapsed_micros: micros(it.elapsed),
     }
 }
 

@@ -293,6 +293,7 @@ pub(super) fn told(notice: &Notice, about: Option<&str>) -> String {
         Notice::GroupFull { most, is_us: true, .. } => {
             format!("we are not let in: the group has its {most} members")
         }
+        Notice::NotAdmitted { cert, why } => format!("{} is not let in: {why}", who(cert)),
         Notice::StolenToken { cert } => {
             format!("somebody without the key of {0} used the token given to {0}, and is not let in", who(cert))
         }

@@ -14,6 +14,7 @@
 //! one thread that receives and one that flushes; a publisher seals on its own thread, and a blocking
 //! reader receives on its own. A program may have any number of sessions: there are no globals.
 
+mod admission;
 #[cfg(feature = "brokers")]
 mod brokers;
 mod call;
@@ -46,6 +47,7 @@ use sealcast_wire::{CertHash, Guarantee, View};
 #[cfg(feature = "brokers")]
 pub(crate) use self::brokers::{Driven, open_client};
 pub use self::core::{LogEvent, Report};
+pub use admission::Admission;
 pub use call::Call;
 pub use info::{Info, LogEntry, Stats};
 #[doc(hidden)]
@@ -318,6 +320,12 @@ impl Session {
         self.inner.shared.command(Command::Learn(object))
     }
 
+    /// Why nothing more comes of the session, if so.
+    #[doc(hidden)]
+    pub fn ended(&self) -> Option<Error> {
+        self.inner.shared.ended()
+    }
+
     /// Asks the key scheme for anything, for tests of schemes that have commands of their own.
     ///
     /// # Errors
@@ -528,7 +536,7 @@ pub struct Warning {
     pub hint: String,
 }
 
-/// Whom to evict.
+/// Whom to evict, or to let in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Who {
@@ -541,6 +549,12 @@ pub enum Who {
 impl From<&str> for Who {
     fn from(name: &str) -> Who {
         Who::Name(name.to_owned())
+    }
+}
+
+impl From<String> for Who {
+    fn from(name: String) -> Who {
+        Who::Name(name)
     }
 }
 

@@ -35,7 +35,7 @@ use crate::group::{Group, lock};
 use crate::io::clock::Clock;
 use crate::io::process::Process;
 use crate::remedy::Remedy;
-use crate::url::{OriginMode, Url};
+use crate::url::{Join, OriginMode, Url};
 
 /// Begins to open a session: `target` is a URL or the name of a context.
 ///
@@ -50,6 +50,7 @@ pub fn open(target: &str) -> Opening {
         passphrase: None,
         origin: None,
         linger: None,
+        join: None,
         control: None,
         home: None,
         one_shot: false,
@@ -68,6 +69,7 @@ pub struct Opening {
     pub(super) passphrase: Option<Arc<Zeroizing<String>>>,
     origin: Option<OriginMode>,
     linger: Option<Duration>,
+    join: Option<Join>,
     timeout: Option<Duration>,
     pub(super) control: Option<PathBuf>,
     home: Option<Home>,
@@ -156,6 +158,19 @@ impl Opening {
         self
     }
 
+    /// How it comes into a group whose members let others in; else as the URL says (`join=`).
+    ///
+    /// ```no_run
+    /// use sealcast::url::Join;
+    ///
+    /// let session = sealcast::open("relay").identity("desk").join(Join::Create).wait()?;
+    /// # Ok::<(), sealcast::Error>(())
+    /// ```
+    pub fn join(mut self, join: Join) -> Opening {
+        self.join = Some(join);
+        self
+    }
+
     /// How long its calls may take; else as the URL says (`wait=`).
     ///
     /// ```
@@ -208,6 +223,9 @@ impl Opening {
         }
         if let Some(linger) = self.linger {
             url.options.linger = linger;
+        }
+        if let Some(join) = self.join {
+            url.options.join = join;
         }
         if let Some(timeout) = self.timeout {
             url.options.wait = timeout;

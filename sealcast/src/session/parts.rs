@@ -7,6 +7,8 @@ use std::sync::Arc;
 use sealcast_crypto::hash::sha256;
 use sealcast_crypto::identity::{CertificateError, Identity as LoadedIdentity, Rights};
 use sealcast_keys::Keys;
+#[cfg(feature = "mls")]
+use sealcast_keys::mls;
 use sealcast_wire::CertHash;
 
 use super::open::{Identity, Opening};
@@ -21,6 +23,8 @@ use crate::error::{Error, Result};
 use crate::io::clock::{self, Clock};
 use crate::io::store::Store;
 use crate::remedy::Remedy;
+#[cfg(feature = "mls")]
+use crate::url::Join;
 use crate::url::{Scheme, TransportAddress, Url};
 
 /// A key scheme, and what goes with it.
@@ -170,6 +174,10 @@ impl Opening {
             .map(|(home, order)| records_path(home, &certificate.hash, &group).with_extension(format!("{order}.mls")));
         let store = path.as_deref().map(Store::open).transpose()?;
         let records = store.as_ref().map(Store::records_of_keys).transpose()?;
+        if url.options.join == Join::Create && records.as_ref().is_some_and(|it| mls::position(it).is_some()) {
+            let what = format!("{} is a member of {group} already", certificate.name);
+            return Err(Error::new(Code::GroupExists, what).with_remedy(Remedy::ShowGroup));
+        }
         let elsewhere = path.as_deref().map(statements_elsewhere).transpose()?.unwrap_or_default();
         let keys = schemes::mls(url, &group, held.clone(), elsewhere, records.as_deref(), clock.now())?;
         let (me, rights) = (certificate.name.to_string(), Some(certificate.rights.clone()));

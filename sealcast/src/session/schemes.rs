@@ -26,10 +26,10 @@ use crate::code::Code;
 use crate::error::{Error, Result};
 use crate::io::{clock, rng};
 use crate::remedy::Remedy;
-#[cfg(feature = "mls")]
-use crate::url::OriginMode;
 use crate::url::pairs::Transport;
 use crate::url::{Cipher, TransportAddress, Url};
+#[cfg(feature = "mls")]
+use crate::url::{Join, OriginMode};
 
 /// No keys: everything is sent in clear.
 pub(super) fn plain(me: &str) -> Result<Box<dyn Keys>> {
@@ -109,6 +109,8 @@ pub(super) fn mls(
         stays: records.is_some(),
         statements,
         erases: url.options.erases,
+        founds: matches!(url.options.join, Join::Auto | Join::Create),
+        joins: matches!(url.options.join, Join::Auto | Join::External),
         pace: if url.meets_at_brokers() { PACE.get() } else { usual.pace },
         ..usual
     };

@@ -11,6 +11,7 @@ use sealcast_delivery::{Outcome, Properties, SendError, StateInput, Token};
 use sealcast_keys::{Command, Exclusion, Notice};
 use sealcast_wire::{Drops, Guarantee, Member, Monotonic, Now, Reason, View, limits};
 
+use super::admission::Refused;
 use super::changed::Changed;
 use super::core::{Change, Filter, Log, Progress, Report, Subscriptions, Tickets};
 use super::driver::AnyCore;
@@ -175,6 +176,8 @@ pub(super) struct Seen {
     pub(super) excluded: Option<Exclusion>,
     /// How many members the group has that does not let us in, as it says, because it may have no more.
     pub(super) full: Option<(usize, Monotonic)>,
+    /// Devices that were to be let in.
+    pub(super) not_admitted: Refused,
     /// Why nothing more will come of it.
     pub(super) ended: Option<Error>,
     /// We have left: how many of our messages have no place.
@@ -346,6 +349,7 @@ impl Shared {
         if let Notice::GroupFull { is_us: true, most, .. } = notice {
             lock(&self.seen).full = Some((*most, self.clock.monotonic()));
         }
+        self.note_not_admitted(notice);
         self.changed.ring();
     }
 

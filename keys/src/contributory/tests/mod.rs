@@ -337,6 +337,8 @@ impl Net {
                 Output::Store { id, record } => _ = node.records.insert(id, record),
                 Output::Fetch { .. }
                 | Output::Provide { .. }
+                | Output::Packages(_)
+                | Output::Again(_)
                 | Output::Checkpointed(_)
                 | Output::Withdraw(_)
                 | Output::Opened { .. }

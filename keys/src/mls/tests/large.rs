@@ -83,7 +83,7 @@ fn a_group_of_1040_members_writes_what_changed() {
 fn what_has_more_pieces_than_a_message_names_is_found_again() {
     let mut net = super::formed(2, 1);
     let bytes: Vec<u8> = (0..4_000_000_u32).map(|i| (i % 251) as u8 ^ (i >> 12) as u8).collect();
-    let body = net.with(0, |keys, now| keys.body(now, &bytes));
+    let body = net.with(0, |keys, _| keys.body(&bytes));
     assert!(matches!(&body, Body::Listed(lists) if lists.len() == 1), "{body:?}");
     let found = (0..10).find_map(|_| {
         net.run(10);

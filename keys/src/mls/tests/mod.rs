@@ -1,5 +1,6 @@
 //! Members of `keys=mls` in a small network, with the real engine.
 
+mod admission;
 mod journal;
 mod large;
 mod net;
@@ -12,7 +13,7 @@ use sealcast_wire::Change;
 use self::net::{GROUP, Net, seal};
 use super::ConfigError;
 use super::message::Message;
-use crate::{Command, Exclusion};
+use crate::{Command, Exclusion, Notice};
 
 /// All of them, together.
 fn formed(members: usize, seed: u64) -> Net {
@@ -307,7 +308,7 @@ fn rule_d2_nobody_seals_for_whom_it_knows_to_be_evicted_and_a_withheld_removal_i
     assert!(net.nodes[0].holds, "it has paused at once");
     net.run(60_000);
     assert!(net.nodes[0].holds);
-    assert_eq!(net.nodes[0].withheld, [cert]);
+    assert_eq!(net.nodes[0].notices, [Notice::RemovalWithheld { cert }]);
     // Also after a restart: the statement is stored.
     net.crash(0);
     net.start(0);

@@ -1,6 +1,6 @@
 //! Members, an order and a directory, with virtual time. Everything follows from the seed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use rand_chacha::ChaCha20Rng;
@@ -17,16 +17,18 @@ use sealcast_wire::{
 
 use crate::mls::engine::mls_rs::MlsRs;
 use crate::mls::{Config, Mls};
-use crate::{Command, Exclusion, Input, Keys, Notice, Output, SendResult, Token};
+use crate::{Command, Exclusion, Input, KeyPackages, Keys, Notice, Output, PendingStatus, SendResult, Token};
 
 pub(super) const GROUP: &str = "ward";
-const NOW: Utc = Utc(1_800_000_000);
+pub(super) const NOW: Utc = Utc(1_800_000_000);
 
 pub(super) struct Net {
     pub(super) authority: Authority,
     pub(super) nodes: Vec<Node>,
     rng: ChaCha20Rng,
     pub(super) time: u64,
+    /// What all clocks show, if not the time since the beginning.
+    pub(super) clock_of_all: Option<Utc>,
     queue: BTreeMap<(u64, u64), Event>,
     sequence: u64,
     /// Of a hundred messages that nobody orders.
@@ -36,7 +38,11 @@ pub(super) struct Net {
     /// The hash chain of it.
     cuts: Vec<[u8; 32]>,
     /// By name.
-    directory: BTreeMap<Fetch, Vec<u8>>,
+    pub(super) directory: BTreeMap<Fetch, Vec<u8>>,
+    /// Of each device, those to be handed out once.
+    pub(super) single_use: BTreeMap<CertHash, VecDeque<Vec<u8>>>,
+    /// Of each device, the oldest first, and whether that was fetched.
+    pub(super) mail: BTreeMap<CertHash, (VecDeque<Vec<u8>>, bool)>,
 }
 
 /// A node, which of its runs, and what its run calls the message.
@@ -50,6 +56,8 @@ pub(super) struct Node {
     pub(super) stored: Vec<(u64, Vec<u8>)>,
     pub(super) views: Vec<Installed>,
     pub(super) excluded: Option<Exclusion>,
+    pub(super) notices: Vec<Notice>,
+    pub(super) pending: Vec<PendingStatus>,
     /// The next position of the order that it hears.
     next: usize,
     /// Messages that it cannot hear.
@@ -57,8 +65,6 @@ pub(super) struct Node {
     life: u64,
     /// Its publishers pause.
     pub(super) holds: bool,
-    /// Whose removal is withheld, it says.
-    pub(super) withheld: Vec<CertHash>,
 }
 
 pub(super) struct Installed {
@@ -70,6 +76,7 @@ enum Event {
     Sent { to: usize, from: usize, bytes: Vec<u8> },
     Ordered(usize),
     Fetched { to: usize, life: u64, id: FetchId, what: Fetch },
+    PackagesKept { to: usize, life: u64, single_use: usize },
 }
 
 impl Net {
@@ -93,16 +100,45 @@ impl Net {
             let certificate = authority.issue(&request, Utc(NOW.0 - 3600), 30 * 86_400).unwrap();
             let identity = Identity::new(&certificate, &secret, authority.anchor().clone()).unwrap();
             let identity = Arc::new(identity.with_bootstrap_key(GROUP, Secret::from_bytes([7; 32])));
-            let (records, stored, views, holds, withheld) = Default::default();
+            let (records, stored, views, holds) = Default::default();
             let (keys, excluded, next, deaf, life) = Default::default();
-            nodes.push(Node { identity, keys, records, stored, views, excluded, next, deaf, life, holds, withheld });
+            let (notices, pending) = Default::default();
+            nodes.push(Node {
+                identity,
+                keys,
+                records,
+                stored,
+                views,
+                excluded,
+                notices,
+                pending,
+                next,
+                deaf,
+                life,
+                holds,
+            });
         }
-        let (queue, log, cuts, directory) = Default::default();
-        Net { authority, nodes, rng, time: 0, queue, sequence: 0, loss: 0, log, cuts, directory }
+        let (queue, log, cuts, directory, single_use, mail) = Default::default();
+        Net {
+            authority,
+            nodes,
+            rng,
+            time: 0,
+            clock_of_all: None,
+            queue,
+            sequence: 0,
+            loss: 0,
+            log,
+            cuts,
+            directory,
+            single_use,
+            mail,
+        }
     }
 
     pub(super) fn now(&self) -> Now {
-        Now { monotonic: Monotonic(self.time), utc: Some(Utc(NOW.0 + (self.time / 1_000_000) as i64)) }
+        let utc = self.clock_of_all.unwrap_or(Utc(NOW.0 + (self.time / 1_000_000) as i64));
+        Now { monotonic: Monotonic(self.time), utc: Some(utc) }
     }
 
     pub(super) fn cert(&self, node: usize) -> CertHash {
@@ -175,7 +211,11 @@ impl Net {
                     }
                 }
                 Output::Fetch { id, what } => self.push(800, Event::Fetched { to: node, life, id, what }),
+                Output::Provide { what: Fetch::Mail(to), bytes } => self.mail.entry(to).or_default().0.push_back(bytes),
                 Output::Provide { what, bytes } => _ = self.directory.insert(what, bytes),
+                Output::Packages(packages) => self.keep(node, packages),
+                Output::Again(position) => self.nodes[node].next = position as usize + 1,
+                Output::Notice { notice, .. } => self.nodes[node].notices.push(notice),
                 Output::Prepare { view, flush: Flush::At(position) } => {
                     let cut = self.cuts[position as usize];
                     let now = self.now();
@@ -184,9 +224,6 @@ impl Net {
                 }
                 Output::Prepare { view, flush: Flush::Later } => {
                     self.nodes[node].holds |= view.change == Change::Evicted;
-                }
-                Output::Notice { notice: Notice::RemovalWithheld { cert }, .. } => {
-                    self.nodes[node].withheld.push(cert);
                 }
                 Output::Epoch { view, protect, .. } => {
                     self.nodes[node].holds = false;
@@ -204,11 +241,52 @@ impl Net {
                 | Output::Withdraw(_)
                 | Output::Keyed { .. }
                 | Output::SenderKey { .. }
-                | Output::Opened { .. }
-                | Output::Notice { .. }
-                | Output::Described(_) => {}
+                | Output::Opened { .. } => {}
+                Output::Described(status) => self.nodes[node].pending = status.pending,
             }
         }
+    }
+
+    /// What the directory keeps of a device; it says how much that is.
+    fn keep(&mut self, node: usize, packages: KeyPackages) {
+        let KeyPackages { cert, single_use, last_resort, .. } = packages;
+        if let Some(bytes) = last_resort {
+            self.directory.insert(Fetch::KeyPackage(cert), bytes);
+        }
+        let kept = self.single_use.entry(cert).or_default();
+        kept.extend(single_use);
+        let (single_use, life) = (kept.len(), self.nodes[node].life);
+        self.push(800, Event::PackagesKept { to: node, life, single_use });
+    }
+
+    /// What the directory hands out.
+    fn hand_out(&mut self, what: &Fetch) -> Option<Vec<u8>> {
+        match what {
+            Fetch::KeyPackage(cert) if let Some(one) = self.single_use.get_mut(cert).and_then(VecDeque::pop_front) => {
+                Some(one)
+            }
+            Fetch::Mail(cert) => {
+                let (mail, fetched) = self.mail.get_mut(cert)?;
+                if std::mem::take(fetched) {
+                    mail.pop_front();
+                }
+                *fetched = !mail.is_empty();
+                mail.front().cloned()
+            }
+            what => self.directory.get(what).cloned(),
+        }
+    }
+
+    /// Whom a member lists as waiting, by node, once it looked twice.
+    pub(super) fn pending(&mut self, node: usize) -> Vec<usize> {
+        for _ in 0..2 {
+            let now = self.now();
+            self.nodes[node].keys.as_mut().expect("it runs").handle(now, Input::Describe).expect("it is no command");
+            self.drain(node);
+            self.run(100);
+        }
+        let certs: Vec<CertHash> = self.nodes[node].pending.iter().map(|it| it.cert).collect();
+        (0..self.nodes.len()).filter(|it| certs.contains(&self.cert(*it))).collect()
     }
 
     /// Lets so many milliseconds pass.
@@ -268,13 +346,19 @@ impl Net {
                 }
             }
             Event::Fetched { to, life, id, what } if self.nodes[to].life == life => {
-                let found = self.directory.get(&what).cloned().map_or(Fetched::Missing, Fetched::Bytes);
+                let found = self.hand_out(&what).map_or(Fetched::Missing, Fetched::Bytes);
                 if let Some(keys) = self.nodes[to].keys.as_mut() {
                     keys.handle(now, Input::Fetched(id, found)).expect("no message");
                 }
                 self.drain(to);
             }
-            Event::Fetched { .. } => {}
+            Event::PackagesKept { to, life, single_use } if self.nodes[to].life == life => {
+                if let Some(keys) = self.nodes[to].keys.as_mut() {
+                    keys.handle(now, Input::PackagesKept(single_use)).expect("no message");
+                }
+                self.drain(to);
+            }
+            Event::Fetched { .. } | Event::PackagesKept { .. } => {}
         }
     }
 

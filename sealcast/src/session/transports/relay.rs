@@ -10,7 +10,7 @@ use sealcast_crypto::secret::Secret;
 use sealcast_crypto::signature::OriginKey;
 use sealcast_delivery::relay::{Config, DIRECTORY, Handle, MQTT, Relay};
 use sealcast_delivery::{Batch, Delivery};
-use sealcast_keys::Notice;
+use sealcast_keys::{Exclusion, Notice};
 use sealcast_relay::ids::{DeviceId, GroupId};
 use sealcast_wire::{CertHash, Now, limits};
 
@@ -20,7 +20,7 @@ use crate::error::{Error, Result};
 use crate::group::lock;
 use crate::io::{directory, mqtt, rng, tls_roots};
 use crate::session::driver::AnyCore;
-use crate::url::{RelayAddress, Url};
+use crate::url::{Join, RelayAddress, Url};
 
 /// Something that came from one of the two.
 enum Came {
@@ -63,7 +63,7 @@ pub(super) fn open(address: &RelayAddress, url: &Url, meeting: Meeting, waker: &
                 signer: Box::new(joiner),
                 device: Box::new(move |cert: &CertHash| DeviceId(*hkdf::<32>(device.expose(), &cert.0, &[]).expose())),
             };
-            let opened = Relay::open(config, record.as_deref());
+            let opened = Relay::open(config, record.as_deref(), url.options.join == Join::Create);
             let damaged = |_| Error::new(Code::Content, "what was kept of this group's log is damaged");
             let (relay, handle) = opened.map_err(damaged)?;
             (Box::new(relay), Some(handle))
@@ -164,6 +164,12 @@ impl Shell for RelayLink {
         {
             let what = "the relay showed two histories of the group: nothing that it says counts any more";
             let why = Error::new(Code::Authority, what).with_hint("meet at another relay, and keep away from this one");
+            return Err(Fault::Ended { why, any });
+        }
+        if let Some(handle) = &self.handle
+            && handle.lock().exists
+        {
+            let why = Error::excluded(&Exclusion::Exists);
             return Err(Fault::Ended { why, any });
         }
         Ok(any)
