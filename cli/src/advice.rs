@@ -67,6 +67,10 @@ pub(crate) fn advice(code: Code) -> &'static str {
         Code::NoAuthority => {
             "The signing key of the group's authority is not on this machine. Run the command where 'sealcast ca ls' shows it."
         }
+        Code::GroupExists => {
+            "A group of this name has a history at the relay. 'sealcast group join' comes into it; another name in group= makes another group."
+        }
+        Code::AlreadyMember => "Nothing is left to do: 'sealcast group members' lists it.",
         Code::NoRoute => "Multicast needs a route even for one machine. 'sealcast doctor' says which line adds it.",
         Code::TimedOut => {
             "Is the other side running, with the same URL and group? 'sealcast doctor' checks the network in between."
@@ -83,6 +87,9 @@ pub(crate) fn advice(code: Code) -> &'static str {
         }
         Code::GroupFull => {
             "64 members without a key distribution centre, 256 with keys=center&order=total, 1,024 with keys=center&order=best-effort. It lets somebody in once another one has left."
+        }
+        Code::NoPackage => {
+            "A device is let in by a key package, which it leaves at the relay, or tells members. Start it once: 'sealcast group join'."
         }
         Code::Denied => {
             "'sealcast id show' lists what it grants; the authority grants more with 'sealcast invite --pub P --sub P'."
@@ -104,6 +111,9 @@ pub(crate) fn advice(code: Code) -> &'static str {
             "It has expired or is not yet valid. Check the clock ('sealcast doctor'), then have it renewed by the authority."
         }
         Code::InviteExpired => "Ask for a new one: 'sealcast invite --for KEY'.",
+        Code::PackageExpired => {
+            "Key packages are good for 90 days. The device makes new ones when it runs: 'sealcast group join'."
+        }
         Code::Equivocation => {
             "Two contradicting signed statements were seen. They are kept as evidence; the message says where."
         }

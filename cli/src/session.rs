@@ -7,7 +7,7 @@ use sealcast::code::Code;
 use sealcast::config::{KeptIdentity, PrincipalFile};
 use sealcast::control::{Client, GroupInfo, running, socket_path};
 use sealcast::session::Opening;
-use sealcast::url::{OriginMode, Scheme, TransportAddress, Url};
+use sealcast::url::{Join, OriginMode, Scheme, TransportAddress, Url};
 use sealcast::{LogEntry, LogEvent, Notice, Session};
 use sealcast_keys::Exclusion;
 use sealcast_keys::center::query::Refusal;
@@ -34,6 +34,12 @@ pub(crate) fn open(env: &Env<'_>, target: &Target, wanted: For) -> Result<Sessio
         env.output.detail(format!("{} ({})", warning.what, warning.hint));
     }
     Ok(session)
+}
+
+/// Opens a session to come into a group by, in this way.
+pub(crate) fn open_to_join(env: &Env<'_>, target: &Target, how: Join) -> Result<Session, Failure> {
+    let opening = opening(env, target)?.join(how).one_shot();
+    first_to_end(env, target, || Ok(opening.clone().wait()?))
 }
 
 /// A member's session. Commands sign, unless the URL says otherwise (A2).

@@ -1,5 +1,7 @@
 //! `sealcast group`: what a running session knows and can do, asked over its local socket (A7).
 
+mod admission;
+
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
@@ -16,18 +18,20 @@ use crate::authority::KeptAuthority;
 use crate::format::safe;
 use crate::hint::{Failure, nearest};
 use crate::session::meant;
-use crate::text::{duration, row, table};
+use crate::text::{duration, parse_duration, row, table};
 
-/// Your group: members, keys, log; rotate, evict, leave
+/// Your group: members, keys, log; create, join, admit, rotate, evict, leave
 #[derive(Debug, Args)]
 #[command(
     disable_help_subcommand = true,
     after_help = "\
-All of these ask a session that runs, for example sealcast sub '#' in another terminal.
+All but create and join ask a session that runs, for example sealcast sub '#' in another terminal.
 
 Examples:
   sealcast group show
   sealcast group members --json | jq -r .name
+  sealcast group join                            in a group at a relay; a member types:
+  sealcast group admit carol
   sealcast group evict carol --reason 'lost laptop'"
 )]
 pub(crate) struct Group {
@@ -47,6 +51,28 @@ enum Verb {
         #[arg(short = 'n', long, value_name = "N")]
         lines: Option<usize>,
     },
+    /// Found a group at a relay; fails if there is one
+    Create,
+    /// Come into a group at a relay, once a member has admitted this device
+    Join {
+        /// Come in without being admitted, by a member's program that runs
+        #[arg(long)]
+        external: bool,
+        /// Wait no longer than this, such as 30s or 1h; without --external there is no limit if this is not given
+        #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+        timeout: Option<Duration>,
+    },
+    /// The devices that wait to be admitted
+    Pending,
+    /// Let devices into the group, all of them with one change of key
+    Admit {
+        /// Names of devices, or (the beginning of) their certificates' SHA-256; one that is off comes in later
+        #[arg(required_unless_present = "all", value_name = "NAME|FINGERPRINT")]
+        who: Vec<String>,
+        /// All devices that wait
+        #[arg(long, conflicts_with = "who")]
+        all: bool,
+    },
     /// Agree on a new key now
     Rotate,
     /// Let those who are here order again, though most of the group are gone for good (order=total)
@@ -62,6 +88,9 @@ enum Verb {
         /// For the log of every member
         #[arg(long, default_value = "", hide_default_value = true)]
         reason: String,
+        /// All devices that have this name, with one change of key
+        #[arg(long)]
+        all_devices: bool,
     },
     /// Leave the group; the running session ends
     Leave,
@@ -69,14 +98,25 @@ enum Verb {
 
 impl Group {
     pub(crate) fn run(self, env: &Env<'_>) -> Result<(), Failure> {
+        match self.verb {
+            Verb::Create => return admission::create(env),
+            Verb::Join { external, timeout } => return admission::join(env, external, timeout),
+            _ => {}
+        }
         let (client, info) = meant(env)?;
         match self.verb {
+            Verb::Create | Verb::Join { .. } => unreachable!("they ask no session"),
+            Verb::Pending => admission::pending(env, client, &info),
+            Verb::Admit { who, all } => admission::admit(env, client, &info, &who, all),
             Verb::Show => show(env, &info),
             Verb::Members => members(env, &info),
             Verb::Log { lines } => log(env, client, lines),
             Verb::Rotate => rotate(env, client),
             Verb::Primary { force } => primary(env, client, &info, force),
-            Verb::Evict { member, reason } => evict(env, client, &info, &member, &reason),
+            Verb::Evict { member, reason, all_devices: true } => {
+                admission::evict_all(env, client, &info, &member, &reason)
+            }
+            Verb::Evict { member, reason, all_devices: false } => evict(env, client, &info, &member, &reason),
             Verb::Leave => leave(env, client, &info),
         }
     }
@@ -291,7 +331,7 @@ fn member<'a>(info: &'a GroupInfo, who: &str) -> Result<&'a MemberInfo, Failure>
         several => {
             let hashes: Vec<&str> = several.iter().map(|m| &m.certificate[..m.certificate.len().min(12)]).collect();
             let failure = Failure::new(Code::BadValue, format!("{} members are named '{who}'", several.len()));
-            Err(failure.hint(format!("name the certificate: sealcast group evict {}", hashes.join(" or "))))
+            Err(failure.hint(format!("sealcast group evict {}; --all-devices for all of them", hashes.join(" or "))))
         }
     }
 }

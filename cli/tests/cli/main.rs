@@ -1,5 +1,6 @@
 //! The program as it is typed: one test program, so that it is linked once.
 
+mod admission;
 mod awaited;
 mod brokers;
 mod brokers_admin;

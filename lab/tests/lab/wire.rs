@@ -213,8 +213,8 @@ impl Handler for Canned {
                 elapsed_micros: 43_000,
                 serial: None,
             })),
-            Request::Evict { who, reason } => {
-                assert_eq!((&*who, &*reason), ("carol", "lost laptop"));
+            Request::Evict { who, reason, all } => {
+                assert_eq!((&*who, &*reason, all), ("carol", "lost laptop", false));
                 Err(Error::new(Code::DeniedEvict, "no right to evict").with_hint("ask the authority"))
             }
             Request::Learn { object } => {
