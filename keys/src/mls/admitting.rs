@@ -35,7 +35,8 @@ impl<E: Engine> Mls<E> {
 
     /// A device asks to be let in: noted, unless it is a member already. Whether it is one.
     pub(super) fn hear_request(&mut self, now: Now, cert: CertHash) -> bool {
-        if self.inside().is_some_and(|it| it.leaf_of(&cert).is_some()) {
+        let Some(inside) = self.inside() else { return false };
+        if inside.leaf_of(&cert).is_some() {
             return true;
         }
         let asked = &mut self.shared.asked;

@@ -9,6 +9,7 @@ use sealcast_keys::mls::engine::mls_rs::MlsRs;
 use sealcast_keys::mls::{self, Config, Mls};
 use sealcast_sim::Birth;
 use sealcast_sim::dice::Dice;
+use sealcast_sim::network::Network;
 use sealcast_wire::{Address, CertHash, Guarantee};
 
 use super::channels::BOTH;
@@ -28,6 +29,8 @@ pub struct MlsMembers {
     pub members: usize,
     /// How many of them, from the first on, found a group if they find none.
     pub founders: usize,
+    /// Whether the others wait until a member admits them.
+    pub wait: bool,
 }
 
 impl Fixture for MlsMembers {
@@ -38,8 +41,9 @@ impl Fixture for MlsMembers {
     fn member(&self, member: usize, _life: u32, seed: [u8; 32]) -> Birth<Player> {
         let node = Address::Node(self.members as u32);
         let (founds, at_relay) = (member < self.founders, self.at_relay);
+        let joins = founds || !self.wait;
         Box::new(move |now, raw| {
-            let config = Config { founds, ..Config::new(GROUP, identity(member)) };
+            let config = Config { founds, joins, ..Config::new(GROUP, identity(member)) };
             let records: Vec<(u64, Vec<u8>)> = keys_records(raw).into_iter().collect();
             let start = mls::position(&records).map_or(Start::Head, Start::At);
             let keys = Mls::<MlsRs>::restore(config, seed, now, &records).expect("its certificate is good");
@@ -102,6 +106,27 @@ pub(super) fn partition(knobs: &Knobs, dice: &mut Dice) -> Script {
         script.then(Step::Command(member, Command::Rotate)).wait(dice.between(Duration::ZERO, SECOND / 4));
     }
     script.wait(dice.between(SECOND, 4 * SECOND)).then(Step::Heal).wait(SECOND);
+    publish(script, n)
+}
+
+/// Devices that wait are admitted; the last one is off meanwhile, and all others are when it comes in.
+pub(super) fn admitted_while_off(knobs: &Knobs, dice: &mut Dice) -> Script {
+    let n = knobs.members;
+    let late = n - 1;
+    let mut script = Script::new(n, Network::rough(knobs.loss));
+    script.start_all(0..late, knobs.jitter, dice).converge(0..late, TIMEOUT);
+    // It leaves key packages, and perhaps it is admitted before it ends.
+    script.then(Step::Start(late)).wait(dice.between(SECOND / 20, SECOND)).then(Step::Crash(late));
+    let by = dice.index(late);
+    script.then(Step::Command(by, Command::Admit { cert: identity(late).certificate().hash }));
+    script.wait(dice.between(2 * SECOND, 4 * SECOND));
+    for member in 0..late {
+        script.then(Step::Crash(member));
+    }
+    script.then(Step::Start(late)).wait(5 * SECOND);
+    for member in 0..late {
+        script.wait(dice.between(Duration::ZERO, SECOND / 4)).then(Step::Start(member));
+    }
     publish(script, n)
 }
 

@@ -806,6 +806,13 @@ pub static ALL: &[Scenario] = &[
         write: mocks::admission,
     },
     Scenario {
+        name: "mls-admission",
+        story: "devices wait, and members admit them by their key packages",
+        knobs: knobs(5),
+        fixture: waiting_for_mls,
+        write: mocks::admission,
+    },
+    Scenario {
         name: "mls-two-founders",
         story: "all found a group at once: one wins, and the others join it",
         knobs: knobs(4),
@@ -867,6 +874,13 @@ pub static ALL: &[Scenario] = &[
         knobs: knobs(5),
         fixture: mls_at_relay,
         write: mocks::departure,
+    },
+    Scenario {
+        name: "mls-relay-admission",
+        story: "devices wait at a relay; one is off when it is admitted, and all others are when it starts",
+        knobs: knobs(4),
+        fixture: waiting_at_relay,
+        write: mls::admitted_while_off,
     },
     Scenario {
         name: "mls-relay-race",
@@ -1083,15 +1097,23 @@ fn mls(knobs: &Knobs) -> Box<dyn Fixture> {
 }
 
 fn members_of_mls(knobs: &Knobs) -> Box<dyn Fixture> {
-    Box::new(MlsMembers { at_relay: false, members: knobs.members, founders: 1 })
+    Box::new(MlsMembers { at_relay: false, members: knobs.members, founders: 1, wait: false })
 }
 
 fn founders_of_mls(knobs: &Knobs) -> Box<dyn Fixture> {
-    Box::new(MlsMembers { at_relay: false, members: knobs.members, founders: knobs.members })
+    Box::new(MlsMembers { at_relay: false, members: knobs.members, founders: knobs.members, wait: false })
 }
 
 fn mls_at_relay(knobs: &Knobs) -> Box<dyn Fixture> {
-    Box::new(MlsMembers { at_relay: true, members: knobs.members, founders: 1 })
+    Box::new(MlsMembers { at_relay: true, members: knobs.members, founders: 1, wait: false })
+}
+
+fn waiting_for_mls(knobs: &Knobs) -> Box<dyn Fixture> {
+    Box::new(MlsMembers { at_relay: false, members: knobs.members, founders: 1, wait: true })
+}
+
+fn waiting_at_relay(knobs: &Knobs) -> Box<dyn Fixture> {
+    Box::new(MlsMembers { at_relay: true, members: knobs.members, founders: 1, wait: true })
 }
 
 const fn knobs(members: usize) -> Knobs {

@@ -113,6 +113,7 @@ scenarios! {
 
 scenarios! { fifty;
     mls_external = "mls-external",
+    mls_admission = "mls-admission",
     rule_d1_mls_two_founders = "mls-two-founders",
     rule_d1_mls_race = "mls-race",
     rule_g6_mls_crash = "mls-crash",
@@ -121,6 +122,7 @@ scenarios! { fifty;
     rule_g4_mls_fleet_restart = "mls-fleet-restart",
     rule_d7_mls_partition = "mls-partition",
     rule_a4_mls_evicted_rejoiner = "mls-evicted-rejoiner",
+    rule_d1_mls_relay_admission = "mls-relay-admission",
     rule_d1_mls_relay_race = "mls-relay-race",
     rule_g6_mls_relay_crash = "mls-relay-crash",
     rule_d1_mls_relay_offline = "mls-relay-offline",

@@ -3,8 +3,8 @@
 use sealcast_wire::{Address, CertHash, Source};
 
 use super::net::{GROUP, Net};
-use crate::mls::message::{Message, Sought};
-use crate::{Command, Input, Keys};
+use crate::mls::message::{Message, Sought, WantKind};
+use crate::{Command, Input, Keys, Output};
 
 /// All of them, together, though so many of a hundred messages that nobody orders are lost.
 fn formed(members: usize, seed: u64, loss: u64) -> Net {
@@ -83,4 +83,30 @@ fn what_a_stranger_says_or_asks_costs_little() {
     assert_eq!(seek(&mut net, Sought::Pieces(known)), 0);
     assert_eq!(seek(&mut net, Sought::Package { cert: own, tries: 0 }), 1);
     assert_eq!(seek(&mut net, Sought::Package { cert: own, tries: 1 }), 0);
+}
+
+/// The same of devices that say that they want to be let in: those without a certificate are not listed, and cost no message of
+/// ours that nobody asked for.
+#[test]
+fn what_a_stranger_says_of_waiting_costs_little() {
+    let mut net = formed(2, 8, 0);
+    let key = net.nodes[0].identity.bootstrap_key(GROUP);
+    let (now, card) = (net.now(), net.nodes[1].keys.as_ref().unwrap().card.clone());
+    let source = Source::Outside(Address::Node(9));
+    for i in 0..2_000_u32 {
+        let mut card = card.clone();
+        card.id.cert.0[..4].copy_from_slice(&i.to_be_bytes());
+        let want = Message::Want { what: WantKind::Admission, position: 0, tries: 0, card };
+        let bytes = key.seal([9; 12], &want.write());
+        let keys = net.nodes[0].keys.as_mut().unwrap();
+        keys.handle(now, Input::Message { source: &source, position: None, bytes: &bytes }).unwrap();
+        assert_eq!(std::iter::from_fn(|| keys.poll()).count(), 0);
+    }
+    let keys = net.nodes[0].keys.as_mut().unwrap();
+    keys.handle(now, Input::Describe).unwrap();
+    let outputs: Vec<Output> = std::iter::from_fn(|| keys.poll()).collect();
+    let listed = outputs.iter().find_map(|it| if let Output::Described(it) = it { Some(it) } else { None }).unwrap();
+    assert_eq!((listed.pending.len(), listed.unnamed), (0, 1024));
+    let sent = outputs.iter().filter(|it| matches!(it, Output::Send { .. })).count();
+    assert!(sent <= 16, "{sent} messages");
 }
