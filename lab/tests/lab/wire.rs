@@ -221,6 +221,8 @@ impl Handler for Canned {
                 assert_eq!(object, "30ff");
                 Ok(Answer::Done)
             }
+            Request::Pending => Ok(Answer::Pending(Vec::new())),
+            Request::Admit { who } => Err(Error::new(Code::NoSuchMember, format!("nobody waits: {who:?}"))),
             Request::Leave => Ok(Answer::Done),
             Request::Subscribe { .. } => unreachable!("it is asked of the other method"),
         }

@@ -169,10 +169,10 @@ fn mail_of_no_use_is_passed_over() {
 fn who_cannot_be_let_in_is_named_with_the_reason_and_keeps_nobody_else_out() {
     for directory in [true, false] {
         let mut net = with_waiting(2, 4, 10, directory);
-        // m3 never ran here, m4 is evicted, and m5's packages are of no use.
+        // Nobody has a package of m3, and m4 is revoked.
         let (certs, now) = ([2, 3, 4, 5].map(|it| net.cert(it)), net.now().utc.unwrap());
         net.pending(1);
-        net.nodes[1].keys.as_mut().unwrap().forget_package(&certs[1]);
+        [0, 1].into_iter().for_each(|it| net.nodes[it].keys.as_mut().unwrap().forget_package(&certs[1]));
         net.single_use.remove(&certs[1]);
         net.directory.remove(&Fetch::KeyPackage(certs[1]));
         net.crash(3);

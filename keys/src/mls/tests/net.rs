@@ -214,7 +214,10 @@ impl Net {
                 Output::Provide { what: Fetch::Mail(to), bytes } => self.mail.entry(to).or_default().0.push_back(bytes),
                 Output::Provide { what, bytes } => _ = self.directory.insert(what, bytes),
                 Output::Packages(packages) => self.keep(node, packages),
-                Output::Again(position) => self.nodes[node].next = position as usize + 1,
+                Output::Again(position) => {
+                    self.nodes[node].next = position as usize + 1;
+                    self.push(500, Event::Ordered(node));
+                }
                 Output::Notice { notice, .. } => self.nodes[node].notices.push(notice),
                 Output::Prepare { view, flush: Flush::At(position) } => {
                     let cut = self.cuts[position as usize];
