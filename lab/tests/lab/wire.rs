@@ -222,7 +222,7 @@ impl Handler for Canned {
                 Ok(Answer::Done)
             }
             Request::Pending => Ok(Answer::Pending(Vec::new())),
-            Request::Admit { who } => Err(Error::new(Code::NoSuchMember, format!("nobody waits: {who:?}"))),
+            Request::Admit { who } => Err(Error::new(Code::Missing, format!("nobody waits: {who:?}"))),
             Request::Leave => Ok(Answer::Done),
             Request::Subscribe { .. } => unreachable!("it is asked of the other method"),
         }
