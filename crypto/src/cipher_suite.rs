@@ -66,6 +66,14 @@ impl CipherSuite {
         self as u16
     }
 
+    /// Its name in the registry of MLS.
+    pub fn name(self) -> &'static str {
+        match self {
+            CipherSuite::X25519 => "MLS_128_DHKEMX25519_AES128GCM_SHA256_Ed25519",
+            CipherSuite::P256 => "MLS_128_DHKEMP256_AES128GCM_SHA256_P256",
+        }
+    }
+
     /// The algorithm of its signatures.
     pub fn algorithm(self) -> Algorithm {
         match self {
