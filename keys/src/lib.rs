@@ -12,7 +12,7 @@ use sealcast_wire::{
     Slot, Source, To, View,
 };
 pub use sealcast_wire::{Fetch, FetchId, Fetched, Fetches, KeyPackages, Sealed};
-pub use status::{CompartmentStatus, MemberStatus, PendingStatus, Shortage, Status};
+pub use status::{CompartmentStatus, MemberStatus, PendingStatus, Shortage, Status, TreeStatus};
 
 mod allowance;
 pub mod center;

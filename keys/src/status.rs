@@ -27,6 +27,8 @@ pub struct Status {
     pub pending: Vec<PendingStatus>,
     /// How many more want it, and have not shown their certificates yet.
     pub unnamed: usize,
+    /// Of a group of RFC 9420.
+    pub tree: Option<TreeStatus>,
 }
 
 /// A device that waits to be let in.
@@ -42,6 +44,19 @@ pub struct PendingStatus {
     pub not_after: i64,
     /// How long ago it said so last.
     pub heard: Duration,
+}
+
+/// A ratchet tree (RFC 9420, section 4), and how far the order that changes it was judged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TreeStatus {
+    /// The cipher suite, as section 17.1 names it.
+    pub suite: &'static str,
+    /// How many nodes the tree has: an odd number.
+    pub nodes: u32,
+    /// How many of those above our leaf are blank: each makes commits of others larger, until we commit.
+    pub blanks_above: usize,
+    /// The position in the order of the last message that was judged.
+    pub position: u64,
 }
 
 /// What a message needs before it can be opened: shares of its key, which others hold.

@@ -18,7 +18,7 @@ use super::journal::{self, Cause, Journal, STATE_1, Step};
 use super::message::{Card, Message};
 use super::packages::OwnPackage;
 use super::scheme::{Mls, Phase, Timer};
-use crate::{MemberStatus, Output, Status};
+use crate::{MemberStatus, Output, Status, TreeStatus};
 
 /// What is stored.
 #[derive(Default)]
@@ -274,7 +274,19 @@ impl<E: Engine> Mls<E> {
             })
         };
         let members = inside.members.iter().filter_map(member).collect();
-        self.outputs.push_back(Output::Described(Box::new(Status { members, pending, unnamed, ..Status::default() })));
+        let tree = Some(TreeStatus {
+            suite: self.setup.suite.name(),
+            nodes: inside.engine.node_count(),
+            blanks_above: inside.engine.blanks_above(),
+            position: inside.judged,
+        });
+        self.outputs.push_back(Output::Described(Box::new(Status {
+            members,
+            tree,
+            pending,
+            unnamed,
+            ..Status::default()
+        })));
     }
 }
 
