@@ -106,6 +106,9 @@ pub(crate) fn advice(code: Code) -> &'static str {
         Code::Signature => "What was signed has been changed, or was signed by somebody else.",
         Code::Decrypt => "It was sealed for somebody else, or has been changed.",
         Code::Authority => "It was issued by another authority, or may not be used in this way.",
+        Code::Login => {
+            "An MQTT broker refuses the user or the password: user= and password-file= of the URL, or SEALCAST_RELAY_PASSWORD, say which."
+        }
         Code::Excluded => "It was evicted or revoked. The authority can issue a new one: 'sealcast invite'.",
         Code::CertificateExpired => {
             "It has expired or is not yet valid. Check the clock ('sealcast doctor'), then have it renewed by the authority."

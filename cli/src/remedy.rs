@@ -91,6 +91,11 @@ pub(crate) fn typed(remedy: &Remedy) -> String {
         Remedy::AwaitExecution => "it is ordered, and binds wherever it is executed; sealcast brokers status",
         Remedy::ReadFromOldest => "sealcast read TOPIC begins at the oldest publication that they keep",
         Remedy::ShowEvidence => "sealcast brokers evidence shows the proofs that are kept; tell the brokers' operator",
+        Remedy::LeaveRelay { proof } => {
+            return format!(
+                "sealcast relay evidence shows it; the group goes on at another relay, with its relay= in all URLs; to use this one all the same: rm {proof}"
+            );
+        }
         other => return format!("{other:?}"),
     };
     text.to_owned()

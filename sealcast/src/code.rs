@@ -97,6 +97,7 @@ codes! {
     Signature = 601, Authentication, "a signature does not verify";
     Decrypt = 602, Authentication, "it cannot be decrypted";
     Authority = 603, Authentication, "a certificate is not from this group's authority";
+    Login = 604, Authentication, "a login is refused";
     Excluded = 701, Expired, "the group has excluded this certificate";
     CertificateExpired = 702, Expired, "a certificate is not valid today";
     InviteExpired = 703, Expired, "the invite has expired";

@@ -65,6 +65,13 @@ impl Error {
         self
     }
 
+    /// The same error, of this place in the input.
+    #[must_use]
+    pub(crate) fn at(mut self, place: impl fmt::Display) -> Error {
+        self.0.message = format!("{place}: {}", self.0.message);
+        self
+    }
+
     /// Its code.
     pub fn code(&self) -> Code {
         self.0.code

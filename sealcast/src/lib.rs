@@ -31,6 +31,7 @@
 //! |---|---|
 //! | `lan` (default) | `udpm:`, UDP multicast |
 //! | `brokers` | `quorum:`, `keys=threshold` and [`Session::brokers`]: TLS, threshold cryptography, the brokers' client |
+//! | `relay` | `mqtt:` and `mqtts:`: MQTT, a directory over HTTP, groups of MLS |
 //!
 //! A URL of a transport that a program was built without is refused by name. `mem:` is always there.
 
@@ -52,6 +53,8 @@ pub mod group;
 pub mod io;
 #[cfg(feature = "brokers")]
 mod refusals;
+#[cfg(feature = "relay")]
+pub mod relay;
 mod remedy;
 #[doc(hidden)]
 pub mod session;

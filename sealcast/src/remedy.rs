@@ -120,4 +120,9 @@ pub enum Remedy {
     ReadFromOldest,
     /// The proofs that are kept, shown to whoever runs the brokers.
     ShowEvidence,
+    /// Another relay; or the proof's removal, if its user trusts this one all the same.
+    LeaveRelay {
+        /// The file with the proof.
+        proof: String,
+    },
 }

@@ -12,14 +12,16 @@ use sealcast_relay::response::{Refusal, Response};
 use sealcast_wire::limits;
 use ureq::Agent;
 
+use super::tls_roots;
+use crate::code::Code;
 use crate::error::{Error, Result};
 
 /// What comes of it.
 pub(crate) enum Heard {
     /// Requests are answered from now on that are made under this number.
     Connected(u64),
-    /// All requests that were not answered are lost; why, for people.
-    Disconnected(String),
+    /// All requests that were not answered are lost.
+    Disconnected(Error),
     Response(u64, Vec<u8>),
 }
 
@@ -42,20 +44,10 @@ impl Directory {
         heard: impl Fn(Heard) + Send + 'static,
     ) -> Result<Directory> {
         let (requests, queue) = sync_channel(limits::DIRECTORY_QUEUE_MAX);
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let roots = ureq::tls::RootCerts::Specific(Arc::new(roots));
-        let tls =
-            ureq::tls::TlsConfig::builder().unversioned_rustls_crypto_provider(provider).root_certs(roots).build();
-        let config = Agent::config_builder()
-            .timeout_global(Some(TIMEOUT))
-            .http_status_as_error(true)
-            .max_redirects(0)
-            .tls_config(tls)
-            .build();
-        let (agent, url) = (config.new_agent(), url.to_owned());
+        let client = Client::new(url, roots, TIMEOUT);
         let generation = Arc::new(AtomicU64::new(0));
         let theirs = generation.clone();
-        let work = move || answer(&agent, &url, &queue, &theirs, &heard);
+        let work = move || answer(&client, &queue, &theirs, &heard);
         let thread = thread::Builder::new().name("directory".into()).spawn(work);
         let thread = thread.map_err(|e| Error::system("starting a thread", &e))?;
         Ok(Directory { requests: Some(requests), generation, thread: Some(thread) })
@@ -81,26 +73,22 @@ impl Drop for Directory {
     }
 }
 
-fn answer(agent: &Agent, url: &str, queue: &Receiver<(u64, Vec<u8>)>, generation: &AtomicU64, heard: &dyn Fn(Heard)) {
+fn answer(client: &Client, queue: &Receiver<(u64, Vec<u8>)>, generation: &AtomicU64, heard: &dyn Fn(Heard)) {
     let mut pause = RETRY_FIRST;
     heard(Heard::Connected(generation.load(Ordering::Relaxed)));
     while let Ok((of, request)) = queue.recv() {
         if of != generation.load(Ordering::Relaxed) {
             continue;
         }
-        match post(agent, url, &request) {
-            Ok(response) => {
+        match client.ask(&request) {
+            Ok(answer) => {
                 pause = RETRY_FIRST;
-                heard(Heard::Response(of, response));
-            }
-            // A proxy, or the directory, takes no request of this length.
-            Err(ureq::Error::StatusCode(413)) => {
-                heard(Heard::Response(of, Response::Refused(Refusal::TooLarge).encode()));
+                heard(Heard::Response(of, answer.response));
             }
             Err(why) => {
                 // What waits behind it is asked again by who asked.
                 let next = generation.fetch_add(1, Ordering::Relaxed) + 1;
-                heard(Heard::Disconnected(format!("the directory {url}: {why}")));
+                heard(Heard::Disconnected(why));
                 thread::sleep(pause);
                 pause = (pause * 2).min(RETRY_LAST);
                 heard(Heard::Connected(next));
@@ -109,12 +97,74 @@ fn answer(agent: &Agent, url: &str, queue: &Receiver<(u64, Vec<u8>)>, generation
     }
 }
 
-fn post(agent: &Agent, url: &str, request: &[u8]) -> std::result::Result<Vec<u8>, ureq::Error> {
-    let mut response = agent.post(url).content_type("application/octet-stream").send(request)?;
-    response.body_mut().with_config().limit(limits::RELAY_RESPONSE_BYTES_MAX as u64).read_to_vec()
+/// Asks a directory, one request after the other.
+pub(crate) struct Client {
+    agent: Agent,
+    url: String,
 }
 
-/// From a request to the end of its response.
+/// What came.
+pub(crate) struct Answer {
+    pub(crate) response: Vec<u8>,
+    /// The clock of the directory, or of what is before it, if it shows one: an HTTP date.
+    pub(crate) date: Option<String>,
+}
+
+impl Client {
+    /// A client of the directory at a URL; `timeout` is from a request to the end of its response.
+    pub(crate) fn new(url: &str, roots: Vec<ureq::tls::Certificate<'static>>, timeout: Duration) -> Client {
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let roots = ureq::tls::RootCerts::Specific(Arc::new(roots));
+        let tls =
+            ureq::tls::TlsConfig::builder().unversioned_rustls_crypto_provider(provider).root_certs(roots).build();
+        let config = Agent::config_builder()
+            .timeout_global(Some(timeout))
+            .http_status_as_error(true)
+            .max_redirects(0)
+            .tls_config(tls)
+            .build();
+        Client { agent: config.new_agent(), url: url.to_owned() }
+    }
+
+    /// Waits for the answer to a request.
+    ///
+    /// # Errors
+    /// Nobody answers, or something else than a directory does.
+    pub(crate) fn ask(&self, request: &[u8]) -> Result<Answer> {
+        match self.post(request) {
+            // A proxy, or the directory, takes no request of this length.
+            Err(ureq::Error::StatusCode(413)) => {
+                Ok(Answer { response: Response::Refused(Refusal::TooLarge).encode(), date: None })
+            }
+            other => other.map_err(|e| self.trouble(&e)),
+        }
+    }
+
+    fn post(&self, request: &[u8]) -> std::result::Result<Answer, ureq::Error> {
+        let mut response = self.agent.post(&self.url).content_type("application/octet-stream").send(request)?;
+        let date = response.headers().get("date").and_then(|it| it.to_str().ok()).map(str::to_owned);
+        let body = response.body_mut().with_config().limit(limits::RELAY_RESPONSE_BYTES_MAX as u64);
+        Ok(Answer { response: body.read_to_vec()?, date })
+    }
+
+    fn trouble(&self, why: &ureq::Error) -> Error {
+        let directory = format!("the directory {}", self.url);
+        match why {
+            ureq::Error::Rustls(e) => tls_roots::refused(&directory, e),
+            ureq::Error::Io(e) => tls_roots::unreachable(&directory, e),
+            ureq::Error::Timeout(_) => Error::new(Code::TimedOut, format!("{directory} does not answer"))
+                .with_hint("does it run, and is its port reachable?"),
+            ureq::Error::StatusCode(503) => Error::new(Code::TimedOut, format!("{directory} is busy, or its disk is"))
+                .with_hint("it is asked again; if that goes on, the relay's log says why"),
+            ureq::Error::StatusCode(status) => Error::new(Code::NoRoute, format!("{directory}: HTTP status {status}"))
+                .with_hint("directory= is to be what the relay's program prints, with its /v1"),
+            other => Error::new(Code::NoRoute, format!("{directory}: {other}"))
+                .with_hint("directory= is to be what the relay's program prints"),
+        }
+    }
+}
+
+/// Of a session's requests.
 const TIMEOUT: Duration = Duration::from_secs(20);
 const RETRY_FIRST: Duration = Duration::from_millis(100);
 const RETRY_LAST: Duration = Duration::from_secs(5);

@@ -10,13 +10,17 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use rumqttc::v5::mqttbytes::QoS;
-use rumqttc::v5::mqttbytes::v5::{Filter, Packet, Publish, SubscribeReasonCode};
-use rumqttc::v5::{Client, Connection, Event, MqttOptions};
+use rumqttc::v5::mqttbytes::v5::{ConnectReturnCode, Filter, Packet, PubAckReason, Publish, SubscribeReasonCode};
+use rumqttc::v5::{Client, Connection, ConnectionError, Event, MqttOptions, TlsError};
 use rumqttc::{Outgoing, TlsConfiguration, Transport};
+use rustls::pki_types::CertificateDer;
 use sealcast_wire::limits;
 
+use super::{rng, tls_roots};
 use crate::code::Code;
 use crate::error::{Error, Result};
+use crate::relay::Names;
+use crate::url::{RelayAddress, Url};
 
 /// Which broker, as whom, and where on it.
 pub(crate) struct Setup {
@@ -32,14 +36,76 @@ pub(crate) struct Setup {
     pub(crate) messages: String,
     /// Where the directory announces what it accepted.
     pub(crate) announcements: String,
+    /// It looks whether the broker works: it hears itself, and is forgotten when it ends.
+    pub(crate) is_probe: bool,
+}
+
+impl Setup {
+    /// What a URL says of the broker, for a group with these names there; `roots` are those of `ca=`.
+    ///
+    /// # Errors
+    /// The password cannot be read, or there is no certificate to check TLS by.
+    pub(crate) fn of(
+        address: &RelayAddress,
+        url: &Url,
+        names: &Names,
+        roots: Option<&[CertificateDer<'static>]>,
+    ) -> Result<Setup> {
+        let prefix = if address.prefix.is_empty() { String::new() } else { format!("{}/", address.prefix) };
+        Ok(Setup {
+            host: address.host.clone(),
+            port: address.port,
+            tls: address.tls.then(|| tls_roots::client(roots)).transpose()?,
+            client_id: format!("sealcast-{}", hex::encode(rng::bytes::<8>()?)),
+            login: match &url.options.user {
+                Some(user) => Some((user.clone(), password(url.options.password_file.as_deref())?)),
+                None => None,
+            },
+            messages: format!("{prefix}{}", names.messages),
+            announcements: format!("{prefix}{}", names.announcements),
+            is_probe: false,
+        })
+    }
+
+    pub(crate) fn broker(&self) -> String {
+        format!("the MQTT broker {}:{}", self.host, self.port)
+    }
+
+    /// Why the connection does not work.
+    fn trouble(&self, why: &ConnectionError) -> Error {
+        use ConnectReturnCode::{BadUserNamePassword, Banned, NotAuthorized};
+        let broker = self.broker();
+        match why {
+            ConnectionError::ConnectionRefused(BadUserNamePassword | NotAuthorized | Banned) => {
+                let (what, hint) = match &self.login {
+                    Some((user, _)) => (
+                        format!("{broker} refuses user {user} or its password"),
+                        format!("the password is in password-file= or {PASSWORD_VARIABLE}; ask the broker's operator"),
+                    ),
+                    None => (
+                        format!("{broker} wants a user and a password"),
+                        format!("add &user=NAME&password-file=FILE to the URL, or export {PASSWORD_VARIABLE}"),
+                    ),
+                };
+                Error::new(Code::Login, what).with_hint(hint)
+            }
+            ConnectionError::Tls(TlsError::TLS(e)) => tls_roots::refused(&broker, e),
+            ConnectionError::Io(e) | ConnectionError::Tls(TlsError::Io(e)) => tls_roots::unreachable(&broker, e),
+            ConnectionError::Timeout(_) => silent(&broker),
+            other => Error::new(Code::NoRoute, format!("{broker}: {other}"))
+                .with_hint("does it speak MQTT 5 there? Where it wants TLS, say mqtts:"),
+        }
+    }
 }
 
 /// What comes of it.
 pub(crate) enum Heard {
     /// Messages come and go from now on.
     Connected,
-    /// They do not; why, for people.
-    Disconnected(String),
+    /// They do not.
+    Disconnected(Error),
+    /// The broker did not take a message.
+    Denied(Error),
     Message(Vec<u8>),
     Announcement(Vec<u8>),
 }
@@ -69,7 +135,8 @@ impl Mqtt {
         let mut options = MqttOptions::new(&setup.client_id, &setup.host, setup.port);
         options.set_keep_alive(KEEP_ALIVE).set_connection_timeout(CONNECT_SECONDS);
         // The broker keeps what comes while a connection is broken.
-        options.set_clean_start(false).set_session_expiry_interval(Some(SESSION_SECONDS));
+        let session = if setup.is_probe { 0 } else { SESSION_SECONDS };
+        options.set_clean_start(setup.is_probe).set_session_expiry_interval(Some(session));
         options.set_max_packet_size(Some(limits::MQTT_PACKET_BYTES_MAX));
         if let Some((user, password)) = &setup.login {
             options.set_credentials(user, password);
@@ -127,7 +194,7 @@ fn follow(mut connection: Connection, client: &Client, setup: &Setup, shared: &S
                 path: topic.clone(),
                 qos: QoS::AtLeastOnce,
                 // What is ours we know.
-                nolocal: true,
+                nolocal: !setup.is_probe,
                 ..Filter::default()
             };
             let filters = [&setup.messages, &setup.announcements].map(filter);
@@ -146,9 +213,15 @@ fn follow(mut connection: Connection, client: &Client, setup: &Setup, shared: &S
                         (is_connected, pause) = (true, RETRY_FIRST);
                         heard(Heard::Connected);
                     } else {
-                        let broker = format!("the MQTT broker {}:{}", setup.host, setup.port);
-                        heard(Heard::Disconnected(format!("{broker} does not let this user read there")));
+                        let what = format!("{} does not let this user read {}", setup.broker(), setup.messages);
+                        heard(Heard::Disconnected(Error::new(Code::DeniedSubscribe, what).with_hint(RIGHTS)));
                     }
+                }
+                Packet::PubAck(ack)
+                    if !matches!(ack.reason, PubAckReason::Success | PubAckReason::NoMatchingSubscribers) =>
+                {
+                    let what = format!("{} does not let this user publish at {}", setup.broker(), setup.messages);
+                    heard(Heard::Denied(Error::new(Code::DeniedPublish, what).with_hint(RIGHTS)));
                 }
                 Packet::Publish(Publish { topic, payload, .. }) if topic == setup.messages.as_bytes() => {
                     heard(Heard::Message(payload.to_vec()));
@@ -165,13 +238,19 @@ fn follow(mut connection: Connection, client: &Client, setup: &Setup, shared: &S
             Ok(Err(_)) if shared.ends.load(Ordering::Relaxed) => return,
             Ok(Err(why)) => {
                 if std::mem::take(&mut is_connected) || pause == RETRY_FIRST {
-                    heard(Heard::Disconnected(format!("the MQTT broker {}:{}: {why}", setup.host, setup.port)));
+                    heard(Heard::Disconnected(setup.trouble(&why)));
                 }
                 thread::sleep(pause);
                 pause = (pause * 2).min(RETRY_LAST);
             }
         }
     }
+}
+
+/// That a broker does not answer.
+pub(crate) fn silent(broker: &str) -> Error {
+    Error::new(Code::TimedOut, format!("{broker} does not answer"))
+        .with_hint("does it run, is its port reachable, and does it speak MQTT 5 there?")
 }
 
 /// A session's password: that of the file, or of the environment.
@@ -192,6 +271,8 @@ pub(crate) fn password(file: Option<&std::path::Path>) -> Result<String> {
     }
 }
 
+/// What a broker without rights for members needs.
+pub(crate) const RIGHTS: &str = "the broker's access rules must let members publish and read at PREFIX/#";
 const PASSWORD_VARIABLE: &str = "SEALCAST_RELAY_PASSWORD";
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
 const CONNECT_SECONDS: u64 = 10;

@@ -1,5 +1,6 @@
-//! By which certificates TLS is checked: the system's, or those of a file.
+//! By which certificates TLS is checked: the system's, or those of a file; and why a connection to a relay does not come about.
 
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -56,4 +57,34 @@ pub(crate) fn for_http(roots: Option<&[CertificateDer<'static>]>) -> Vec<ureq::t
     let system = || rustls_native_certs::load_native_certs().certs;
     let roots = roots.map_or_else(system, <[_]>::to_vec);
     roots.iter().map(|it| ureq::tls::Certificate::from_der(it).to_owned()).collect()
+}
+
+/// Why a connection to somebody does not come about, or breaks.
+pub(crate) fn unreachable(who: &str, why: &io::Error) -> Error {
+    if let Some(e) = why.get_ref().and_then(|it| it.downcast_ref::<rustls::Error>()) {
+        return refused(who, e);
+    }
+    let hint = match why.kind() {
+        io::ErrorKind::ConnectionRefused => "does it run, and is the URL the one that the relay prints?",
+        io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => "does it run, and does a firewall let us through?",
+        io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionAborted => {
+            "it ended the connection: where it wants TLS, say mqtts: and https:"
+        }
+        _ => "is the URL the one that the relay prints?",
+    };
+    Error::new(Code::NoRoute, format!("{who}: {why}")).caused_by(io::Error::from(why.kind())).with_hint(hint)
+}
+
+/// Why TLS with somebody does not come about.
+pub(crate) fn refused(who: &str, why: &rustls::Error) -> Error {
+    match why {
+        rustls::Error::InvalidCertificate(e) => {
+            Error::new(Code::Authority, format!("{who}: its certificate does not count here: {e}"))
+                .with_hint("ca=FILE names the certificates by which it is checked; ask the relay's operator for them")
+        }
+        rustls::Error::InvalidMessage(_) => Error::new(Code::NoRoute, format!("{who} speaks no TLS there"))
+            .with_hint("mqtts: and https: want the port that has TLS; without it, mqtt: and http:"),
+        other => Error::new(Code::NoRoute, format!("{who}: TLS: {other}"))
+            .with_hint("is the URL the one that the relay prints?"),
+    }
 }

@@ -161,7 +161,7 @@ pub(crate) fn open_client(opening: brokers::Opening) -> Result<Session> {
     let brokers::Opening { cluster, key, registrations, keys, timeout, batch_operations, accuse } = opening;
     let payload_kind = PayloadKind::Messages { sealed: keys != Scheme::Plain };
     let reach = Reach { cluster, key, registrations, payload_kind, batch_operations, accuse, resumes: true };
-    start(Url::of_brokers(keys, timeout), Parts::of_client(None, reach)?, Clock::start(), false)
+    start(Url::of_brokers(keys, timeout), Parts::of_client(None, reach)?, None, Clock::start(), false)
 }
 
 impl Driven {

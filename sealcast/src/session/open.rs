@@ -232,7 +232,7 @@ impl Opening {
         }
         let clock = Clock::start();
         let parts = Parts::of(&self, &url, &home, clock)?;
-        start(url, parts, clock, self.one_shot)
+        start(url, parts, Some(home), clock, self.one_shot)
     }
 
     fn url(&mut self, home: &Home) -> Result<Url> {
@@ -317,11 +317,12 @@ pub fn open_parts(place: &str, me: &str, keys: Box<dyn Keys>, delivery: Box<dyn 
     start_over(url, parts, Clock::start(), false, at_hub)
 }
 
-/// A session over its URL's transport.
-pub(super) fn start(url: Url, mut parts: Parts, clock: Clock, one_shot: bool) -> Result<Session> {
+/// A session over its URL's transport; `home` is where its user's files are.
+pub(super) fn start(url: Url, mut parts: Parts, home: Option<Home>, clock: Clock, one_shot: bool) -> Result<Session> {
     let (of_url, reach) = (url.clone(), parts.reach.take());
     let record = parts.store.as_ref().and_then(|store| store.record_of_transport());
-    let meeting = transports::Meeting { group: parts.group.clone(), identity: parts.identity.clone(), record };
+    let home = home.filter(|_| parts.store.is_some());
+    let meeting = transports::Meeting { group: parts.group.clone(), identity: parts.identity.clone(), record, home };
     start_over(url, parts, clock, one_shot, |registry, waker| {
         transports::open(&of_url, (reach, meeting), clock, registry, waker)
     })

@@ -48,6 +48,7 @@ pub(super) use no_lan::{LoopbackSocket, TxQueue};
 pub(super) use tx_queue::TxQueue;
 
 use super::driver::AnyCore;
+use crate::config::Home;
 use crate::error::{Error, Result};
 use crate::group::Gate;
 use crate::io::clock::Clock;
@@ -135,6 +136,8 @@ pub(super) struct Meeting {
     pub(super) identity: Option<Arc<Identity>>,
     /// What the transport itself stored in an earlier run.
     pub(super) record: Option<Vec<u8>>,
+    /// Where this user's files are, if the identity is one of them.
+    pub(super) home: Option<Home>,
 }
 
 /// The transport of a URL.

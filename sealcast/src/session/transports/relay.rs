@@ -5,20 +5,18 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mio::Registry;
-use sealcast_crypto::kdf::hkdf;
-use sealcast_crypto::secret::Secret;
-use sealcast_crypto::signature::OriginKey;
 use sealcast_delivery::relay::{Config, DIRECTORY, Handle, MQTT, Relay};
 use sealcast_delivery::{Batch, Delivery};
 use sealcast_keys::{Exclusion, Notice};
-use sealcast_relay::ids::{DeviceId, GroupId};
 use sealcast_wire::{CertHash, Now, limits};
 
 use super::{Fault, Listening, Meeting, Shell, Transport};
 use crate::code::Code;
+use crate::config::Home;
 use crate::error::{Error, Result};
 use crate::group::lock;
-use crate::io::{directory, mqtt, rng, tls_roots};
+use crate::io::{directory, mqtt, tls_roots};
+use crate::relay::{self, Names, RelayKey, evidence};
 use crate::session::driver::AnyCore;
 use crate::url::{Join, RelayAddress, Url};
 
@@ -33,57 +31,47 @@ struct RelayLink {
     mqtt: mqtt::Mqtt,
     directory: Option<directory::Directory>,
     inbox: Arc<Mutex<VecDeque<Came>>>,
-    /// What the directory did, where there is one.
-    handle: Option<Handle>,
+    /// What is known of the directory, where there is one.
+    known: Option<Known>,
     /// Why the broker, and the directory, do not work now.
-    trouble: [Option<String>; 2],
+    trouble: [Option<Error>; 2],
     /// Of requests to the directory.
     generation: u64,
     /// Something was lost on its way out, and is asked again.
     lost: bool,
 }
 
+/// A directory, and what it did.
+struct Known {
+    handle: Handle,
+    relay: RelayKey,
+    /// Where evidence is kept, of identities on disk.
+    home: Option<Home>,
+    convicted: Option<Error>,
+    /// The session ends next.
+    is_shown: bool,
+}
+
 /// A member's end of a relay.
 pub(super) fn open(address: &RelayAddress, url: &Url, meeting: Meeting, waker: &Arc<mio::Waker>) -> Result<Transport> {
-    let Meeting { group, identity, record } = meeting;
-    // Former members know it, too: it names, and proves nothing.
-    let secret: Secret<32> = match &identity {
-        Some(identity) => identity.bootstrap_key(&group).derived("relay"),
-        None => hkdf(group.as_bytes(), b"", &[b"sealcast/v1/relay/clear"]),
-    };
-    let derived = |label: &[u8]| hkdf::<32>(secret.expose(), b"", &[b"sealcast/v1/relay", label]);
-    let joiner = OriginKey::from_seed(&derived(b"joiner"));
-    let (group, topic) = (GroupId::of(&joiner.public_bytes()), hex::encode(derived(b"topic").expose()));
-    let prefix = if address.prefix.is_empty() { String::new() } else { format!("{}/", address.prefix) };
-    let (delivery, handle): (Box<dyn Delivery>, Option<Handle>) = match (&url.options.directory, &url.options.relay) {
-        (Some(_), Some(relay)) => {
-            let device = derived(b"device");
-            let config = Config {
-                relay: relay.parse().map_err(|e| Error::new(Code::BadUrl, format!("{url}: relay={relay}: {e}")))?,
-                signer: Box::new(joiner),
-                device: Box::new(move |cert: &CertHash| DeviceId(*hkdf::<32>(device.expose(), &cert.0, &[]).expose())),
-            };
+    let Meeting { group, identity, record, home } = meeting;
+    let names = Names::of(&group, identity.as_deref());
+    let roots = url.options.ca.as_deref().map(tls_roots::read).transpose()?;
+    let setup = mqtt::Setup::of(address, url, &names, roots.as_deref())?;
+    let (delivery, known): (Box<dyn Delivery>, Option<Known>) = match relay::pinned(url)? {
+        Some(relay) => {
+            home.as_ref().map_or(Ok(()), |home| evidence::refuse_convicted(home, &relay))?;
+            let Names { joiner, devices, .. } = names;
+            let (signer, device) = (Box::new(joiner), Box::new(move |cert: &CertHash| devices.name(cert)));
+            let config = Config { relay, signer, device };
             let opened = Relay::open(config, record.as_deref(), url.options.join == Join::Create);
             let damaged = |_| Error::new(Code::Content, "what was kept of this group's log is damaged");
-            let (relay, handle) = opened.map_err(damaged)?;
-            (Box::new(relay), Some(handle))
+            let (delivery, handle) = opened.map_err(damaged)?;
+            (Box::new(delivery), Some(Known { handle, relay, home, convicted: None, is_shown: false }))
         }
-        _ => (Box::new(Relay::without_directory(!url.is_sealed())), None),
+        None => (Box::new(Relay::without_directory(!url.is_sealed())), None),
     };
     let inbox: Arc<Mutex<VecDeque<Came>>> = Arc::default();
-    let roots = url.options.ca.as_deref().map(tls_roots::read).transpose()?;
-    let setup = mqtt::Setup {
-        host: address.host.clone(),
-        port: address.port,
-        tls: address.tls.then(|| tls_roots::client(roots.as_deref())).transpose()?,
-        client_id: format!("sealcast-{}", hex::encode(rng::bytes::<8>()?)),
-        login: match &url.options.user {
-            Some(user) => Some((user.clone(), mqtt::password(url.options.password_file.as_deref())?)),
-            None => None,
-        },
-        messages: format!("{prefix}{topic}"),
-        announcements: format!("{prefix}{}/log", hex::encode(group.0)),
-    };
     let tell = |waker: &Arc<mio::Waker>| {
         let (inbox, waker) = (inbox.clone(), waker.clone());
         move |came: Came| {
@@ -108,7 +96,7 @@ pub(super) fn open(address: &RelayAddress, url: &Url, meeting: Meeting, waker: &
     };
     let mqtt = mqtt::Mqtt::start(setup, move |heard| to_mqtt(Came::Mqtt(heard)))?;
     let link: Box<dyn Shell> =
-        Box::new(RelayLink { mqtt, directory, inbox, handle, trouble: [None, None], generation: 0, lost: false });
+        Box::new(RelayLink { mqtt, directory, inbox, known, trouble: [None, None], generation: 0, lost: false });
     Ok(Transport { delivery, shell: Box::new(|_| (link, None)), brokers: None })
 }
 
@@ -153,26 +141,23 @@ impl Shell for RelayLink {
                     self.trouble[0] = Some(why);
                     core.group_mut().disconnected(now, MQTT);
                 }
+                Came::Mqtt(mqtt::Heard::Denied(why)) => self.trouble[0] = Some(why),
                 Came::Directory(directory::Heard::Disconnected(why)) => {
                     self.trouble[1] = Some(why);
                     core.group_mut().disconnected(now, DIRECTORY);
                 }
             }
         }
-        if let Some(handle) = &self.handle
-            && handle.lock().evidence.is_some()
-        {
-            let what = "the relay showed two histories of the group: nothing that it says counts any more";
-            let why = Error::new(Code::Authority, what).with_hint("meet at another relay, and keep away from this one");
-            return Err(Fault::Ended { why, any });
+        let Some(known) = &mut self.known else { return Ok(any) };
+        if known.handle.lock().exists {
+            return Err(Fault::Ended { why: Error::excluded(&Exclusion::Exists), any });
         }
-        if let Some(handle) = &self.handle
-            && handle.lock().exists
-        {
-            let why = Error::excluded(&Exclusion::Exists);
-            return Err(Fault::Ended { why, any });
+        match known.convicted() {
+            // The others are shown the proof first.
+            Some(_) if !std::mem::replace(&mut known.is_shown, true) => Ok(any),
+            Some(why) => Err(Fault::Ended { why, any }),
+            None => Ok(any),
         }
-        Ok(any)
     }
 
     fn send(&mut self, batch: &Batch, _published: Option<usize>) {
@@ -192,7 +177,8 @@ impl Shell for RelayLink {
     }
 
     fn timeout(&self) -> Option<Duration> {
-        self.lost.then_some(Duration::ZERO)
+        let ends = self.known.as_ref().is_some_and(|it| it.is_shown);
+        (self.lost || ends).then_some(Duration::ZERO)
     }
 
     fn woken(&mut self, _token: mio::Token) {}
@@ -208,19 +194,31 @@ impl Shell for RelayLink {
     }
 
     fn late(&self, _timeout: Duration) -> Option<Error> {
-        if let Some(why) = self.handle.as_ref().and_then(|it| it.lock().misbehaviour.clone()) {
-            let hint = "relay= is to be the key that the relay's program prints";
-            return Some(Error::new(Code::Authority, why).with_hint(hint));
-        }
-        let why = self.trouble.iter().flatten().next()?;
-        Some(
-            Error::new(Code::NoRoute, why.clone())
-                .with_hint("is the relay running, and is the URL the one that it prints?"),
-        )
+        let did = self.known.as_ref().and_then(|it| it.handle.lock().misbehaviour.clone());
+        did.map(relay::misbehaved).or_else(|| self.trouble.iter().flatten().next().cloned())
     }
 
     fn end(&mut self, _now: Now) {
         self.mqtt.end();
+    }
+}
+
+impl Known {
+    /// That it showed two logs, if so: the proof is kept then.
+    fn convicted(&mut self) -> Option<Error> {
+        if self.convicted.is_none()
+            && let Some(proof) = self.handle.lock().evidence.as_deref()
+        {
+            let what = evidence::what(&self.relay, proof);
+            self.convicted = Some(match &self.home {
+                Some(home) => match evidence::keep(home, &self.relay, proof) {
+                    Ok(path) => evidence::convicted(&what, &path),
+                    Err(e) => Error::new(Code::Equivocation, format!("{what}; the proof is lost: {e}")),
+                },
+                None => Error::new(Code::Equivocation, what),
+            });
+        }
+        self.convicted.clone()
     }
 }
 
