@@ -1,8 +1,10 @@
-//! What is particular to relays: what a group is called there, evidence against them.
+//! What is particular to relays: what a group is called there, evidence against them, and what `relay check` looks at.
 
+mod check;
 pub(crate) mod evidence;
 mod names;
 
+pub use self::check::{Checked, DirectoryStatus, check};
 pub use self::evidence::{KeptEvidence, keep, kept, read};
 pub(crate) use self::names::Names;
 

@@ -53,6 +53,8 @@ pub use info::{Info, LogEntry, Stats};
 #[doc(hidden)]
 pub use open::open_parts;
 pub use open::{Identity, Opened, Opening, open};
+#[cfg(feature = "relay")]
+pub(crate) use parts::group_and_identity;
 pub use publish::{Publish, Published, Publishing, Ticket, TryPublishError};
 pub use queue::{SlowReader, Subscription};
 pub use replica::{Replica, State, Step};

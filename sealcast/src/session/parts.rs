@@ -100,12 +100,10 @@ impl Opening {
             Some(Identity::Principal(principal)) => principal.registration.name.to_string(),
             Some(Identity::File(_)) | None => "anonymous".to_owned(),
         };
-        let named = url.options.group.clone();
-        let (keys, group) = if url.has_views() {
-            let group = named.unwrap_or_else(|| PLAIN_GROUP.to_owned());
-            (schemes::plain_group(url, &group, &me, clock.now())?, group)
-        } else {
-            (schemes::plain(&me)?, named.unwrap_or_default())
+        let group = plain_group(url);
+        let keys = match url.has_views() {
+            true => schemes::plain_group(url, &group, &me, clock.now())?,
+            false => schemes::plain(&me)?,
         };
         let control = self.control.clone();
         Ok(Parts { keys, me, group, store: None, identity: None, rights: None, control, reach: None })
@@ -212,6 +210,31 @@ impl Opening {
         let keys = schemes::center(url, &group, principal, clock.now())?;
         Ok(Parts { keys, me, group, store: None, identity: None, rights, control, reach: None })
     }
+}
+
+/// The group of a URL, and as whom an identity of this user is in it; as nobody where nothing is sealed.
+///
+/// # Errors
+/// There is no such identity, it has no certificate, or it is not known which group is meant.
+#[cfg(feature = "relay")]
+pub(crate) fn group_and_identity(
+    url: &Url,
+    home: &Home,
+    name: Option<&str>,
+) -> Result<(String, Option<Arc<LoadedIdentity>>)> {
+    if url.keys == Scheme::Plain {
+        return Ok((plain_group(url), None));
+    }
+    let mut opening = super::open(&url.to_string());
+    opening.identity = name.map(Identity::from);
+    let held = opening.load(url, home)?.held()?;
+    let certificate = held.certificate();
+    Ok((which_group(url, &certificate.name, &certificate.rights)?, Some(held)))
+}
+
+fn plain_group(url: &Url) -> String {
+    let named = url.options.group.clone();
+    named.unwrap_or_else(|| if url.has_views() { PLAIN_GROUP.to_owned() } else { String::new() })
 }
 
 /// The group of a URL without `group=`, where nobody's rights name one.
