@@ -271,6 +271,9 @@ pub struct GroupInfo {
     /// Who orders, where one member does (`order=total` over multicast).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub order: Option<OrderInfo>,
+    /// The order of a group that has one, and the tree that it changes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tree: Option<TreeInfo>,
     /// Why the session is out of the group, if it is.
     pub excluded: Option<String>,
     /// What should be known, each with what repairs it.
@@ -300,6 +303,24 @@ pub struct OrderInfo {
     pub window_bytes: u64,
     /// The member that holds the least of the order, if others wait for it.
     pub slowest: Option<SlowestInfo>,
+}
+
+/// The ratchet tree of a group of RFC 9420, and the order of its changes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TreeInfo {
+    /// The cipher suite, as RFC 9420 names it.
+    pub suite: String,
+    /// How many nodes the tree has.
+    pub nodes: u32,
+    /// How many of those above our leaf are blank.
+    pub blanks_above: usize,
+    /// Whether who keeps the order can show two of them, which members find out.
+    pub forkable: bool,
+    /// The position in the order of the last message that was judged.
+    pub position: u64,
+    /// When who keeps the order was last heard, milliseconds ago, where that is told.
+    pub heard_ms: Option<u64>,
 }
 
 /// The slowest member of an order, by its sequencer's word.

@@ -5,16 +5,16 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use sealcast_crypto::identity::PublicKeys;
-use sealcast_keys::{CompartmentStatus, Exclusion, MemberStatus, Misbehaviour, Notice, Status};
-use sealcast_wire::{self as wire, CertHash, Culprit, Drops, Member, Monotonic, View};
+use sealcast_keys::{CompartmentStatus, Exclusion, MemberStatus, Misbehaviour, Notice, Status, TreeStatus};
+use sealcast_wire::{self as wire, Agreement, CertHash, Culprit, Drops, Member, Monotonic, View};
 
 use super::control::millis;
 use super::core::LogEvent;
 use super::shared::Shared;
 #[cfg(feature = "brokers")]
 use super::transports::BrokersInfo;
-use super::transports::TxQueue;
-use crate::control::{CompartmentInfo, GroupInfo, MemberInfo, OrderInfo, SlowestInfo};
+use super::transports::{Carrier, TxQueue};
+use crate::control::{CompartmentInfo, GroupInfo, MemberInfo, OrderInfo, SlowestInfo, TreeInfo};
 use crate::error::Error;
 use crate::group::lock;
 use crate::url::{OriginMode, Scheme, Url};
@@ -150,6 +150,25 @@ impl Shared {
         }
     }
 
+    fn tree(&self, known: TreeStatus) -> TreeInfo {
+        let TreeStatus { suite, nodes, blanks_above, position } = known;
+        let now = self.clock.monotonic();
+        let heard = self.carrier().and_then(|it| it.heard);
+        TreeInfo {
+            suite: suite.to_owned(),
+            nodes,
+            blanks_above,
+            forkable: self.transport.ordered.is_some_and(|it| it.agreement == Agreement::Forkable),
+            position,
+            heard_ms: heard.map(|at| millis(now.since(at))),
+        }
+    }
+
+    /// What carries the group, where that is one that can fail.
+    fn carrier(&self) -> Option<Carrier> {
+        self.driver_lock.with(self, |driver| driver.as_ref()?.shell.carrier())
+    }
+
     fn drops(&self) -> Drops {
         let drops = self.driver_lock.with(self, |driver| driver.as_ref().map(|d| d.core.group().drops().clone()));
         drops.unwrap_or_else(|| lock(&self.seen).past.drops.clone())
@@ -224,6 +243,10 @@ impl Shared {
                 describe(member, known, &shown.group);
             }
             shown.compartments = status.compartments.into_iter().map(compartment).collect();
+            shown.tree = status.tree.map(|it| self.tree(it));
+        }
+        if let Some(why) = self.carrier().and_then(|it| it.trouble) {
+            shown.warnings.push(format!("{why} [{}]", why.code()));
         }
         let counters = [
             ("published", stats.published),

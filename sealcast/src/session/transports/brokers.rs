@@ -19,7 +19,7 @@ use sealcast_delivery::{Batch, Delivery, SendError, Token};
 use sealcast_keys::Keys;
 use sealcast_wire::{Address, Now, Utc};
 
-use super::{Fault, Listening, Shell, Transport};
+use super::{Carrier, Fault, Listening, Shell, Transport};
 use crate::brokers::{self, BrokerStatus, ClientKey, ClientStatus, EvidenceStore, Inbox, Record};
 use crate::code::Code;
 use crate::error::{Error, Result};
@@ -198,6 +198,10 @@ impl Shell for BrokersShell {
     }
 
     /// Ends all channels; what is queued is sent as far as the kernel takes it.
+    fn carrier(&self) -> Option<Carrier> {
+        None
+    }
+
     fn end(&mut self, now: Now) {
         let mut link = self.lock();
         link.mark(now);

@@ -13,7 +13,7 @@ use sealcast_delivery::{Batch, Delivery};
 use sealcast_keys::Notice;
 use sealcast_wire::{Address, Now, limits};
 
-use super::{Fault, Listening, Shell, Transport};
+use super::{Carrier, Fault, Listening, Shell, Transport};
 use crate::error::{Error, Result};
 use crate::group::lock;
 use crate::io::rng;
@@ -146,6 +146,10 @@ impl Shell for MemoryLink {
     }
 
     fn late(&self, _patience: Duration) -> Option<Error> {
+        None
+    }
+
+    fn carrier(&self) -> Option<Carrier> {
         None
     }
 

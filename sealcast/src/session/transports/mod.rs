@@ -24,7 +24,7 @@ use mio::Registry;
 use sealcast_crypto::identity::Identity;
 use sealcast_delivery::{Batch, Delivery};
 use sealcast_keys::Notice;
-use sealcast_wire::Now;
+use sealcast_wire::{Monotonic, Now};
 
 #[cfg(not(feature = "brokers"))]
 use no_brokers as brokers;
@@ -102,6 +102,9 @@ pub(super) trait Shell: Send {
     /// Why there is no key yet, if that is the transport's.
     fn late(&self, timeout: Duration) -> Option<Error>;
 
+    /// How what carries the group does, for people, where that is one that can fail.
+    fn carrier(&self) -> Option<Carrier>;
+
     /// Sends what is queued, as far as the kernel takes it, and closes.
     fn end(&mut self, now: Now);
 }
@@ -112,6 +115,14 @@ pub(super) struct Listening {
     pub(super) warnings: Vec<Warning>,
     /// Keeps our own datagrams from us, where the system can.
     pub(super) loopback_socket: Option<LoopbackSocket>,
+}
+
+/// What carries a group.
+pub(super) struct Carrier {
+    /// When it answered last.
+    pub(super) heard: Option<Monotonic>,
+    /// What is wrong with it.
+    pub(super) trouble: Option<Error>,
 }
 
 /// Why nothing was received.

@@ -8,9 +8,9 @@ use mio::Registry;
 use sealcast_delivery::relay::{Config, DIRECTORY, Handle, MQTT, Relay};
 use sealcast_delivery::{Batch, Delivery};
 use sealcast_keys::{Exclusion, Notice};
-use sealcast_wire::{CertHash, Now, limits};
+use sealcast_wire::{CertHash, Monotonic, Now, limits};
 
-use super::{Fault, Listening, Meeting, Shell, Transport};
+use super::{Carrier, Fault, Listening, Meeting, Shell, Transport};
 use crate::code::Code;
 use crate::config::Home;
 use crate::error::{Error, Result};
@@ -33,6 +33,8 @@ struct RelayLink {
     inbox: Arc<Mutex<VecDeque<Came>>>,
     /// What is known of the directory, where there is one.
     known: Option<Known>,
+    /// When the directory answered last.
+    heard: Option<Monotonic>,
     /// Why the broker, and the directory, do not work now.
     trouble: [Option<Error>; 2],
     /// Of requests to the directory.
@@ -95,8 +97,16 @@ pub(super) fn open(address: &RelayAddress, url: &Url, meeting: Meeting, waker: &
         None => None,
     };
     let mqtt = mqtt::Mqtt::start(setup, move |heard| to_mqtt(Came::Mqtt(heard)))?;
-    let link: Box<dyn Shell> =
-        Box::new(RelayLink { mqtt, directory, inbox, known, trouble: [None, None], generation: 0, lost: false });
+    let link: Box<dyn Shell> = Box::new(RelayLink {
+        mqtt,
+        directory,
+        inbox,
+        known,
+        heard: None,
+        trouble: [None, None],
+        generation: 0,
+        lost: false,
+    });
     Ok(Transport { delivery, shell: Box::new(|_| (link, None)), brokers: None })
 }
 
@@ -126,7 +136,7 @@ impl Shell for RelayLink {
                 Came::Mqtt(mqtt::Heard::Announcement(bytes)) => core.group_mut().handle_message(now, MQTT, &bytes),
                 Came::Directory(directory::Heard::Response(of, _)) if of != self.generation => {}
                 Came::Directory(directory::Heard::Response(_, bytes)) => {
-                    self.trouble[1] = None;
+                    (self.trouble[1], self.heard) = (None, Some(now.monotonic));
                     core.group_mut().handle_message(now, DIRECTORY, &bytes);
                 }
                 Came::Mqtt(mqtt::Heard::Connected) => {
@@ -194,8 +204,13 @@ impl Shell for RelayLink {
     }
 
     fn late(&self, _timeout: Duration) -> Option<Error> {
+        self.carrier()?.trouble
+    }
+
+    fn carrier(&self) -> Option<Carrier> {
         let did = self.known.as_ref().and_then(|it| it.handle.lock().misbehaviour.clone());
-        did.map(relay::misbehaved).or_else(|| self.trouble.iter().flatten().next().cloned())
+        let trouble = did.map(relay::misbehaved).or_else(|| self.trouble.iter().flatten().next().cloned());
+        Some(Carrier { heard: self.heard, trouble })
     }
 
     fn end(&mut self, _now: Now) {

@@ -12,7 +12,7 @@ use sealcast_delivery::{Batch, Delivery};
 use sealcast_keys::Notice;
 use sealcast_wire::{Address, Now};
 
-use super::{Fault, Listening, Shell, Transport, TxQueue};
+use super::{Carrier, Fault, Listening, Shell, Transport, TxQueue};
 use crate::error::{Error, Result};
 use crate::io::clock::Clock;
 use crate::io::udp::{self, UdpReceiver, UdpSender};
@@ -149,6 +149,10 @@ impl Shell for Udp {
     }
 
     fn late(&self, _patience: Duration) -> Option<Error> {
+        None
+    }
+
+    fn carrier(&self) -> Option<Carrier> {
         None
     }
 
