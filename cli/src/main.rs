@@ -4,6 +4,7 @@
 
 mod advice;
 mod authority;
+mod beside;
 mod cluster;
 mod commands;
 mod format;

@@ -1,9 +1,8 @@
 //! The program `sealcast-broker`, found beside this one: run in its place, or started and stopped. For demonstrations, a
 //! broker's place can be taken by one that lies.
 
-use std::ffi::OsStr;
 use std::fs::{File, TryLockError};
-use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::process::{CommandExt, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -14,6 +13,7 @@ use sealcast::code::Code;
 use sealcast::config::FileError;
 use serde_json::Value;
 
+use crate::beside::{self, missing, program};
 use crate::hint::Failure;
 
 /// Brokers of one folder. Those that were started here are stopped when this is dropped.
@@ -280,25 +280,7 @@ fn command(runs: Runs, folder: &Path) -> Command {
     command
 }
 
-fn program(name: &str) -> PathBuf {
-    let beside = std::env::current_exe().ok().and_then(|me| Some(me.parent()?.join(name)));
-    beside.filter(|p| p.is_file()).unwrap_or_else(|| PathBuf::from(OsStr::new(name)))
-}
-
-fn missing(name: &str, error: &io::Error) -> Failure {
-    match error.kind() {
-        io::ErrorKind::NotFound => {
-            let what = format!("{name} is neither beside this program nor on the PATH");
-            Failure::new(Code::Missing, what).hint(match name {
-                NAME => "make install   (cargo build -p sealcast-brokerd-program beside a build of this program)",
-                _ => "cargo build -p sealcast-brokerd-testing, beside a build of this program",
-            })
-        }
-        _ => Failure::system(name, error),
-    }
-}
-
-const NAME: &str = "sealcast-broker";
+const NAME: &str = beside::BROKER;
 const BROKER: Runs = Runs { name: NAME, verb: "run" };
 /// Its log, in its folder.
 const LOG: &str = "log";
