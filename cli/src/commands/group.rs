@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use sealcast::code::Code;
 use sealcast::config::{Home, Overwrite};
-use sealcast::control::{Change, Client, GroupInfo, MemberInfo, running};
+use sealcast::control::{Change, Client, GroupInfo, MemberInfo, TreeInfo, running};
 use sealcast::url::{TransportAddress, Url};
 use sealcast_crypto::identity::keytext;
 use sealcast_wire::{CertHash, Utc};
@@ -143,7 +143,10 @@ fn show(env: &Env<'_>, info: &GroupInfo) -> Result<(), Failure> {
             let all = info.members.len();
             format!("center (Leighton-Micali, symmetric; and X25519 among {exchanging} of {all} members)")
         }
-        other => other.to_owned(),
+        other => match &info.tree {
+            Some(tree) => format!("{other} ({})", tree.suite),
+            None => other.to_owned(),
+        },
     };
     let any = if info.origin == "signed" { "" } else { "   write: any reader, where signatures are not demanded" };
     // A recorder of a symmetric group gains nothing by a quantum computer; its signatures can be forged then.
@@ -164,6 +167,13 @@ fn show(env: &Env<'_>, info: &GroupInfo) -> Result<(), Failure> {
         }
         Some(None) => env.output.line(format!("! {NOT_PRIMARY}"))?,
         None => {}
+    }
+    if let Some(tree) = &info.tree {
+        let TreeInfo { nodes, blanks_above, position, .. } = tree;
+        let whether = if tree.forkable { "who keeps it can fork it, and is found out" } else { "it cannot fork" };
+        let heard = tree.heard_ms.map(|it| format!("   directory answered {} ago", ms(it))).unwrap_or_default();
+        env.output.line(format!("order   total: {whether}   log position: {position}{heard}"))?;
+        env.output.line(format!("tree    {nodes} nodes   blank above us: {blanks_above}"))?;
     }
     if let Some(order) = &info.order {
         let (waiting, most) = (order.backlog_bytes.div_ceil(1024), order.backlog_bytes_max.div_ceil(1024));
