@@ -8,7 +8,7 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("First steps", &["demo", "init", "doctor"]),
     ("Messages", &["pub", "sub", "bench"]),
     ("People and keys", &["group", "invite", "join", "id", "ca", "kdc"]),
-    ("Brokers", &["brokers", "policy", "read", "receipt"]),
+    ("Brokers and relays", &["brokers", "policy", "read", "receipt", "relay"]),
     ("This program", &["ctx", "explain", "completion", "man", "lab"]),
 ];
 

@@ -48,6 +48,14 @@ impl Failure {
         self
     }
 
+    /// Its code, unless all was said.
+    pub(crate) fn code(&self) -> Option<Code> {
+        match self.cause {
+            Cause::Code(code) => Some(code),
+            Cause::Reported(_) => None,
+        }
+    }
+
     /// Whether it is of this kind.
     pub(crate) fn is(&self, code: Code) -> bool {
         self.cause == Cause::Code(code)
@@ -93,10 +101,7 @@ impl Failure {
 
     /// `{"code", "message", "hint", "exit"}`.
     pub(crate) fn to_json(&self) -> Value {
-        let code = match self.cause {
-            Cause::Code(code) => Some(code.to_string()),
-            Cause::Reported(_) => None,
-        };
+        let code = self.code().map(|it| it.to_string());
         json!({ "code": code, "message": self.what, "hint": self.hint, "exit": self.exit() })
     }
 

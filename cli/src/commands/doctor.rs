@@ -1,6 +1,7 @@
 //! `sealcast doctor`: what stands between you and the group, and the line that repairs it.
 
 mod brokers;
+pub(crate) mod relay;
 mod segments;
 
 use std::io::{self, ErrorKind};
@@ -10,7 +11,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use sealcast::code::Class;
+use sealcast::code::{Class, Code};
 use sealcast::config::Contexts;
 use sealcast::url::{Scheme, TransportAddress};
 use serde::Serialize;
@@ -22,7 +23,7 @@ use crate::hint::{Failure, plain};
 use crate::target::Target;
 use crate::text::{bytes, table, thousands};
 
-/// Check route, TTL, buffers, MTU, interface, brokers, clock and your identity
+/// Check route, TTL, buffers, MTU, interface, brokers, relay, clock and your identity
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Each line is one check; ! marks what will hurt, x what cannot work, with the line that repairs it.
@@ -44,9 +45,10 @@ enum State {
 
 /// One line of the report.
 #[derive(Debug)]
-struct Check {
+pub(crate) struct Check {
     name: &'static str,
     state: State,
+    code: Option<Code>,
     found: String,
     hint: Option<String>,
     exit: u8,
@@ -54,7 +56,7 @@ struct Check {
 
 impl Check {
     fn good(name: &'static str, found: impl Into<String>) -> Check {
-        Check { name, state: State::Good, found: found.into(), hint: None, exit: 0 }
+        Check { name, state: State::Good, code: None, found: found.into(), hint: None, exit: 0 }
     }
 
     fn hurts(name: &'static str, found: impl Into<String>, hint: impl Into<String>) -> Check {
@@ -77,6 +79,7 @@ impl Doctor {
                 match &target.url.address {
                     TransportAddress::Multicast { group, .. } => checks.extend(network(*group, &target)),
                     TransportAddress::Quorum(_) => checks.extend(brokers::check(env, &target)),
+                    TransportAddress::Relay(_) => checks.extend(relay::check(env, &target)),
                     _ => {}
                 }
             }
@@ -86,9 +89,12 @@ impl Doctor {
     }
 }
 
-fn report(env: &Env<'_>, checks: &[Check]) -> Result<(), Failure> {
+/// Shows them; its error is the exit code of the first one that cannot work.
+pub(crate) fn report(env: &Env<'_>, checks: &[Check]) -> Result<(), Failure> {
     for c in checks {
-        env.output.object(&json!({ "check": c.name, "state": c.state, "found": c.found, "hint": c.hint }))?;
+        let code = c.code.map(|it| it.to_string());
+        env.output
+            .object(&json!({ "check": c.name, "state": c.state, "code": code, "found": c.found, "hint": c.hint }))?;
     }
     let mut rows = vec![];
     for c in checks {
@@ -97,7 +103,8 @@ fn report(env: &Env<'_>, checks: &[Check]) -> Result<(), Failure> {
             State::Hurts => "! ".to_owned(),
             State::Broken => env.output.bad("x "),
         };
-        rows.push(vec![mark, c.name.to_owned(), c.found.clone()]);
+        let found = c.code.map_or_else(|| c.found.clone(), |code| format!("{} [{code}]", c.found));
+        rows.push(vec![mark, c.name.to_owned(), found]);
         if let Some(hint) = &c.hint {
             rows.push(vec!["  ".to_owned(), String::new(), format!("→ {hint}")]);
         }
@@ -111,7 +118,8 @@ fn report(env: &Env<'_>, checks: &[Check]) -> Result<(), Failure> {
 
 fn of_failure(name: &'static str, failure: &Failure) -> Check {
     let hint = failure.next().map(str::to_owned);
-    Check { state: State::Broken, hint, exit: failure.exit(), ..Check::good(name, failure.what()) }
+    let (code, exit) = (failure.code(), failure.exit());
+    Check { state: State::Broken, code, hint, exit, ..Check::good(name, failure.what()) }
 }
 
 fn context(env: &Env<'_>) -> Check {

@@ -21,6 +21,7 @@ mod policy;
 mod publish;
 mod read;
 mod receipt;
+mod relay;
 mod subscribe;
 
 use std::io::{self, Read};
@@ -94,6 +95,7 @@ pub(crate) enum Command {
     Sub(subscribe::Sub),
     Read(read::Read),
     Receipt(receipt::Receipt),
+    Relay(relay::Relay),
     Brokers(brokers::Brokers),
     Bench(bench::Bench),
     Demo(demo::Demo),
@@ -128,6 +130,7 @@ pub(crate) fn run(cli: Cli, output: &Output) -> Result<(), Failure> {
         Command::Sub(c) => c.run(&env),
         Command::Read(c) => c.run(&env),
         Command::Receipt(c) => c.run(&env),
+        Command::Relay(c) => c.run(&env),
         Command::Brokers(c) => c.run(&env),
         Command::Bench(c) => c.run(&env),
         Command::Demo(c) => c.run(&env),
