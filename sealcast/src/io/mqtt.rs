@@ -18,6 +18,7 @@ use sealcast_wire::limits;
 
 use super::{rng, tls_roots};
 use crate::code::Code;
+use crate::config::read_public;
 use crate::error::{Error, Result};
 use crate::relay::Names;
 use crate::url::{RelayAddress, Url};
@@ -260,8 +261,9 @@ pub(crate) fn silent(broker: &str) -> Error {
 pub(crate) fn password(file: Option<&std::path::Path>) -> Result<String> {
     match file {
         Some(path) => {
-            let read = std::fs::read_to_string(path);
-            let text = read.map_err(|e| Error::system(format!("reading the password in {}", path.display()), &e))?;
+            let text = read_public(path).map_err(|e| {
+                Error::from(e).with_hint("password-file= names a file whose first line is the password at the broker")
+            })?;
             Ok(text.trim_end_matches(['\r', '\n']).to_owned())
         }
         None => std::env::var(PASSWORD_VARIABLE).map_err(|_| {
