@@ -70,6 +70,11 @@ fn take(socket: &UdpSocket, ended: &AtomicBool) -> Vec<Vec<u8>> {
 }
 
 impl Capture {
+    /// Of what was taken elsewhere.
+    pub(super) fn of(datagrams: Vec<Vec<u8>>) -> Capture {
+        Capture { datagrams }
+    }
+
     pub(super) fn datagrams(&self) -> usize {
         self.datagrams.len()
     }

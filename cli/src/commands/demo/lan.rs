@@ -4,7 +4,7 @@ use std::process::Output;
 use std::time::{Duration, Instant};
 
 use super::eavesdropper::{Capture, Eavesdropper};
-use super::robot::Robot;
+use super::member::Member;
 use super::{Teller, broken, holds_within, program, starting};
 use crate::commands::Env;
 use crate::hint::Failure;
@@ -24,7 +24,7 @@ pub(super) fn run(env: &Env<'_>) -> Result<(), Failure> {
 
     let eavesdropper = Eavesdropper::listen(scene.address())?;
     let start = Instant::now();
-    let mut robots = NAMES.iter().map(|n| Robot::start(&scene, n)).collect::<Result<Vec<_>, _>>()?;
+    let mut robots = NAMES.iter().map(|n| Member::start(&scene, &scene.url(""), n)).collect::<Result<Vec<_>, _>>()?;
     teller.tell(agree(&robots, start))?;
     teller.tell(poses(&robots))?;
     let frame = frame();
@@ -39,12 +39,12 @@ pub(super) fn run(env: &Env<'_>) -> Result<(), Failure> {
     teller.tell(reads_nothing(&robots, &evicted))?;
     evicted.stop();
     teller.tell(stays_out(&scene, &robots))?;
-    robots.into_iter().for_each(Robot::stop);
+    robots.into_iter().for_each(Member::stop);
     teller.end();
     Ok(())
 }
 
-fn agree(robots: &[Robot], start: Instant) -> Result<String, Failure> {
+fn agree(robots: &[Member], start: Instant) -> Result<String, Failure> {
     let agreed = holds_within(TIMEOUT, || {
         let first = robots[0].epoch();
         first.is_some_and(|(_, n)| n == robots.len()) && robots.iter().all(|r| r.epoch() == first)
@@ -58,17 +58,39 @@ fn agree(robots: &[Robot], start: Instant) -> Result<String, Failure> {
     }
 }
 
+/// A robot sends where it is.
+fn pose(robot: &Member, number: usize) -> Result<(), Failure> {
+    let angle = number as f64 / 10.0;
+    let pose = format!(
+        "{{\"robot\":\"{}\",\"n\":{number},\"x\":{:.3},\"y\":{:.3}}}",
+        robot.name,
+        10.0 * angle.cos(),
+        10.0 * angle.sin()
+    );
+    robot.session.publish(&pose_topic(&robot.name), pose).wait()?;
+    Ok(())
+}
+
+/// How many poses of another one it has received.
+fn poses_of(robot: &Member, other: &str) -> usize {
+    robot.got_of(other, &pose_topic(other))
+}
+
+fn pose_topic(robot: &str) -> String {
+    format!("pose/{robot}")
+}
+
 /// A second of poses by all; every one must arrive at both others, with its origin proved.
-fn poses(robots: &[Robot]) -> Result<String, Failure> {
-    let before: Vec<Vec<usize>> = robots.iter().map(|r| NAMES.iter().map(|n| r.poses_of(n)).collect()).collect();
+fn poses(robots: &[Member]) -> Result<String, Failure> {
+    let before: Vec<Vec<usize>> = robots.iter().map(|r| NAMES.iter().map(|n| poses_of(r, n)).collect()).collect();
     for number in 0..POSES {
-        robots.iter().try_for_each(|r| r.pose(number))?;
+        robots.iter().try_for_each(|r| pose(r, number))?;
         std::thread::sleep(Duration::from_millis(10));
     }
     let missing = || -> Option<String> {
         for (i, robot) in robots.iter().enumerate() {
             for (j, other) in robots.iter().enumerate().filter(|(j, _)| *j != i) {
-                let got = robot.poses_of(&other.name) - before[i][j];
+                let got = poses_of(robot, &other.name) - before[i][j];
                 if got < POSES {
                     return Some(format!("{} has {got} of {POSES} poses of {}", robot.name, other.name));
                 }
@@ -84,11 +106,11 @@ fn poses(robots: &[Robot]) -> Result<String, Failure> {
     }
 }
 
-fn camera(robots: &[Robot], frame: &[u8]) -> Result<String, Failure> {
+fn camera(robots: &[Member], frame: &[u8]) -> Result<String, Failure> {
     let (front, others) = robots.split_first().expect("there are three");
     let start = Instant::now();
     front.session.publish(CAMERA, frame).wait()?;
-    let arrived = |r: &Robot| r.got().iter().any(|g| g.topic == CAMERA && g.payload == frame);
+    let arrived = |r: &Member| r.got().iter().any(|g| g.topic == CAMERA && g.payload == frame);
     if holds_within(TIMEOUT, || others.iter().all(arrived)) {
         let took = duration(start.elapsed());
         Ok(format!("a camera frame of {} arrived at both others bit by bit, {took} later", bytes(frame.len() as u64)))
@@ -134,7 +156,7 @@ fn it_would_have_noticed(frame: &[u8]) -> Result<String, Failure> {
 
 /// Real processes: one with another authority's certificate and even our group's name and bootstrap key, one
 /// without any. Both listen and send while the robots go on.
-fn outsiders(scene: &Scene, robots: &[Robot]) -> Result<[Result<String, Failure>; 2], Failure> {
+fn outsiders(scene: &Scene, robots: &[Member]) -> Result<[Result<String, Failure>; 2], Failure> {
     let mut impostor = scene.impostor()?;
     impostor.member(MALLORY, &[("both", "#")])?;
     impostor.steal_bootstrap_key(scene, MALLORY)?;
@@ -154,7 +176,7 @@ fn outsiders(scene: &Scene, robots: &[Robot]) -> Result<[Result<String, Failure>
     let lies = ["pub", "pose/robot1", "{\"robot\":\"robot1\",\"x\":666}", "-q"];
     let mut lied = program(&home, &[&lies[..], &plain[..]].concat())?.spawn().map_err(starting)?;
     while Instant::now() < until {
-        robots.iter().try_for_each(|r| r.pose(POSES + sent))?;
+        robots.iter().try_for_each(|r| pose(r, POSES + sent))?;
         sent += 1;
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -187,7 +209,7 @@ fn outsiders(scene: &Scene, robots: &[Robot]) -> Result<[Result<String, Failure>
     Ok([judge(with, &heard[0]), judge("an outsider without a certificate", &heard[1])])
 }
 
-fn evict(robots: &[Robot], out: &Robot) -> Result<String, Failure> {
+fn evict(robots: &[Member], out: &Member) -> Result<String, Failure> {
     let report = robots[0].session.evict(out.name.as_str(), "lost").wait()?;
     let n = robots.len();
     let agreed = holds_within(TIMEOUT, || robots.iter().all(|r| r.epoch() == Some((report.to.counter, n))));
@@ -207,14 +229,14 @@ fn evict(robots: &[Robot], out: &Robot) -> Result<String, Failure> {
 }
 
 /// The evicted one's session is still running and on the network.
-fn reads_nothing(robots: &[Robot], out: &Robot) -> Result<String, Failure> {
+fn reads_nothing(robots: &[Member], out: &Member) -> Result<String, Failure> {
     let (before, epoch) = (out.got().len(), robots[0].epoch().map_or(0, |(e, _)| e));
-    let theirs = robots[1].poses_of(&robots[0].name);
+    let theirs = poses_of(&robots[1], &robots[0].name);
     for number in 0..POSES {
-        robots.iter().try_for_each(|r| r.pose(2 * POSES + number))?;
+        robots.iter().try_for_each(|r| pose(r, 2 * POSES + number))?;
         std::thread::sleep(Duration::from_millis(5));
     }
-    let arrived = holds_within(TIMEOUT, || robots[1].poses_of(&robots[0].name) >= theirs + POSES);
+    let arrived = holds_within(TIMEOUT, || poses_of(&robots[1], &robots[0].name) >= theirs + POSES);
     let read = out.got()[before..].iter().filter(|g| g.epoch >= epoch).count();
     match (arrived, read) {
         (false, _) => Err(broken("the robots that stayed do not hear each other any more")),
@@ -224,14 +246,14 @@ fn reads_nothing(robots: &[Robot], out: &Robot) -> Result<String, Failure> {
 }
 
 /// The evicted one starts again, with the same certificate.
-fn stays_out(scene: &Scene, robots: &[Robot]) -> Result<String, Failure> {
+fn stays_out(scene: &Scene, robots: &[Member]) -> Result<String, Failure> {
     let before = robots[0].epoch();
     let home = scene.folder().display().to_string();
     let arguments = ["sub", "#", "--json", "-q", "-W", "1500ms", "--url", &scene.url(""), "--id", NAMES[2]];
     let mut again = program(&home, &arguments)?.spawn().map_err(starting)?;
     let mut number = 0;
     while again.try_wait().map_err(starting)?.is_none() {
-        robots.iter().try_for_each(|r| r.pose(3 * POSES + number))?;
+        robots.iter().try_for_each(|r| pose(r, 3 * POSES + number))?;
         number += 1;
         std::thread::sleep(Duration::from_millis(10));
         if number > RESTART_STEPS_MAX || crate::interrupt::asked() {

@@ -5,8 +5,8 @@ mod brokers;
 mod conference;
 mod eavesdropper;
 mod lan;
+mod member;
 mod participant;
-mod robot;
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! A robot: a session, and everything that it has received.
+//! A member of a demonstration's group: a session, and everything that it has received.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -9,8 +9,8 @@ use sealcast::{Origin, OriginMode, Session, Subscription};
 use crate::hint::Failure;
 use crate::scene::Scene;
 
-/// One robot at work.
-pub(super) struct Robot {
+/// A member at work.
+pub(super) struct Member {
     pub(super) name: String,
     pub(super) session: Session,
     got: Arc<Mutex<Vec<Got>>>,
@@ -27,29 +27,16 @@ pub(super) struct Got {
     pub(super) payload: Vec<u8>,
 }
 
-impl Robot {
+impl Member {
     /// Opens the session of a name and takes everything.
-    pub(super) fn start(scene: &Scene, name: &str) -> Result<Robot, Failure> {
-        let opening = sealcast::open(&scene.url("")).home(scene.home()).identity(name).origin(OriginMode::Signed);
+    pub(super) fn start(scene: &Scene, url: &str, name: &str) -> Result<Member, Failure> {
+        let opening = sealcast::open(url).home(scene.home()).identity(name).origin(OriginMode::Signed);
         let session = opening.wait()?;
         let subscription = session.subscribe("#").capacity(100_000).wait()?;
         let got = Arc::<Mutex<Vec<Got>>>::default();
         let into = got.clone();
         let reader = std::thread::spawn(move || read(subscription, &into));
-        Ok(Robot { name: name.to_owned(), session, got, reader: Some(reader) })
-    }
-
-    /// Sends where it is.
-    pub(super) fn pose(&self, number: usize) -> Result<(), Failure> {
-        let angle = number as f64 / 10.0;
-        let pose = format!(
-            "{{\"robot\":\"{}\",\"n\":{number},\"x\":{:.3},\"y\":{:.3}}}",
-            self.name,
-            10.0 * angle.cos(),
-            10.0 * angle.sin()
-        );
-        self.session.publish(&format!("pose/{}", self.name), pose).wait()?;
-        Ok(())
+        Ok(Member { name: name.to_owned(), session, got, reader: Some(reader) })
     }
 
     /// What it has received.
@@ -57,9 +44,8 @@ impl Robot {
         self.got.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many poses of another one it has received, each proved to be that one's.
-    pub(super) fn poses_of(&self, other: &str) -> usize {
-        let topic = format!("pose/{other}");
+    /// How many messages it has on a topic of another one, each proved to be that one's.
+    pub(super) fn got_of(&self, other: &str, topic: &str) -> usize {
         self.got().iter().filter(|g| g.topic == topic && g.signed_by.as_deref() == Some(other)).count()
     }
 
