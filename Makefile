@@ -8,7 +8,7 @@ PREFIX ?= $(HOME)/.local
 # Generated test inputs: the same ones each time; `make test SEED=7` tries others.
 SEED  ?= 1
 
-.PHONY: demo demo-conference demo-brokers install dist test check interop peers figures models deny clean help
+.PHONY: demo demo-conference demo-relay demo-brokers install dist test check interop peers figures models deny clean help
 
 help:           ## this list
 	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */  make \1\t/' | expand -t 24
@@ -20,6 +20,10 @@ demo: setup     ## three robots, an eavesdropper, an outsider, an eviction: the 
 demo-conference: setup ## five people, a key distribution centre, and a leader that is killed, in under 30 s
 	$(CARGO) build -p sealcast-cli
 	$(BIN)/debug/sealcast demo conference
+
+demo-relay: setup ## five traders at a relay that none of them trusts: it reads nothing, crashes, lies and is convicted, in under 60 s
+	$(CARGO) build -p sealcast-cli -p sealcast-relayd
+	$(BIN)/debug/sealcast demo relay
 
 demo-brokers: setup ## two hospitals, an insurer and the four brokers between them, in under 60 s
 	@# In two calls: with the engine's features `make demo`'s build would begin anew.

@@ -33,6 +33,15 @@ impl Scene {
             let failure = Failure::new(Code::NoRoute, format!("no route to {}: {}", address.ip(), plain(&e)));
             failure.hint(NO_ROUTE_HINT)
         })?;
+        Scene::at(group, address)
+    }
+
+    /// The same where nothing is multicast.
+    pub(crate) fn off_lan(group: &str) -> Result<Scene, Failure> {
+        Scene::at(group, SocketAddr::from((LCM_ADDRESS, 0)))
+    }
+
+    fn at(group: &str, address: SocketAddr) -> Result<Scene, Failure> {
         let folder = tempfile::Builder::new().prefix("sealcast-").tempdir();
         let folder = folder.map_err(|e| Failure::system(std::env::temp_dir().display(), &e))?;
         let authority = Authority::create(group, Algorithm::P256, now(), &mut crate::rng());

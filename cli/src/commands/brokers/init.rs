@@ -290,7 +290,7 @@ fn known_clusters(env: &Env<'_>) -> Vec<ClusterFile> {
 
 /// Ports that are free now, and that no system gives to outgoing connections: a broker that was down finds its own free
 /// again.
-pub(super) fn free_ports(n: usize) -> Result<Vec<(u16, u16)>, Failure> {
+pub(crate) fn free_ports(n: usize) -> Result<Vec<(u16, u16)>, Failure> {
     let mut random = [0; 2];
     getrandom::fill(&mut random).map_err(|e| Failure::new(Code::System, e))?;
     // Whoever looks at the same time begins elsewhere.

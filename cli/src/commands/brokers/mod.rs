@@ -26,6 +26,7 @@ use crate::text::{parse_duration, whole};
 
 pub(crate) use act::{Act, bring};
 pub(crate) use evidence::{keep, misled_before};
+pub(crate) use init::free_ports;
 pub(crate) use local::{Local, Wanted};
 pub(crate) use vouch::listed;
 

@@ -1,7 +1,6 @@
 //! Two hospitals and an insurer exchange records through four brokers that none of them trusts.
 
 use std::collections::BTreeSet;
-use std::os::unix::fs::MetadataExt as _;
 use std::time::{Duration, Instant};
 
 use sealcast::brokers::{BATCH_OPERATIONS, Brokers, Item, Outgoing, Published, Subscription};
@@ -13,7 +12,7 @@ use sealcast_client::Read;
 use sealcast_wire::Culprit;
 use serde_json::Value;
 
-use super::{Teller, broken, holds_within};
+use super::{Teller, broken, holds_within, without_words};
 use crate::commands::Env;
 use crate::commands::brokers::{Local, Wanted, evidence};
 use crate::hint::Failure;
@@ -137,32 +136,9 @@ fn only(people: &mut [Person], reader: &str, body: &str) -> Result<String, Failu
 
 /// Everything that all four brokers keep, on disk.
 fn nothing_readable(local: &Local) -> Result<String, Failure> {
-    let mut bytes = 0;
-    for broker in 0..4 {
-        let mut folders = vec![local.folder(broker).to_path_buf()];
-        while let Some(folder) = folders.pop() {
-            let entries = std::fs::read_dir(&folder).map_err(|e| Failure::system(folder.display(), &e))?;
-            for entry in entries.filter_map(Result::ok) {
-                let path = entry.path();
-                if path.is_dir() {
-                    folders.push(path);
-                } else if let Ok(content) = std::fs::read(&path) {
-                    bytes += entry.metadata().map_or(0, |it| on_disk(&it));
-                    let holds = |text: &str| content.windows(text.len()).any(|window| window == text.as_bytes());
-                    if holds(RECORD) || holds(BILL) {
-                        return Err(broken(format!("a broker keeps what it must not know, in {}", path.display())));
-                    }
-                }
-            }
-        }
-    }
+    let folders: Vec<_> = (0..4).map(|broker| local.folder(broker)).collect();
+    let bytes = without_words(&folders, &[RECORD, BILL])?;
     Ok(format!("the brokers keep {} on their disks, and not a word of either", crate::text::bytes(bytes)))
-}
-
-/// The bytes of disk that a file takes, as `du` counts them: brokers reserve more than they write.
-fn on_disk(file: &std::fs::Metadata) -> u64 {
-    // Linux: `st_blocks` is in units of 512 bytes, whatever the file system's are.
-    512 * file.blocks()
 }
 
 fn receipt(publisher: &Person, local: &Local, record: &Published) -> Result<String, Failure> {
@@ -398,22 +374,3 @@ const BILL: &str = "bill 17: excision, 214.50";
 const EACH: usize = 20;
 const TIMEOUT: Duration = Duration::from_secs(15);
 const KEY_TIMEOUT: Duration = Duration::from_secs(40);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_a_file_only_reserves_takes_no_disk() {
-        let path = std::env::temp_dir().join(format!("sealcast-on-disk-{}", std::process::id()));
-        let file = std::fs::File::create(&path).expect("it is made");
-        file.set_len(64 << 20).expect("it is sparse");
-        let sparse = on_disk(&file.metadata().expect("it is there"));
-        std::fs::write(&path, [7; 100_000]).expect("it is written");
-        std::fs::File::open(&path).and_then(|it| it.sync_all()).expect("it is stored");
-        let written = on_disk(&std::fs::metadata(&path).expect("it is there"));
-        std::fs::remove_file(&path).expect("it was there");
-        assert!(sparse < 1 << 20, "{sparse}");
-        assert!((100_000..1 << 20).contains(&written), "{written}");
-    }
-}

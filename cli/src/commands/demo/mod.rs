@@ -5,9 +5,14 @@ mod brokers;
 mod conference;
 mod eavesdropper;
 mod lan;
+mod local_relay;
 mod member;
+mod observer;
 mod participant;
+mod relay;
 
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -19,7 +24,7 @@ use super::Env;
 use crate::hint::Failure;
 use crate::text::duration;
 
-/// See it work: robots and an eavesdropper on a LAN, a conference, or hospitals and their brokers
+/// See it work: robots and an eavesdropper on a LAN, a conference, a desk at a relay, or hospitals and their brokers
 #[derive(Debug, Args)]
 #[command(after_help = "\
 lan   three robots agree on keys by UDP multicast, send poses and a camera frame; an eavesdropper
@@ -30,6 +35,11 @@ conference
       slides and chat in one order; who hands out the keys is killed in the middle of it, and
       nothing that was acknowledged is lost.
       Under 30 seconds.
+relay
+      five traders meet at a relay that none of them trusts: Mosquitto and sealcast-relay. An observer
+      of everything there sees ciphertext; one comes in by its own commit, one is evicted; the relay is
+      killed; one was away for ten epochs; the relay puts an old copy of its log in, and is convicted.
+      Under 60 seconds.
 brokers
       two hospitals and an insurer exchange records through four brokers that none of them trusts:
       one order, no word on any broker's disk, each record read only by whom its policy allows; a
@@ -51,6 +61,7 @@ pub(crate) struct Demo {
 enum Which {
     Lan,
     Conference,
+    Relay,
     Brokers,
 }
 
@@ -62,6 +73,7 @@ impl Demo {
         let done = match self.which {
             Which::Lan => lan::run(env),
             Which::Conference => conference::run(env),
+            Which::Relay => relay::run(env),
             Which::Brokers => brokers::run(env),
         };
         // The user who interrupted it knows why a claim did not hold.
@@ -125,6 +137,33 @@ fn holds_within(timeout: Duration, mut check: impl FnMut() -> bool) -> bool {
     }
 }
 
+/// How much disk these folders take, if no file in them holds one of these texts.
+fn without_words(folders: &[&Path], words: &[&str]) -> Result<u64, Failure> {
+    let (mut bytes, mut folders) = (0, folders.iter().map(|it| it.to_path_buf()).collect::<Vec<_>>());
+    while let Some(folder) = folders.pop() {
+        let entries = std::fs::read_dir(&folder).map_err(|e| Failure::system(folder.display(), &e))?;
+        for entry in entries.filter_map(Result::ok) {
+            let path = entry.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if let Ok(content) = std::fs::read(&path) {
+                bytes += entry.metadata().map_or(0, |it| on_disk(&it));
+                let holds = |text: &&&str| content.windows(text.len()).any(|window| window == text.as_bytes());
+                if let Some(word) = words.iter().find(holds) {
+                    return Err(broken(format!("'{word}' lies readable in {}", path.display())));
+                }
+            }
+        }
+    }
+    Ok(bytes)
+}
+
+/// The bytes of disk that a file takes, as `du` counts them: programs reserve more than they write.
+fn on_disk(file: &std::fs::Metadata) -> u64 {
+    // Linux: `st_blocks` is in units of 512 bytes, whatever the file system's are.
+    512 * file.blocks()
+}
+
 /// This program, with a home of its own.
 fn program(home: &str, arguments: &[&str]) -> Result<Command, Failure> {
     let me = std::env::current_exe().map_err(|e| Failure::system("finding this program", &e))?;
@@ -139,4 +178,23 @@ fn program(home: &str, arguments: &[&str]) -> Result<Command, Failure> {
 
 fn starting(error: std::io::Error) -> Failure {
     Failure::system("running this program again", &error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_file_only_reserves_takes_no_disk() {
+        let path = std::env::temp_dir().join(format!("sealcast-on-disk-{}", std::process::id()));
+        let file = std::fs::File::create(&path).expect("it is made");
+        file.set_len(64 << 20).expect("it is sparse");
+        let sparse = on_disk(&file.metadata().expect("it is there"));
+        std::fs::write(&path, [7; 100_000]).expect("it is written");
+        std::fs::File::open(&path).and_then(|it| it.sync_all()).expect("it is stored");
+        let written = on_disk(&std::fs::metadata(&path).expect("it is there"));
+        std::fs::remove_file(&path).expect("it was there");
+        assert!(sparse < 1 << 20, "{sparse}");
+        assert!((100_000..1 << 20).contains(&written), "{written}");
+    }
 }
