@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs and builds the peers that figures compare with, into out/peers: scripts/peers.sh [lcm|kafka|nats|jgroups|aeron|norm]; all without one
+# Installs and builds the peers that figures compare with, into out/peers: scripts/peers.sh [lcm|kafka|nats|jgroups|aeron|norm|openmls]; all without one
 #
 #   lcm     the original LCM, called from C (lab/peers/lcm_peer.c): with Debian's liblcm-dev where it
 #           is installed, else with the library inside the Python wheel `lcm`
@@ -7,6 +7,7 @@
 #   nats    the NATS server, by Go, and what loads it (lab/peers/nats)
 #   jgroups, aeron   each by Maven, and a member that speaks lines (lab/peers/jgroups, lab/peers/aeron)
 #   norm    Debian's libnorm-dev, called from C++ (lab/peers/norm_peer.cc)
+#   openmls OpenMLS, by Cargo, as members that speak lines (lab/peers/openmls)
 set -eu
 cd "$(dirname "$0")/.."
 out=out/peers
@@ -104,11 +105,22 @@ peer_nats() {
     echo "peers: $(cat "$out/nats/version") -> $out/nats"
 }
 
+peer_openmls() {
+    needs "see https://rustup.rs" cargo
+    mkdir -p "$out/openmls"
+    cargo build --quiet --release --locked --manifest-path lab/peers/openmls/Cargo.toml --target-dir "$out/openmls/target"
+    cp "$out/openmls/target/release/openmls_peer" "$out/openmls/openmls_peer.$$"
+    mv "$out/openmls/openmls_peer.$$" "$out/openmls/openmls_peer"
+    version=$(sed -n '/^name = "openmls"$/{n;s/version = "\(.*\)"/\1/p}' lab/peers/openmls/Cargo.lock)
+    echo "OpenMLS $version" >"$out/openmls/version"
+    echo "peers: $(cat "$out/openmls/version") -> $out/openmls"
+}
+
 case ${1:-all} in
-lcm | kafka | nats | jgroups | aeron | norm) "peer_$1" ;;
+lcm | kafka | nats | jgroups | aeron | norm | openmls) "peer_$1" ;;
 all)
     failed=
-    for peer in lcm kafka nats jgroups aeron norm; do
+    for peer in lcm kafka nats jgroups aeron norm openmls; do
         scripts/peers.sh $peer || failed="$failed $peer"
     done
     [ -z "$failed" ] || {
@@ -117,7 +129,7 @@ all)
     }
     ;;
 *)
-    echo "usage: scripts/peers.sh [lcm|kafka|nats|jgroups|aeron|norm]" >&2
+    echo "usage: scripts/peers.sh [lcm|kafka|nats|jgroups|aeron|norm|openmls]" >&2
     exit 2
     ;;
 esac
