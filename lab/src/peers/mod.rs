@@ -10,6 +10,7 @@ pub mod identities;
 mod insider;
 pub mod multicast;
 pub mod one_core;
+pub mod openmls;
 pub mod pace;
 pub mod player;
 pub mod roles;
