@@ -6,6 +6,7 @@ mod fig8;
 mod hostile;
 pub(crate) mod lan;
 mod lsgc;
+mod mls_mixed;
 mod throughput;
 
 use std::path::PathBuf;
@@ -74,6 +75,7 @@ enum Name {
     ChiosFig7,
     ChiosFig13,
     ChiosFig15,
+    MlsMixed,
 }
 
 /// One claim, and whether it was seen to hold.
@@ -125,6 +127,7 @@ impl Name {
             Name::ChiosFig7 => "Chios Fig. 7: publications against clients, and against the size of a block",
             Name::ChiosFig13 => "Chios Fig. 13: reads, shares computed on read or on write, beside one broker alone",
             Name::ChiosFig15 => "Chios Fig. 15: four brokers and one, against clients, at two sizes of a block",
+            Name::MlsMixed => "RFC 9420: groups of our members and of OpenMLS's, equal after each of 100 changes",
         }
     }
 }
@@ -186,6 +189,7 @@ impl Run {
             Name::ChiosFig7 => chios::fig7(&lab)?,
             Name::ChiosFig13 => chios::fig13(&lab)?,
             Name::ChiosFig15 => chios::fig15(&lab)?,
+            Name::MlsMixed => mls_mixed::run(&lab)?,
         };
         bar.finish_and_clear();
         for v in &verdicts {
