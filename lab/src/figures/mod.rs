@@ -8,6 +8,7 @@ mod hostile;
 mod insider;
 mod latency;
 mod membership;
+mod mls;
 mod ordered;
 mod record;
 mod row;
@@ -29,7 +30,7 @@ use crate::peers::Field;
 /// Measure the figures of an area, row by row
 #[derive(Debug, Args)]
 pub struct Figures {
-    /// The area: `lan`, `ordered` or `brokers`
+    /// The area: `lan`, `ordered`, `brokers` or `mls`
     #[arg(default_value = "lan")]
     area: String,
     /// Smaller counts, named in each row; ends within five minutes
@@ -143,7 +144,7 @@ impl Unit {
 }
 
 /// The areas and what is measured in each.
-const AREAS: &[(&str, &[Unit])] = &[("lan", LAN), ("ordered", ORDERED), ("brokers", BROKERS)];
+const AREAS: &[(&str, &[Unit])] = &[("lan", LAN), ("ordered", ORDERED), ("brokers", BROKERS), ("mls", MLS)];
 
 const LAN: &[Unit] = &[
     Unit { rows: membership::SIMULATED, about: "formation, simulated", measure: membership::simulated },
@@ -188,6 +189,10 @@ const BROKERS: &[Unit] = &[
     Unit { rows: brokers::FLOODS, about: "an honest client beside a flood", measure: brokers::floods },
     Unit { rows: brokers::FAULTS, about: "faults and build", measure: brokers::faults },
     Unit { rows: threshold::ROWS, about: "threshold encryption", measure: threshold::measure },
+];
+
+const MLS: &[Unit] = &[
+    Unit { rows: mls::GROUP, about: "a member of a large group", measure: mls::group },
 ];
 
 /// A progress bar on stderr, if that is a terminal.
