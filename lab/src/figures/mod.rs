@@ -193,6 +193,9 @@ const BROKERS: &[Unit] = &[
 
 const MLS: &[Unit] = &[
     Unit { rows: mls::GROUP, about: "a member of a large group", measure: mls::group },
+    Unit { rows: mls::RELAY, about: "a group at a relay", measure: mls::relay },
+    Unit { rows: mls::BROKERS, about: "a change of key over brokers", measure: mls::brokers },
+    Unit { rows: mls::TRAFFIC, about: "an idle hour, simulated", measure: mls::traffic },
 ];
 
 /// A progress bar on stderr, if that is a terminal.

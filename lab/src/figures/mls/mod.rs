@@ -4,12 +4,18 @@
 //! |---|---|
 //! | `group` | what a commit, a Welcome and missed epochs cost a member of a large group |
 //! | `engine` | the engine alone beside OpenMLS, in one group of 10,000 |
+//! | `traffic` | what a member sends and receives in an idle hour, simulated |
+//! | `relay` | an eviction at a relay |
+//! | `brokers` | a change of key beside an ordered publication, over brokers |
 //! | `fleet`, `timed`, `tree` | large groups, and members whose work is measured |
 
+mod brokers;
 mod engine;
 mod fleet;
 mod group;
+mod relay;
 mod timed;
+mod traffic;
 mod tree;
 
 use std::fs;
@@ -17,7 +23,10 @@ use std::time::Duration;
 
 use crate::Failure;
 
+pub(super) use brokers::{BROKERS, brokers};
 pub(super) use group::{GROUP, group};
+pub(super) use relay::{RELAY, relay};
+pub(super) use traffic::{TRAFFIC, traffic};
 
 fn millis(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
