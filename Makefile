@@ -63,11 +63,12 @@ interop: setup  ## Python lcm and cryptography in a virtual environment, for tes
 peers: setup    ## the systems that figures compare with
 	@scripts/peers.sh
 
-figures: setup  ## measure every row of the figures table, quickly (about 15 minutes)
-	$(CARGO) build --release -p sealcast-cli -p sealcast-lab -p sealcast-brokerd -p sealcast-brokerd-program -p sealcast-brokerd-testing
+figures: setup  ## measure every row of the figures table, quickly (about 20 minutes)
+	$(CARGO) build --release -p sealcast-cli -p sealcast-lab -p sealcast-brokerd -p sealcast-brokerd-program -p sealcast-brokerd-testing -p sealcast-relayd
 	$(BIN)/release/sealcast lab figures lan --quick --record docs/figures.md
 	$(BIN)/release/sealcast lab figures ordered --quick --record docs/figures.md
 	$(BIN)/release/sealcast lab figures brokers --quick --record docs/figures.md
+	$(BIN)/release/sealcast lab figures mls --quick --record docs/figures.md
 
 models:         ## symbolic models of invite, JOIN, ring, capture and centre
 	@lab/models/check.sh
