@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -130,11 +131,12 @@ impl Fleet {
         let (make, file, spent) = (self.make(member, joins), file.to_owned(), spent.clone());
         let birth: Birth<Player> = Box::new(move |now, records| {
             Box::new(Measured::new(now, &file, &spent, &|store| {
-                if store.records().is_empty() {
+                let stored = |store: &Store| store.records().map_err(io::Error::other);
+                if stored(store)?.is_empty() {
                     keys_records(records).iter().try_for_each(|(id, record)| store.put(*id, record))?;
                     store.sync()?;
                 }
-                Ok(make(now, &store.records()))
+                Ok(make(now, &stored(store)?))
             }))
         });
         self.sim.start(member, birth, &mut self.seen);
@@ -275,7 +277,7 @@ struct Measured {
 
 /// A member with the engine that is watched.
 pub(super) type MlsMember = Member<Mls<Timed>, Ordered>;
-type Made = Result<MlsMember, std::io::Error>;
+type Made = io::Result<MlsMember>;
 type Record = (u64, Vec<u8>);
 
 impl Measured {
