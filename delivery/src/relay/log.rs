@@ -460,8 +460,7 @@ impl Log {
         asked.tries += 1;
         let result = match bytes {
             Some(bytes) => Fetched::Bytes(bytes),
-            // Mail is there, or it is not.
-            None if asked.tries < FETCH_TRIES && !matches!(asked.what, Fetch::Mail(_)) => {
+            None if asked.tries < tries_of(&asked.what) => {
                 asked.at = now.monotonic + FETCH_AGAIN * (1 << asked.tries);
                 return;
             }
@@ -607,6 +606,15 @@ impl Log {
 
     pub(super) fn next_output(&mut self) -> Option<Output> {
         self.outputs.pop_front().or_else(|| self.drops.since(&mut self.told).map(Output::Dropped))
+    }
+}
+
+/// How often something is asked for: others provide pieces a moment later, packages when they start, and mail is there or not.
+fn tries_of(what: &Fetch) -> u32 {
+    match what {
+        Fetch::Mail(_) => 1,
+        Fetch::KeyPackage(_) => FETCH_TRIES / 2,
+        Fetch::Blob(_) | Fetch::Shares { .. } | Fetch::Key => FETCH_TRIES,
     }
 }
 

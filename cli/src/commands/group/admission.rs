@@ -243,8 +243,25 @@ pub(super) fn evict_all(
         // The same error as for one device.
         super::member(info, name)?;
     }
-    let change = client.evict_all(name, reason)?;
-    devices.iter().for_each(|it| super::revoke_too(env, info, it));
+    let change = match client.evict_all(name, reason) {
+        Err(e) if e.code() == Code::DeniedEvict => {
+            let mut last = None;
+            for device in &devices {
+                let Some(kept) = authority_of(env, info) else {
+                    let hint = "somebody with an evict right, or the authority: sealcast ca revoke";
+                    return Err(Failure::from(e).hint(hint));
+                };
+                let now = client.show()?;
+                last = Some(super::evict_as_authority(kept, &mut client, &now, device, reason)?);
+            }
+            last.expect("there is a device")
+        }
+        other => {
+            let change = other?;
+            devices.iter().for_each(|it| super::revoke_too(env, info, it));
+            change
+        }
+    };
     let shown: Vec<String> = devices.iter().filter_map(|it| it.key.as_deref().map(keytext::short)).collect();
     env.output.object(&json!({ "evicted": name, "devices": devices.len(), "change": change }))?;
     let count = format!("{} {}", devices.len(), if devices.len() == 1 { "device" } else { "devices" });
