@@ -115,6 +115,17 @@ fn devices_of_a_name_leave_together_and_come_in_externally_only_if_they_say_so()
     let gone = good(&home, &url, "ann", &["evict", "bob", "--all-devices"]);
     assert!(gone.contains("evicted 2 devices of bob") && gone.contains("epoch 4 → 5"), "{gone}");
     assert!(good(&home, &url, "ann", &["members"]).lines().count() == 2, "a heading, and ann");
+
+    // Without an evict right of hers, the authority on this machine does it.
+    let home = members(&["ann", "bob"]);
+    let relay = Relay::start(&home);
+    let url = format!("{}&wait=60s", relay.url("mls", GROUP));
+    good(&home, &url, "ann", &["create"]);
+    let mut ann = home.start(&["--id", "ann", "--url", &url, "sub", "#", "-v"]);
+    ann.line_within("1 member", TIMEOUT).expect("she is in");
+    good(&home, &url, "bob", &["join", "--external"]);
+    let gone = good(&home, &url, "ann", &["evict", "bob", "--all-devices"]);
+    assert!(gone.contains("evicted 1 device of bob"), "{gone}");
 }
 
 /// What `group pending --json` says once these are listed.

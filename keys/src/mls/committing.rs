@@ -176,7 +176,7 @@ impl<E: Engine> Mls<E> {
         let last = |of: &Trust| of.evictions.last_number(Some(self.me.hash));
         let number = last(&trust).max(last(&self.known)) + behind;
         let statement = Eviction::new(&self.group, whom, number, reason);
-        let denied = |_| CommandError::Denied("evict this member");
+        let denied = |_| CommandError::Denied("evict");
         let bytes = statement.sign_as_member(&self.config.identity, whom).map_err(denied)?;
         SignedEviction::verify(&bytes, self.judge.anchor()).map_err(denied)
     }
