@@ -1,13 +1,13 @@
 //! Groups of `keys=mls` of any size in virtual time, of which few members run, and a member whose work is measured: through
 //! [`Group`](sealcast::group::Group), with its records on a real disk.
 //!
-//! The others have their certificates and leaves, and their processes have ended: members stay while they are away. Each pair of
-//! them was admitted by the founder, and the first one of a pair entered and renewed its path, so that no node is blank.
+//! The others have their certificates and leaves, and their processes have ended: members stay while they are away. The founder
+//! admits them in blocks of 64, of which one enters and renews its path; in the block of those who are measured one of each pair
+//! does. So no node is blank on or beside the path of a member that commits, and a commit is as short as in a full tree.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::fs;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::ops::Range;
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -82,22 +82,34 @@ impl Fleet {
         fleet.until("the founder is in", |seen| seen.views.contains_key(&FOUNDER))?;
         fleet.start(SECOND, true);
         fleet.together(2)?;
-        for first in (SECOND + 1..members).step_by(2) {
-            let pair = first..members.min(first + 2);
-            pair.clone().for_each(|device| fleet.start(device, false));
-            fleet.run(PACKAGES_COME);
-            pair.clone().skip(1).for_each(|device| fleet.sim.crash(device));
-            for device in pair.rev() {
-                fleet.admit(device);
-                fleet.together(fleet.members() + 1)?;
-            }
-            fleet.until("a device is in", |seen| seen.views.get(&first) == seen.views.get(&FOUNDER))?;
-            fleet.rotate(first)?;
-            fleet.sim.crash(first);
-            fleet.seen.views.remove(&first);
+        // Those who commit lie in the first block: it is let in pair by pair, so that none of its nodes is blank.
+        let mut next = SECOND + 1;
+        while next < members {
+            let count = if next < BLOCK { 2 } else { BLOCK };
+            fleet.let_in(next..members.min(next + count))?;
+            next += count;
             tick();
         }
         Ok(fleet)
+    }
+
+    /// The founder admits devices, of which the first one then enters and renews its path.
+    fn let_in(&mut self, devices: Range<usize>) -> Result<(), Failure> {
+        let first = devices.start;
+        for device in devices.clone() {
+            self.start(device, false);
+            self.run(PACKAGE_COMES);
+            if device != first {
+                self.sim.crash(device);
+            }
+        }
+        let members = self.members() + devices.len();
+        devices.rev().for_each(|device| self.admit(device));
+        self.together(members)?;
+        self.until("a device is in", |seen| seen.views.get(&first) == seen.views.get(&FOUNDER))?;
+        self.rotate(first)?;
+        self.end(first);
+        Ok(())
     }
 
     /// How many are in, as the founder sees it.
@@ -131,12 +143,12 @@ impl Fleet {
         let (make, file, spent) = (self.make(member, joins), file.to_owned(), spent.clone());
         let birth: Birth<Player> = Box::new(move |now, records| {
             Box::new(Measured::new(now, &file, &spent, &|store| {
-                let stored = |store: &Store| store.records().map_err(io::Error::other);
-                if stored(store)?.is_empty() {
-                    keys_records(records).iter().try_for_each(|(id, record)| store.put(*id, record))?;
+                if store.records()?.is_empty() {
+                    keys_records(records).iter().try_for_each(|(id, record)| store.put(id << 1, record))?;
                     store.sync()?;
                 }
-                Ok(make(now, &stored(store)?))
+                let records: Vec<Record> = store.records()?.into_iter().map(|(id, record)| (id >> 1, record)).collect();
+                Ok(make(now, &records))
             }))
         });
         self.sim.start(member, birth, &mut self.seen);
@@ -246,8 +258,6 @@ pub(super) struct Spent {
     pub(super) processing: Duration,
     /// Of all, in one epoch after the other.
     pub(super) epochs: Vec<Duration>,
-    /// Bytes that went to the file.
-    pub(super) written: u64,
     since: Duration,
 }
 
@@ -270,14 +280,13 @@ impl SpentCell {
 struct Measured {
     member: MlsMember,
     store: Store,
-    file: PathBuf,
     spent: SpentCell,
     effects: VecDeque<Effect<MemberEvent>>,
 }
 
 /// A member with the engine that is watched.
 pub(super) type MlsMember = Member<Mls<Timed>, Ordered>;
-type Made = io::Result<MlsMember>;
+type Made = Result<MlsMember, Failure>;
 type Record = (u64, Vec<u8>);
 
 impl Measured {
@@ -285,8 +294,8 @@ impl Measured {
         let (begun, before) = (Instant::now(), worked());
         let mut store = Store::open(file).expect("the lab's own folder");
         let member = make(&mut store).expect("the lab's own folder");
-        let (file, spent, effects) = (file.to_owned(), spent.clone(), VecDeque::new());
-        let mut measured = Measured { member, store, file, spent, effects };
+        let (spent, effects) = (spent.clone(), VecDeque::new());
+        let mut measured = Measured { member, store, spent, effects };
         measured.perform(now, begun, before);
         measured
     }
@@ -328,14 +337,10 @@ impl Measured {
     }
 
     fn put(&mut self, id: u64, record: &[u8]) {
-        let length = |file: &Path| fs::metadata(file).map_or(0, |it| it.len());
-        let (before, waited) = (length(&self.file), Instant::now());
-        self.store.put(id, record).expect("the disk takes it");
-        let (took, after) = (waited.elapsed(), length(&self.file));
-        let mut spent = self.spent.lock();
-        spent.disk += took;
-        // A file that is shorter was written anew, after this record.
-        spent.written += if after >= before { after - before } else { after + record.len() as u64 };
+        let waited = Instant::now();
+        // A session's even ids are its key scheme's.
+        self.store.put(id << 1, record).expect("the disk takes it");
+        self.spent.lock().disk += waited.elapsed();
     }
 }
 
@@ -394,7 +399,9 @@ pub(super) const FOUNDER: usize = 0;
 pub(super) const SECOND: usize = 1;
 const GROUP: &str = "lab";
 const SEED: u64 = 2026;
-/// Until the orderer keeps key packages.
-const PACKAGES_COME: Duration = Duration::from_millis(20);
+/// Devices that are admitted together.
+const BLOCK: usize = 64;
+/// Until the orderer keeps a key package.
+const PACKAGE_COMES: Duration = Duration::from_millis(2);
 /// Of virtual time.
 const TIMEOUT: Duration = Duration::from_secs(60);
