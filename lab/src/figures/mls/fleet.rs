@@ -96,13 +96,9 @@ impl Fleet {
     /// The founder admits devices, of which the first one then enters and renews its path.
     fn let_in(&mut self, devices: Range<usize>) -> Result<(), Failure> {
         let first = devices.start;
-        for device in devices.clone() {
-            self.start(device, false);
-            self.run(PACKAGE_COMES);
-            if device != first {
-                self.sim.crash(device);
-            }
-        }
+        devices.clone().for_each(|device| self.start(device, false));
+        self.run(PACKAGES_COME);
+        devices.clone().skip(1).for_each(|device| self.sim.crash(device));
         let members = self.members() + devices.len();
         devices.rev().for_each(|device| self.admit(device));
         self.together(members)?;
@@ -401,7 +397,7 @@ const GROUP: &str = "lab";
 const SEED: u64 = 2026;
 /// Devices that are admitted together.
 const BLOCK: usize = 64;
-/// Until the orderer keeps a key package.
-const PACKAGE_COMES: Duration = Duration::from_millis(2);
+/// Until the orderer keeps their key packages.
+const PACKAGES_COME: Duration = Duration::from_millis(100);
 /// Of virtual time.
 const TIMEOUT: Duration = Duration::from_secs(60);
