@@ -17,6 +17,8 @@ mod joining;
 mod journal;
 pub mod judge;
 mod message;
+#[cfg(any(test, feature = "misbehaving"))]
+pub mod misbehaving;
 mod packages;
 mod people;
 mod records;
