@@ -79,6 +79,13 @@ pub enum MemberEvent {
     Notice(Notice),
     /// The epoch that is installed is of this version of the wire (only a fixture of several versions tells this).
     Speaks(u8),
+    /// What the relay did that no honest one does.
+    Blames {
+        /// What.
+        why: String,
+        /// Whether the evidence that it showed two logs holds, where there is some.
+        proof: Option<bool>,
+    },
 }
 
 /// A session and its application.
@@ -91,6 +98,8 @@ pub struct Member<K, D> {
     under_way: BTreeMap<Token, Vec<u8>>,
     /// What follows from the ordered messages of a topic, where members keep that.
     kept: Option<Kept>,
+    /// Tells what this member does not see of its transport.
+    also: Option<Box<dyn FnMut() -> Option<MemberEvent>>>,
     effects: VecDeque<Effect<MemberEvent>>,
     batch: Batch,
 }
@@ -112,6 +121,7 @@ impl<K: Keys, D: Delivery> Member<K, D> {
             paused: false,
             under_way: BTreeMap::new(),
             kept: None,
+            also: None,
             effects: VecDeque::new(),
             batch: Batch::default(),
         };
@@ -121,6 +131,11 @@ impl<K: Keys, D: Delivery> Member<K, D> {
         }
         member.drain(now);
         member
+    }
+
+    /// It tells this, too, whenever something happens.
+    pub fn telling(self, also: impl FnMut() -> Option<MemberEvent> + 'static) -> Member<K, D> {
+        Member { also: Some(Box::new(also)), ..self }
     }
 
     /// The group, to look at.
@@ -147,7 +162,9 @@ impl<K: Keys, D: Delivery> Member<K, D> {
                 }
             }
             self.look_at_gate();
-            let Some(output) = output else { return };
+            let Some(output) = output else {
+                return self.effects.extend(self.also.as_mut().and_then(|also| also()).map(Effect::Tell));
+            };
             match output {
                 Output::Transmit(to) => {
                     let to = match (self.batch.to, to) {

@@ -1,4 +1,4 @@
-//! Whoever is named as a liar is one: what liars say about others convicts nobody.
+//! Whoever is named as a liar is one: what liars say about others convicts nobody. That holds for relays, too.
 
 use std::collections::BTreeSet;
 
@@ -27,6 +27,14 @@ impl Checker<Roles, Event> for Blame {
                 let whom = roles.node(cert);
                 if whom.is_none_or(|whom| !self.changed.contains(&whom)) {
                     return Err(format!("node {node} leaves out {whom:?}, which behaves: {why:?}"));
+                }
+            }
+            Event::Blames { relay, proof } if !self.changed.contains(&node) => {
+                if !self.changed.contains(relay) {
+                    return Err(format!("node {node} blames the relay, which behaves"));
+                }
+                if *proof == Some(false) {
+                    return Err(format!("node {node} has evidence against the relay that does not hold"));
                 }
             }
             _ => {}

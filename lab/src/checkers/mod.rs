@@ -11,6 +11,7 @@ mod causal;
 mod duplicates;
 mod exclusion;
 mod fifo;
+mod fork;
 mod forward;
 mod gapless;
 mod leaders;
@@ -42,6 +43,7 @@ pub use causal::Causal;
 pub use duplicates::Duplicates;
 pub use exclusion::Exclusions;
 pub use fifo::Fifo;
+pub use fork::ForkConsistency;
 pub use forward::Forward;
 pub use gapless::Gapless;
 pub use leaders::Leaders;
@@ -63,6 +65,13 @@ pub enum Event {
     Changed,
     /// The node names somebody whom it leaves out.
     LeftOut(CertHash, Misbehaviour),
+    /// The node says that its relay misbehaves.
+    Blames {
+        /// The relay's node.
+        relay: usize,
+        /// Whether the evidence that it showed two logs holds, where there is some.
+        proof: Option<bool>,
+    },
     /// The process ended, by a crash or on purpose.
     Stopped,
     /// A change of view is coming.

@@ -237,6 +237,14 @@ fn blame_reports_who_is_named_and_behaves() {
 }
 
 #[test]
+fn blame_reports_who_blames_a_relay_that_behaves_or_proves_nothing() {
+    let blames = |proof| (0, Event::Blames { relay: 4, proof });
+    assert!(told(Blame::default(), &[blames(None)])[0].contains("which behaves"));
+    assert!(told(Blame::default(), &[(4, Event::Changed), blames(Some(false))])[0].contains("does not hold"));
+    assert_eq!(told(Blame::default(), &[(4, Event::Changed), blames(None), blames(Some(true))]), [""; 0]);
+}
+
+#[test]
 fn loss_reports_a_message_that_did_not_come() {
     let mut story = both(Change::Formed);
     story.push((0, published(&body(0, 1))));

@@ -12,7 +12,9 @@ mod evicted;
 mod flooder;
 mod forger;
 mod liar;
+mod mls;
 mod ordered;
+mod relay;
 mod replayer;
 mod splitter;
 mod twin;
@@ -20,12 +22,13 @@ mod twin;
 use std::cell::Cell;
 use std::collections::BTreeSet;
 
+use sealcast_delivery::Delivery;
 use sealcast_keys::Keys;
 use sealcast_keys::center::misbehaving::MessageKind;
 use sealcast_keys::center::query;
 use sealcast_keys::contributory::misbehaving::{Claim, Collision, Lie, Rule};
-use sealcast_sim::Birth;
 use sealcast_sim::dice::Dice;
+use sealcast_sim::{Birth, Records};
 use sealcast_wire::frame::{KIND_OPEN, MAGIC};
 use sealcast_wire::{CertHash, Now};
 
@@ -79,6 +82,10 @@ pub enum Misbehaviour {
     RevokedLeader,
     /// The centre lies, or somebody is in its place.
     FalseKdc(KdcLie),
+    /// A member of an MLS group who lies to the others.
+    OfMls(MlsLie),
+    /// The relay lies, and has the key that members pin.
+    FalseRelay(RelayLie),
     /// A member who joins, wants new keys, and leaves without end, each time as another run.
     Churner {
         /// How far ahead of the last epoch each of its runs claims to be.
@@ -89,7 +96,9 @@ pub enum Misbehaviour {
 use liar::Liar;
 
 pub use center::{CenterLie, KdcLie};
+pub use mls::{MlsLie, MlsRobot};
 pub use ordered::{OrderLie, OrderingRobot};
+pub use relay::RelayLie;
 
 /// Makes a process of the member that an insider was, which keeps all rules but these.
 pub type Make = Box<dyn Fn(Now, [u8; 32], &'static [Rule]) -> Robot>;
@@ -97,7 +106,7 @@ pub type Make = Box<dyn Fn(Now, [u8; 32], &'static [Rule]) -> Robot>;
 /// Somebody outside.
 pub fn outsider(kind: Misbehaviour, seed: [u8; 32]) -> Birth<Player> {
     Box::new(move |now, _| {
-        let dice = Dice::new(u64::from_be_bytes(seed[..8].try_into().expect("a seed has 32 bytes")), 0);
+        let dice = dice_of(seed, 0);
         match kind {
             Misbehaviour::Replayer => Box::new(replayer::Replayer::new(now, dice)),
             Misbehaviour::Forger => Box::new(forger::Forger::new(now, dice)),
@@ -114,7 +123,7 @@ pub fn insider(
     make: Make,
     cert: &dyn Fn(usize) -> CertHash,
 ) -> Option<Birth<Player>> {
-    let dice = Dice::new(u64::from_be_bytes(seed[..8].try_into().expect("a seed has 32 bytes")), 1);
+    let dice = dice_of(seed, 1);
     match kind {
         Misbehaviour::FlooderInside => {
             Some(Box::new(move |now, _| Box::new(flooder::Inside::new(make(now, seed, &[]), dice.clone()))))
@@ -160,7 +169,9 @@ pub fn insider(
         | Misbehaviour::CenterLiar(_)
         | Misbehaviour::Orders(_)
         | Misbehaviour::RevokedLeader
-        | Misbehaviour::FalseKdc(_) => None,
+        | Misbehaviour::FalseKdc(_)
+        | Misbehaviour::OfMls(_)
+        | Misbehaviour::FalseRelay(_) => None,
     }
 }
 
@@ -207,6 +218,32 @@ pub fn centered(member: usize, kind: Misbehaviour, make: MakeCentered, certs: Ve
         }
         _ => None,
     }
+}
+
+/// Somebody in an MLS group, as `make` makes it where its engine judges nothing or as ours does; `None` if there is no such
+/// misbehaviour there.
+pub fn of_mls<D: Delivery + 'static>(
+    kind: Misbehaviour,
+    make: impl Fn(Now, &Records, bool) -> MlsRobot<D> + 'static,
+    cert: fn(usize) -> CertHash,
+) -> Option<Birth<Player>> {
+    let Misbehaviour::OfMls(lie) = kind else { return None };
+    Some(Box::new(move |now, records| {
+        let (robot, first) = (make(now, records, lie.judges_nothing()), now.monotonic + mls::EVERY);
+        Box::new(Liar::acting(robot, mls::MlsLiar::new(lie, cert), first, mls::EVERY))
+    }))
+}
+
+/// A relay of so many members that lies; `None` if that misbehaviour is none of a relay.
+pub fn false_relay(kind: Misbehaviour, members: usize, seed: [u8; 32]) -> Option<Birth<Player>> {
+    let Misbehaviour::FalseRelay(lie) = kind else { return None };
+    let dice = dice_of(seed, 2);
+    Some(Box::new(move |now, records| Box::new(relay::FalseRelay::new(now, records, lie, members, dice.clone()))))
+}
+
+/// Chance that follows from the seed of a process.
+fn dice_of(seed: [u8; 32], stream: u64) -> Dice {
+    Dice::new(u64::from_be_bytes(seed[..8].try_into().expect("a seed has 32 bytes")), stream)
 }
 
 fn others(member: usize, members: usize) -> BTreeSet<usize> {

@@ -10,10 +10,12 @@ use std::time::Duration;
 use sealcast_crypto::hash::sha256;
 use sealcast_crypto::secret::Secret;
 use sealcast_crypto::signature::OriginKey;
-use sealcast_delivery::relay::{Config, DIRECTORY, MQTT, Relay};
+use sealcast_delivery::relay::{Config, DIRECTORY, Handle, MQTT, Relay};
 use sealcast_delivery::{Batch, Delivery, Input, Outgoing, Output, Properties, SendError, Token};
-use sealcast_relay::directory::{Config as Quotas, Directory, Memory, Write};
+use sealcast_relay::directory::{Config as Quotas, Directory, Handled, Memory, Published, Write};
+use sealcast_relay::evidence::Evidence;
 use sealcast_relay::ids::DeviceId;
+use sealcast_relay::key::RelayKey;
 use sealcast_sim::{Birth, Effect, Node, Reach, Records};
 use sealcast_wire::frame::{KIND_OPEN, MAGIC};
 use sealcast_wire::{Address, Dropped, Monotonic, Now, Protect, Reader, Source, To, Writer};
@@ -49,15 +51,15 @@ impl Waiting {
 }
 
 impl AtRelay {
-    /// A member that goes on from what its transport stored.
-    pub fn new(node: Address, record: Option<&[u8]>) -> AtRelay {
+    /// A member that goes on from what its transport stored, and what it holds against the relay.
+    pub fn new(node: Address, record: Option<&[u8]>) -> (AtRelay, Handle) {
         let config = Config {
-            relay: *directory().public(),
+            relay: public(),
             signer: Box::new(key(b"joiner")),
             device: Box::new(|cert| DeviceId(sha256(&cert.0))),
         };
-        let (relay, _) = Relay::open(config, record, false).expect("its own record");
-        AtRelay { has_directory: true, ..AtRelay::over(relay, node) }
+        let (relay, handle) = Relay::open(config, record, false).expect("its own record");
+        (AtRelay { has_directory: true, ..AtRelay::over(relay, node) }, handle)
     }
 
     /// A member that meets others at an MQTT broker alone.
@@ -182,49 +184,90 @@ impl Delivery for AtRelay {
 
 /// The relay as a node; what it wrote outlives its process.
 pub fn relay() -> Birth<Player> {
-    Box::new(|_, records: &Records| {
-        let mut storage = Memory::default();
-        for record in records.values() {
-            storage.apply(read_writes(record));
-        }
-        let next = records.keys().last().map_or(0, |id| id + 1);
-        Box::new(RelayNode { directory: directory(), storage, next, effects: VecDeque::new() })
-    })
+    Box::new(|_, records: &Records| Box::new(RelayNode::new(records)))
 }
 
-struct RelayNode {
-    directory: Directory,
-    storage: Memory,
+/// A directory with a disk.
+pub(crate) struct RelayNode {
+    pub(crate) directory: Directory,
+    pub(crate) storage: Memory,
     next: u64,
     effects: VecDeque<Effect<MemberEvent>>,
 }
 
 impl RelayNode {
-    fn answer(&mut self, now: Now, from: Address, datagram: &[u8]) -> Option<()> {
-        let mut r = Reader::new(datagram.strip_prefix(&[MAGIC, KIND_OPEN])?);
-        let (REQUEST, Address::Node(node)) = (r.u8().ok()?, from) else { return None };
-        let number = r.u64().ok()?;
-        let handled = self.directory.handle(now, r.rest(), &self.storage).expect("memory does not fail");
-        if !handled.writes.is_empty() {
-            self.effects.push_back(Effect::Store { id: self.next, record: write_writes(&handled.writes) });
-            self.next += 1;
-            self.storage.apply(handled.writes);
+    /// It goes on from what it wrote, and notes that it starts.
+    pub(crate) fn new(records: &Records) -> RelayNode {
+        let mut storage = Memory::default();
+        for record in records.values() {
+            storage.apply(read_writes(record));
         }
-        // In parts that fit datagrams.
-        let parts: Vec<&[u8]> = handled.response.chunks(PART_BYTES).collect();
-        for (index, part) in parts.iter().enumerate() {
-            let place = [(index as u16).to_be_bytes(), (parts.len() as u16).to_be_bytes()].concat();
-            let datagram = open(RESPONSE, number, &[&place, *part].concat());
-            self.effects.push_back(Effect::Send { to: Reach::One(node as usize), datagram });
+        let next = records.keys().last().map_or(0, |id| id + 1);
+        let mut node = RelayNode { directory: directory(), storage, next, effects: VecDeque::new() };
+        node.store(&[]);
+        node
+    }
+
+    /// The records that were written before the last start.
+    pub(crate) fn before_last_start(records: &Records) -> Records {
+        let start = records.iter().rev().find(|(_, record)| record.is_empty()).map_or(0, |(id, _)| *id);
+        records.range(..start).map(|(id, record)| (*id, record.clone())).collect()
+    }
+
+    /// Handles a request; what it changes is stored.
+    pub(crate) fn request(&mut self, now: Now, request: &[u8]) -> Handled {
+        let mut handled = self.directory.handle(now, request, &self.storage).expect("memory does not fail");
+        let writes = std::mem::take(&mut handled.writes);
+        if !writes.is_empty() {
+            self.store(&writes);
+            self.storage.apply(writes);
         }
-        if let Some(published) = handled.published {
-            let mut datagram = vec![MAGIC, KIND_OPEN, ANNOUNCEMENT];
-            datagram.extend(published.to_bytes(ANNOUNCED_BYTES));
-            // The broker sends what is not acknowledged again (QoS 1).
-            let again = (0..ANNOUNCED_TIMES).map(|_| Effect::Send { to: Reach::All, datagram: datagram.clone() });
-            self.effects.extend(again);
+        handled
+    }
+
+    fn store(&mut self, writes: &[Write]) {
+        self.effects.push_back(Effect::Store { id: self.next, record: write_writes(writes) });
+        self.next += 1;
+    }
+}
+
+/// The member that a datagram is of, and the number and the bytes of the request in it.
+pub(crate) fn request_in(from: Address, datagram: &[u8]) -> Option<(usize, u64, &[u8])> {
+    let mut r = Reader::new(datagram.strip_prefix(&[MAGIC, KIND_OPEN])?);
+    let (REQUEST, Address::Node(node)) = (r.u8().ok()?, from) else { return None };
+    Some((node as usize, r.u64().ok()?, r.rest()))
+}
+
+/// Sends a response to a request of this number, in parts that fit datagrams.
+pub(crate) fn respond(to: usize, number: u64, response: &[u8]) -> Vec<Effect<MemberEvent>> {
+    let parts: Vec<&[u8]> = response.chunks(PART_BYTES).collect();
+    let datagram = |(index, part): (u16, &[u8])| {
+        let place = [index.to_be_bytes(), (parts.len() as u16).to_be_bytes()].concat();
+        open(RESPONSE, number, &[&place, part].concat())
+    };
+    let datagrams = (0..).zip(parts.iter().copied()).map(datagram);
+    datagrams.map(|datagram| Effect::Send { to: Reach::One(to), datagram }).collect()
+}
+
+/// Sends an announcement, several times: the broker sends what is not acknowledged again (QoS 1).
+pub(crate) fn announce(to: Reach, published: &Published) -> impl Iterator<Item = Effect<MemberEvent>> + use<> {
+    let mut datagram = vec![MAGIC, KIND_OPEN, ANNOUNCEMENT];
+    datagram.extend(published.to_bytes(ANNOUNCED_BYTES));
+    (0..ANNOUNCED_TIMES).map(move |_| Effect::Send { to, datagram: datagram.clone() })
+}
+
+/// Tells what a member holds against its relay, each time that it is something else.
+pub(crate) fn blames(handle: Handle) -> impl FnMut() -> Option<MemberEvent> {
+    let mut told = None;
+    move || {
+        let status = handle.lock();
+        if told == status.misbehaviour {
+            return None;
         }
-        Some(())
+        told.clone_from(&status.misbehaviour);
+        let holds = |it: &Evidence| Evidence::from_bytes(&it.to_bytes()).is_ok_and(|it| it.verify(&public()).is_ok());
+        let proof = status.evidence.as_deref().map(holds);
+        status.misbehaviour.clone().map(|why| MemberEvent::Blames { why, proof })
     }
 }
 
@@ -234,7 +277,10 @@ impl Node for RelayNode {
 
     fn handle(&mut self, now: Now, from: Address, datagram: &mut [u8]) {
         // What is no request is for members.
-        let _ = self.answer(now, from, datagram);
+        let Some((node, number, request)) = request_in(from, datagram) else { return };
+        let handled = self.request(now, request);
+        self.effects.extend(respond(node, number, &handled.response));
+        self.effects.extend(handled.published.iter().flat_map(|it| announce(Reach::All, it)));
     }
 
     fn command(&mut self, _now: Now, _command: MemberCommand) {}
@@ -252,6 +298,11 @@ impl Node for RelayNode {
 
 fn directory() -> Directory {
     Directory::new(Quotas::default(), key(b"directory"))
+}
+
+/// The key that members pin.
+fn public() -> RelayKey {
+    *directory().public()
 }
 
 fn key(name: &[u8]) -> OriginKey {

@@ -86,6 +86,11 @@ pub trait Fixture {
         &[(TOPIC, Guarantee::BestEffort)]
     }
 
+    /// Whether members may be shown different orders.
+    fn may_fork(&self) -> bool {
+        false
+    }
+
     /// Whether ordered messages reach all who see their senders, unless those are told otherwise.
     fn delivers_ordered(&self) -> bool {
         false

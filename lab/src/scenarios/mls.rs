@@ -1,5 +1,6 @@
 //! MLS groups over an order: the fixture, and what the mock of their shape does not play.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use sealcast::url::OriginMode;
@@ -7,10 +8,10 @@ use sealcast_delivery::memory::{Ordered, Start};
 use sealcast_keys::Command;
 use sealcast_keys::mls::engine::mls_rs::MlsRs;
 use sealcast_keys::mls::{self, Config, Mls};
-use sealcast_sim::Birth;
 use sealcast_sim::dice::Dice;
 use sealcast_sim::network::Network;
-use sealcast_wire::{Address, CertHash, Guarantee};
+use sealcast_sim::{Birth, Records};
+use sealcast_wire::{Address, CertHash, Guarantee, Now};
 
 use super::channels::BOTH;
 use super::contributory::{GROUP, identity};
@@ -18,10 +19,12 @@ use super::fixture::{Fixture, Player, TOPIC, TOPIC_ORDERED};
 use super::mocks::admission;
 use super::script::{Knobs, Script, Step};
 use crate::member::{Member, keys_records, record_of_delivery};
+use crate::misbehaviour::{self, Misbehaviour, MlsLie, MlsRobot};
 use crate::mocks::fixture::orderer;
-use crate::mocks::relay::{AtRelay, relay};
+use crate::mocks::relay::{AtRelay, blames, relay};
 
 /// Members with certificates, and an orderer or a relay whose node follows them.
+#[derive(Clone, Copy)]
 pub struct MlsMembers {
     /// Whether they meet at a relay with a directory.
     pub at_relay: bool,
@@ -29,8 +32,42 @@ pub struct MlsMembers {
     pub members: usize,
     /// How many of them, from the first on, found a group if they find none.
     pub founders: usize,
-    /// Whether the others wait until a member admits them.
-    pub wait: bool,
+    /// Whether the others wait until a member lets them in.
+    pub admits: bool,
+    /// Whether the relay may show them different logs.
+    pub may_fork: bool,
+}
+
+impl MlsMembers {
+    /// So many, of whom the first one founds the group, over an order without a relay.
+    pub fn new(members: usize) -> MlsMembers {
+        MlsMembers { at_relay: false, members, founders: 1, admits: false, may_fork: false }
+    }
+
+    /// The key scheme of a member with what its disk holds, and where it reads on.
+    fn keys(&self, member: usize, seed: [u8; 32], now: Now, raw: &Records) -> (Mls<MlsRs>, Start) {
+        let founds = member < self.founders;
+        let config = Config { founds, joins: founds || !self.admits, ..Config::new(GROUP, identity(member)) };
+        let records: Vec<(u64, Vec<u8>)> = keys_records(raw).into_iter().collect();
+        let start = mls::position(&records).map_or(Start::Head, Start::At);
+        (Mls::restore(config, seed, now, &records).expect("its certificate is good"), start)
+    }
+
+    /// A member over an order without a relay, whose engine perhaps judges nothing.
+    fn over_order(
+        &self,
+        member: usize,
+        seed: [u8; 32],
+        now: Now,
+        raw: &Records,
+        judges_nothing: bool,
+    ) -> MlsRobot<Ordered> {
+        let (mut keys, start) = self.keys(member, seed, now, raw);
+        if judges_nothing {
+            keys.judge_nothing();
+        }
+        Member::new(now, keys, Ordered::new(Address::Node(self.members as u32), start), OriginMode::Auto)
+    }
 }
 
 impl Fixture for MlsMembers {
@@ -39,24 +76,40 @@ impl Fixture for MlsMembers {
     }
 
     fn member(&self, member: usize, _life: u32, seed: [u8; 32]) -> Birth<Player> {
-        let node = Address::Node(self.members as u32);
-        let (founds, at_relay) = (member < self.founders, self.at_relay);
-        let joins = founds || !self.wait;
+        let (fixture, node) = (*self, Address::Node(self.members as u32));
         Box::new(move |now, raw| {
-            let config = Config { founds, joins, ..Config::new(GROUP, identity(member)) };
-            let records: Vec<(u64, Vec<u8>)> = keys_records(raw).into_iter().collect();
-            let start = mls::position(&records).map_or(Start::Head, Start::At);
-            let keys = Mls::<MlsRs>::restore(config, seed, now, &records).expect("its certificate is good");
-            if at_relay {
-                let record = record_of_delivery(raw, RELAY_RECORD);
-                return Box::new(Member::new(now, keys, AtRelay::new(node, record.as_deref()), OriginMode::Auto));
+            if !fixture.at_relay {
+                return Box::new(fixture.over_order(member, seed, now, raw, false));
             }
-            Box::new(Member::new(now, keys, Ordered::new(node, start), OriginMode::Auto))
+            let (keys, _) = fixture.keys(member, seed, now, raw);
+            let (relay, handle) = AtRelay::new(node, record_of_delivery(raw, RELAY_RECORD).as_deref());
+            Box::new(Member::new(now, keys, relay, OriginMode::Auto).telling(blames(handle)))
         })
     }
 
     fn helpers(&self) -> Vec<(bool, Birth<Player>)> {
         vec![(true, if self.at_relay { relay() } else { orderer() })]
+    }
+
+    fn admits(&self) -> bool {
+        self.admits
+    }
+
+    fn may_fork(&self) -> bool {
+        self.may_fork
+    }
+
+    fn actor(&self, kind: Misbehaviour, seed: [u8; 32]) -> Option<Birth<Player>> {
+        Some(misbehaviour::outsider(kind, seed))
+    }
+
+    fn imposter(&self, node: usize, kind: Misbehaviour, seed: [u8; 32]) -> Option<Birth<Player>> {
+        if node == self.members {
+            return misbehaviour::false_relay(kind, self.members, seed);
+        }
+        let fixture = *self;
+        let make = move |now, raw: &Records, judges_nothing| fixture.over_order(node, seed, now, raw, judges_nothing);
+        misbehaviour::of_mls(kind, make, |member| identity(member).certificate().hash)
     }
 
     fn channels(&self) -> &'static [(&'static str, Guarantee)] {
@@ -130,7 +183,7 @@ pub(super) fn admitted_while_off(knobs: &Knobs, dice: &mut Dice) -> Script {
     publish(script, n)
 }
 
-/// An evicted member comes back with its state, and without.
+/// An evicted member comes back with its state, and without, and perhaps does not care that it is evicted.
 pub(super) fn evicted_rejoiner(knobs: &Knobs, dice: &mut Dice) -> Script {
     let n = knobs.members;
     let mut script = admission(knobs, dice);
@@ -140,7 +193,11 @@ pub(super) fn evicted_rejoiner(knobs: &Knobs, dice: &mut Dice) -> Script {
         script.then(Step::Crash(evicted));
     }
     script.then(Step::Evict { by: 0, whom: evicted }).converge(others.iter().copied(), TIMEOUT);
-    script.then(Step::Crash(evicted)).wait(SECOND / 4).then(Step::Start(evicted)).wait(3 * SECOND);
+    script.then(Step::Never { members: others.iter().copied().collect(), whom: evicted }).then(Step::Crash(evicted));
+    if dice.index(2) == 0 {
+        script.then(Step::Imposter(evicted, Misbehaviour::OfMls(MlsLie::Rejoins))).then(Step::Deaf(evicted));
+    }
+    script.wait(SECOND / 4).then(Step::Start(evicted)).wait(3 * SECOND);
     script.converge(others.iter().copied(), TIMEOUT);
     script.then(Step::Traffic { by: others, rate: 50, bytes: 100, lasting: SECOND }).wait(SECOND);
     script
@@ -160,8 +217,60 @@ pub(super) fn relay_restart(knobs: &Knobs, dice: &mut Dice) -> Script {
     publish(script, n)
 }
 
+/// A member has void messages ordered.
+pub(super) fn garbage_committer(knobs: &Knobs, dice: &mut Dice) -> Script {
+    liar(knobs, dice, MlsLie::AppendsGarbage)
+}
+
+/// A member makes two commits of each epoch.
+pub(super) fn double_committer(knobs: &Knobs, dice: &mut Dice) -> Script {
+    liar(knobs, dice, MlsLie::CommitsTwice)
+}
+
+/// A member removes another one, and everybody, without the right to.
+pub(super) fn rights_forger(knobs: &Knobs, dice: &mut Dice) -> Script {
+    let whom = dice.index(knobs.members - 1);
+    liar(knobs, dice, MlsLie::Removes { whom })
+}
+
+/// A member has many proposals ordered.
+pub(super) fn proposal_flooder(knobs: &Knobs, dice: &mut Dice) -> Script {
+    liar(knobs, dice, MlsLie::Proposes)
+}
+
+/// The last member lies from some time on; the others change keys, one of them runs anew, and they stay together.
+fn liar(knobs: &Knobs, dice: &mut Dice, lie: MlsLie) -> Script {
+    let n = knobs.members;
+    let honest: BTreeSet<usize> = (0..n - 1).collect();
+    let mut script = Script::new(n, Network::rough(knobs.loss));
+    script.start_all(0..n, knobs.jitter, dice).converge(0..n, TIMEOUT).then(Step::Crash(n - 1));
+    script.then(Step::Imposter(n - 1, Misbehaviour::OfMls(lie))).then(Step::Start(n - 1));
+    script.then(Step::Traffic { by: honest.iter().copied().collect(), rate: 10, bytes: 100, lasting: 6 * SECOND });
+    for member in honest.clone() {
+        script.then(Step::Command(member, Command::Rotate)).wait(dice.between(Duration::ZERO, SECOND));
+    }
+    let restarted = dice.index(n - 1);
+    script.then(Step::Crash(restarted)).wait(dice.between(Duration::ZERO, SECOND)).then(Step::Start(restarted));
+    script.wait(2 * SECOND).then(Step::Together { members: honest.clone(), within: TIMEOUT });
+    // The liar goes, and all is as if it had not been.
+    script.then(Step::Evict { by: 0, whom: n - 1 }).converge(honest.iter().copied(), TIMEOUT);
+    script.then(Step::Traffic { by: honest.iter().copied().collect(), rate: 10, bytes: 100, lasting: SECOND });
+    script.then(Step::Hears { members: honest, within: SECOND });
+    script
+}
+
+/// A member lets others in, and sends them no Welcome: another one shows them the way.
+pub(super) fn no_welcome(knobs: &Knobs, dice: &mut Dice) -> Script {
+    let n = knobs.members;
+    let mut script = Script::new(n, Network::rough(knobs.loss));
+    script.start_all(0..2, knobs.jitter, dice).converge(0..2, TIMEOUT);
+    script.then(Step::Crash(0)).then(Step::Imposter(0, Misbehaviour::OfMls(MlsLie::KeepsWelcomes)));
+    script.then(Step::Start(0)).wait(SECOND).start_all(2..n, knobs.jitter, dice);
+    publish(script, n)
+}
+
 /// All are together, and hear each other.
-fn publish(mut script: Script, n: usize) -> Script {
+pub(super) fn publish(mut script: Script, n: usize) -> Script {
     script.converge(0..n, TIMEOUT).wait(SECOND);
     script.then(Step::Traffic { by: (0..n).collect(), rate: 50, bytes: 100, lasting: SECOND }).wait(SECOND);
     script

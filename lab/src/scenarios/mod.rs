@@ -14,6 +14,7 @@ pub mod mls;
 mod mocks;
 mod order;
 pub mod pairs;
+mod relays;
 pub mod script;
 pub mod simulation;
 mod versions;
@@ -809,7 +810,7 @@ pub static ALL: &[Scenario] = &[
         name: "mls-admission",
         story: "devices wait, and members admit them by their key packages",
         knobs: knobs(5),
-        fixture: waiting_for_mls,
+        fixture: mls_admitted,
         write: mocks::admission,
     },
     Scenario {
@@ -868,6 +869,29 @@ pub static ALL: &[Scenario] = &[
         fixture: members_of_mls,
         write: mls::evicted_rejoiner,
     },
+    insider_of_mls(
+        "mls-garbage-committer",
+        "a member has bytes ordered that are no commits, and commits, cards and parts that are void",
+        mls::garbage_committer,
+    ),
+    insider_of_mls(
+        "mls-double-committer",
+        "a member makes two commits of each epoch, and has each of them ordered twice",
+        mls::double_committer,
+    ),
+    insider_of_mls(
+        "mls-rights-forger",
+        "a member removes another one, and everybody, without the right to",
+        mls::rights_forger,
+    ),
+    insider_of_mls("mls-proposal-flooder", "a member has many proposals ordered", mls::proposal_flooder),
+    Scenario {
+        name: "mls-no-welcome",
+        story: "the member that lets newcomers in sends them no Welcome: they come in by external commits",
+        knobs: knobs(4),
+        fixture: mls_admitted,
+        write: mls::no_welcome,
+    },
     Scenario {
         name: "mls-relay",
         story: "one leaves and one is evicted while all publish, over a relay with a directory",
@@ -879,7 +903,7 @@ pub static ALL: &[Scenario] = &[
         name: "mls-relay-admission",
         story: "devices wait at a relay; one is off when it is admitted, and all others are when it starts",
         knobs: knobs(4),
-        fixture: waiting_at_relay,
+        fixture: mls_admitted_at_relay,
         write: mls::admitted_while_off,
     },
     Scenario {
@@ -910,6 +934,48 @@ pub static ALL: &[Scenario] = &[
         fixture: mls_at_relay,
         write: mls::relay_restart,
     },
+    lying_relay(
+        "mls-relay-forker",
+        mls_at_forking_relay,
+        "the relay signs two logs for two sides of a group, and shows one side the other log in the end",
+        relays::forker,
+    ),
+    lying_relay(
+        "mls-relay-amnesiac",
+        mls_at_forking_relay,
+        "the relay loses the end of its log, and signs another one for a member that was away",
+        relays::amnesiac,
+    ),
+    lying_relay(
+        "mls-relay-withholder",
+        mls_at_relay,
+        "the relay shows some members nothing new, an eviction among it, for a while",
+        relays::withholder,
+    ),
+    lying_relay(
+        "mls-relay-content-withholder",
+        mls_admitted_at_relay,
+        "the relay gives a newcomer neither Welcome nor tree for a while",
+        relays::content_withholder,
+    ),
+    lying_relay(
+        "mls-relay-rewinder",
+        mls_at_relay,
+        "the relay answers every second time by what it knew a while ago",
+        relays::rewinder,
+    ),
+    lying_relay(
+        "mls-relay-swapper",
+        mls_admitted_at_relay,
+        "the relay gives other blobs, entries and key packages than those that it is asked for",
+        relays::swapper,
+    ),
+    lying_relay(
+        "mls-relay-replayer",
+        mls_at_relay,
+        "the relay repeats responses, announcements and what members say",
+        relays::replayer,
+    ),
     Scenario {
         name: "mock-mls-admission",
         story: "MLS-shaped: members are let in by a Welcome, and publish to each other",
@@ -1016,6 +1082,21 @@ const fn center(
     Scenario { name, story, knobs: Knobs { members, loss: Chance(loss), jitter }, fixture, write }
 }
 
+/// Of an MLS group over an order.
+const fn insider_of_mls(name: &'static str, story: &'static str, write: fn(&Knobs, &mut Dice) -> Script) -> Scenario {
+    Scenario { name, story, knobs: knobs(4), fixture: members_of_mls, write }
+}
+
+/// Of MLS groups.
+const fn lying_relay(
+    name: &'static str,
+    fixture: fn(&Knobs) -> Box<dyn Fixture>,
+    story: &'static str,
+    write: fn(&Knobs, &mut Dice) -> Script,
+) -> Scenario {
+    Scenario { name, story, knobs: knobs(4), fixture, write }
+}
+
 fn center_lan(knobs: &Knobs) -> Box<dyn Fixture> {
     Box::new(CenterRobots::new(knobs.members))
 }
@@ -1097,23 +1178,27 @@ fn mls(knobs: &Knobs) -> Box<dyn Fixture> {
 }
 
 fn members_of_mls(knobs: &Knobs) -> Box<dyn Fixture> {
-    Box::new(MlsMembers { at_relay: false, members: knobs.members, founders: 1, wait: false })
+    Box::new(MlsMembers::new(knobs.members))
 }
 
 fn founders_of_mls(knobs: &Knobs) -> Box<dyn Fixture> {
-    Box::new(MlsMembers { at_relay: false, members: knobs.members, founders: knobs.members, wait: false })
+    Box::new(MlsMembers { founders: knobs.members, ..MlsMembers::new(knobs.members) })
 }
 
 fn mls_at_relay(knobs: &Knobs) -> Box<dyn Fixture> {
-    Box::new(MlsMembers { at_relay: true, members: knobs.members, founders: 1, wait: false })
+    Box::new(MlsMembers { at_relay: true, ..MlsMembers::new(knobs.members) })
 }
 
-fn waiting_for_mls(knobs: &Knobs) -> Box<dyn Fixture> {
-    Box::new(MlsMembers { at_relay: false, members: knobs.members, founders: 1, wait: true })
+fn mls_at_forking_relay(knobs: &Knobs) -> Box<dyn Fixture> {
+    Box::new(MlsMembers { at_relay: true, may_fork: true, ..MlsMembers::new(knobs.members) })
 }
 
-fn waiting_at_relay(knobs: &Knobs) -> Box<dyn Fixture> {
-    Box::new(MlsMembers { at_relay: true, members: knobs.members, founders: 1, wait: true })
+fn mls_admitted(knobs: &Knobs) -> Box<dyn Fixture> {
+    Box::new(MlsMembers { admits: true, ..MlsMembers::new(knobs.members) })
+}
+
+fn mls_admitted_at_relay(knobs: &Knobs) -> Box<dyn Fixture> {
+    Box::new(MlsMembers { at_relay: true, admits: true, ..MlsMembers::new(knobs.members) })
 }
 
 const fn knobs(members: usize) -> Knobs {

@@ -248,7 +248,7 @@ pub static TRANSPORTS: &[Carried] = &[
         transport: Some(Transport::Relay),
         make: |setup, keys| {
             Box::new(match keys.scheme {
-                Some(Scheme::Mls) => AtRelay::new(setup.orderer, setup.record),
+                Some(Scheme::Mls) => AtRelay::new(setup.orderer, setup.record).0,
                 _ => AtRelay::without_directory(setup.orderer, keys.is_plain()),
             })
         },

@@ -132,6 +132,15 @@ pub enum Step {
         /// How long it may take.
         within: Duration,
     },
+    /// Within this time all of these have found that the relay misbehaves.
+    Blames {
+        /// Who.
+        members: BTreeSet<usize>,
+        /// Whether all of them have evidence that it showed two logs.
+        proof: bool,
+        /// How long it may take.
+        within: Duration,
+    },
     /// All of these are in an epoch of this version of the wire.
     Speaks {
         /// Who.

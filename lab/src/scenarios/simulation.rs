@@ -17,8 +17,9 @@ use super::script::{Script, Step};
 use super::watch::Watch;
 use crate::checkers::loss::Tally;
 use crate::checkers::{
-    Acknowledged, Agreement, Blame, Body, Causal, Duplicates, Event, Exclusions, Fifo, Forward, Gapless, Leaders,
-    Linearizable, Loss, Numbers, OneOrder, OnePrimary, Panel, Property, Roles, SameView, Secrecy, States, Violation,
+    Acknowledged, Agreement, Blame, Body, Causal, Duplicates, Event, Exclusions, Fifo, ForkConsistency, Forward,
+    Gapless, Leaders, Linearizable, Loss, Numbers, OneOrder, OnePrimary, Panel, Property, Roles, SameView, Secrecy,
+    States, Violation,
 };
 use crate::member::MemberCommand;
 use crate::misbehaviour::Misbehaviour;
@@ -142,7 +143,11 @@ impl<'a, C: Carrier> Simulation<'a, C> {
         let ordered = |(topic, guarantee): &(&'static str, Guarantee)| {
             (*guarantee >= Guarantee::Ordered).then(|| Arc::from(*topic))
         };
-        checkers.push(Box::new(OneOrder::of(fixture.channels().iter().filter_map(ordered))));
+        let ordered_topics = fixture.channels().iter().filter_map(ordered);
+        checkers.push(match fixture.may_fork() {
+            true => Box::new(ForkConsistency::of(ordered_topics)),
+            false => Box::new(OneOrder::of(ordered_topics)),
+        });
         if fixture.meets() {
             // What waits for the order, or behind it, comes before the view is shown in which its sender is back.
             let reliable = |(topic, guarantee): &(&'static str, Guarantee)| {
@@ -284,6 +289,14 @@ impl<'a, C: Carrier> Simulation<'a, C> {
                     self.watch.panel.report(self.carrier.now(), "named", what);
                 }
             }
+            Step::Blames { members, proof, within } => {
+                if !self.run(now + *within, |watch| members.iter().all(|m| watch.blames.contains(&(*m, *proof)))) {
+                    let not: Vec<_> = members.iter().filter(|m| !self.watch.blames.contains(&(**m, *proof))).collect();
+                    let what = if *proof { "no evidence against" } else { "nothing against" };
+                    let what = format!("after {within:?} {not:?} have {what} the relay, which lies");
+                    self.watch.panel.report(self.carrier.now(), "blames", what);
+                }
+            }
             Step::Speaks { members, version } => {
                 let spoken: Vec<_> = members.iter().map(|m| (*m, self.watch.versions.get(m))).collect();
                 if spoken.iter().any(|(_, spoken)| *spoken != Some(version)) {
@@ -361,6 +374,9 @@ impl<'a, C: Carrier> Simulation<'a, C> {
     fn start_helper(&mut self, node: usize) {
         let seed = self.dice.seed();
         let changed = self.imposters.get(&node).and_then(|kind| self.fixture.imposter(node, *kind, seed));
+        if changed.is_some() {
+            self.watch.panel.event(self.carrier.now(), node, &Event::Changed);
+        }
         let birth = changed.unwrap_or_else(|| self.fixture.helpers().swap_remove(node - self.members).1);
         self.carrier.start(node, birth, &mut self.watch);
     }

@@ -23,6 +23,8 @@ pub(crate) struct Watch {
     pub(super) majorities: Vec<BTreeSet<usize>>,
     /// Who named whom as one that lies.
     pub(super) named: BTreeSet<(usize, usize)>,
+    /// Who found that the relay misbehaves, and whether with evidence.
+    pub(super) blames: BTreeSet<(usize, bool)>,
     pub(super) changed: bool,
     pub(super) datagrams: u64,
     pub(super) bytes: u64,
@@ -48,6 +50,7 @@ impl Watch {
             deaf: Vec::new(),
             majorities: Vec::new(),
             named: BTreeSet::new(),
+            blames: BTreeSet::new(),
             changed: false,
             datagrams: 0,
             bytes: 0,
@@ -150,6 +153,10 @@ impl Observer<Player> for Watch {
             MemberEvent::Restored(position) => self.tell(at, || format!("node {node} gets the state at {position}")),
             MemberEvent::Denied(why) => self.tell(at, || format!("node {node} may not: {why}")),
             MemberEvent::Notice(notice) => self.tell(at, || format!("node {node} notices {notice:?}")),
+            MemberEvent::Blames { why, proof } => {
+                let proof = if proof.is_some() { ", and has evidence" } else { "" };
+                self.tell(at, || format!("node {node} finds that {why}{proof}"));
+            }
             MemberEvent::Gap(_) => self.tell(at, || format!("node {node} misses some of the order")),
             MemberEvent::Sequencer(who) => {
                 let who = who.and_then(|it| self.roles.node(&it));
@@ -235,6 +242,11 @@ impl Observer<Player> for Watch {
                 return;
             }
             MemberEvent::State(position, hash) => Event::State(position, hash),
+            MemberEvent::Blames { proof, .. } => {
+                self.changed = true;
+                self.blames.extend([(node, false), (node, proof.is_some())]);
+                Event::Blames { relay: self.members, proof }
+            }
             MemberEvent::Keyed { .. }
             | MemberEvent::Restored(_)
             | MemberEvent::Refused(..)

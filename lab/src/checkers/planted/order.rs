@@ -62,6 +62,19 @@ fn rule_b1_an_order_in_a_view_that_is_not_primary_is_reported() {
 }
 
 #[test]
+fn rule_d2_members_that_saw_a_fork_and_meet_again_are_reported() {
+    let of = |story: &[(usize, Event)]| told(ForkConsistency::of(topic()), story);
+    let forked = [gets(0, 5, (0, 1), 1), gets(1, 5, (1, 1), 1), gets(2, 5, (1, 1), 1)];
+    let apart =
+        [gets(0, 6, (0, 2), 1), gets(1, 6, (1, 2), 1), gets(2, 6, (1, 2), 1), shows(1, 2, &[1]), shows(2, 2, &[2])];
+    assert_eq!(of(&[&forked[..], &apart].concat()), [""; 0]);
+    assert!(of(&[&forked[..], &[gets(0, 6, (0, 2), 1), gets(1, 6, (0, 2), 1)]].concat())[0].contains("the same again"));
+    assert!(of(&[&forked[..], &[shows(0, 2, &[0]), shows(1, 2, &[1])]].concat())[0].contains("have both epoch"));
+    assert!(of(&[&forked[..], &[(0, Event::Started), gets(0, 5, (1, 1), 1)]].concat())[0].contains("than before"));
+    assert!(of(&[&forked[..], &[gets(1, 4, (0, 2), 1)]].concat())[0].contains("after"));
+}
+
+#[test]
 fn rule_b3_two_sequencers_of_one_view_are_reported() {
     let story = [
         shows(0, 1, &[0, 1]),

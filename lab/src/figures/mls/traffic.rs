@@ -17,7 +17,7 @@ pub(in crate::figures) const TRAFFIC: &[&str] = &["mls-idle"];
 
 /// The busiest member of a group at a relay.
 pub(in crate::figures) fn traffic(bench: &Bench) -> Result<Vec<Row>, Failure> {
-    let fixture = MlsMembers { at_relay: true, members: MEMBERS, founders: 1, wait: false };
+    let fixture = MlsMembers { at_relay: true, ..MlsMembers::new(MEMBERS) };
     let (mut sim, mut counted) = (Sim::new(1, Network::quiet()), Counted::new());
     for _ in 0..MEMBERS {
         sim.add(true);
