@@ -35,6 +35,8 @@ struct Seen {
     written: f64,
     uploaded: f64,
     welcome_ms: f64,
+    /// Of that, in the engine.
+    welcome_engine_ms: f64,
     memory: f64,
     blank: u32,
 }
@@ -44,7 +46,8 @@ pub(in crate::figures) fn group(bench: &Bench) -> Result<Vec<Row>, Failure> {
     let (members, engines) = bench.pick((200, 1_000), (10_000, 10_000));
     let commits = bench.pick(16, 64);
     let seen = seen(bench, members, commits)?;
-    let (missed, processing) = missed(bench, bench.pick(members, 1_000))?;
+    let missed = missed(bench, bench.pick(members, 1_000))?;
+    let (all, processing) = (millis(missed.all), millis(missed.processing));
     let same = engine::measure(members as u32, commits.min(20), &disk())?;
     let other = if members == engines as usize { None } else { Some(engine::measure(engines, commits, &disk())?) };
     let large = other.as_ref().unwrap_or(&same);
@@ -92,12 +95,14 @@ pub(in crate::figures) fn group(bench: &Bench) -> Result<Vec<Row>, Failure> {
         Goal::AtLeast(5.7),
     );
     let how = format!("{setting}; ours verifies certificates, OpenMLS has basic credentials and its storage in memory");
+    let welcome = welcome.part("engine ms", seen.welcome_engine_ms);
     let welcome = beside(welcome, seen.welcome_ms, |it| it.welcome_ms, &same, how);
     let what_missed = format!("100 missed epochs ÷ processing them alone, N = {}", bench.pick(members, 1_000));
     let missed = row("mls-missed", what_missed, "ratio", Goal::AtMost(1.5))
-        .part("ms", missed)
+        .part("ms", all)
         .part("processing alone ms", processing)
-        .measured(missed / processing, format!("{setting}; from the start of its process on"));
+        .part("disk ms", millis(missed.disk))
+        .measured(all / processing, format!("{setting}; from the start of its process on"));
     let memory = row("mls-memory", what("memory of a member"), "MB", Goal::AtMost(18.0))
         .measured(seen.memory / 1e6, format!("growth of the resident set by one of many; {setting}"));
     let mut rows = vec![process, share, written, uploaded, welcome, missed, memory];
@@ -190,13 +195,14 @@ fn seen(bench: &Bench, members: usize, commits: usize) -> Result<Seen, Failure> 
         written: written as f64 / each,
         uploaded,
         welcome_ms: millis(welcome.all),
+        welcome_engine_ms: millis(welcome.engine),
         memory,
         blank,
     })
 }
 
-/// What it takes a member to follow the epochs that it missed, and of that what its engine's processing takes, milliseconds.
-fn missed(bench: &Bench, members: usize) -> Result<(f64, f64), Failure> {
+/// What it takes a member to follow the epochs that it missed.
+fn missed(bench: &Bench, members: usize) -> Result<Spent, Failure> {
     let folder = tempfile::Builder::new().prefix("sealcast-mls").tempdir_in(disk())?;
     let mut fleet = Fleet::new(members, 0, || bench.bar.tick())?;
     fleet.end(SECOND);
@@ -209,8 +215,7 @@ fn missed(bench: &Bench, members: usize) -> Result<(f64, f64), Failure> {
     spent.take();
     fleet.start_measured(SECOND, true, &file, &spent);
     fleet.caught_up(SECOND)?;
-    let missed = spent.take();
-    Ok((millis(missed.all), millis(missed.processing)))
+    Ok(spent.take())
 }
 
 /// What this process wrote since it began.
