@@ -151,7 +151,7 @@ impl Client {
         let directory = format!("the directory {}", self.url);
         match why {
             ureq::Error::Rustls(e) => tls_roots::refused(&directory, e),
-            ureq::Error::Io(e) => tls_roots::unreachable(&directory, e),
+            ureq::Error::Io(e) => tls_roots::unreachable(&directory, self.url.starts_with("https:"), e),
             ureq::Error::Timeout(_) => Error::new(Code::TimedOut, format!("{directory} does not answer"))
                 .with_hint("does it run, and is its port reachable?"),
             ureq::Error::StatusCode(503) => Error::new(Code::TimedOut, format!("{directory} is busy, or its disk is"))

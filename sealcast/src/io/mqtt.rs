@@ -91,7 +91,9 @@ impl Setup {
                 Error::new(Code::Login, what).with_hint(hint)
             }
             ConnectionError::Tls(TlsError::TLS(e)) => tls_roots::refused(&broker, e),
-            ConnectionError::Io(e) | ConnectionError::Tls(TlsError::Io(e)) => tls_roots::unreachable(&broker, e),
+            ConnectionError::Io(e) | ConnectionError::Tls(TlsError::Io(e)) => {
+                tls_roots::unreachable(&broker, self.tls.is_some(), e)
+            }
             ConnectionError::Timeout(_) => silent(&broker),
             other => Error::new(Code::NoRoute, format!("{broker}: {other}"))
                 .with_hint("does it speak MQTT 5 there? Where it wants TLS, say mqtts:"),

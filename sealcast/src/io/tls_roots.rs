@@ -59,8 +59,8 @@ pub(crate) fn for_http(roots: Option<&[CertificateDer<'static>]>) -> Vec<ureq::t
     roots.iter().map(|it| ureq::tls::Certificate::from_der(it).to_owned()).collect()
 }
 
-/// Why a connection to somebody does not come about, or breaks.
-pub(crate) fn unreachable(who: &str, why: &io::Error) -> Error {
+/// Why a connection to somebody, with TLS or without, does not come about, or breaks.
+pub(crate) fn unreachable(who: &str, has_tls: bool, why: &io::Error) -> Error {
     if let Some(e) = why.get_ref().and_then(|it| it.downcast_ref::<rustls::Error>()) {
         return refused(who, e);
     }
@@ -68,7 +68,11 @@ pub(crate) fn unreachable(who: &str, why: &io::Error) -> Error {
         io::ErrorKind::ConnectionRefused => "does it run, and is the URL the one that the relay prints?",
         io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => "does it run, and does a firewall let us through?",
         io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionAborted => {
-            "it ended the connection: where it wants TLS, say mqtts: and https:"
+            if has_tls {
+                NO_TLS
+            } else {
+                "it ended the connection: where it wants TLS, say mqtts: and https:"
+            }
         }
         _ => "is the URL the one that the relay prints?",
     };
@@ -82,9 +86,13 @@ pub(crate) fn refused(who: &str, why: &rustls::Error) -> Error {
             Error::new(Code::Authority, format!("{who}: its certificate does not count here: {e}"))
                 .with_hint("ca=FILE names the certificates by which it is checked; ask the relay's operator for them")
         }
-        rustls::Error::InvalidMessage(_) => Error::new(Code::NoRoute, format!("{who} speaks no TLS there"))
-            .with_hint("mqtts: and https: want the port that has TLS; without it, mqtt: and http:"),
+        rustls::Error::InvalidMessage(_) => {
+            Error::new(Code::NoRoute, format!("{who} speaks no TLS there")).with_hint(NO_TLS)
+        }
         other => Error::new(Code::NoRoute, format!("{who}: TLS: {other}"))
             .with_hint("is the URL the one that the relay prints?"),
     }
 }
+
+/// What may be the matter where TLS does not come about.
+const NO_TLS: &str = "mqtts: and https: want the port that has TLS; where there is none, say mqtt: and http:";
