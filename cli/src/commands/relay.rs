@@ -20,8 +20,9 @@ use crate::target::Target;
 #[command(
     disable_help_subcommand = true,
     after_help = "\
-A relay forwards and stores what groups seal: an MQTT broker, and a directory that keeps each group's handshakes in
-one order and signs it. One that shows two members two orders convicts itself by its signatures.
+A relay forwards and stores what groups seal. It has an MQTT broker, and a directory that keeps each
+group's handshakes in one order and signs it. A directory that shows two members two orders convicts
+itself by its signatures.
 
 Examples:
   sealcast relay check --ctx ward
@@ -45,9 +46,8 @@ enum Verb {
         verb: Option<EvidenceVerb>,
     },
     /// Run a directory (starts sealcast-relay)
-    #[command(disable_help_flag = true)]
     Run {
-        /// Passed on as they are; 'sealcast relay run --help' is sealcast-relay's own help
+        /// Passed on as they are: 'sealcast-relay run --help' lists them
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
         arguments: Vec<OsString>,
     },

@@ -36,9 +36,10 @@ conference
       nothing that was acknowledged is lost.
       Under 30 seconds.
 relay
-      five traders meet at a relay that none of them trusts: Mosquitto and sealcast-relay. An observer
-      of everything there sees ciphertext; one comes in by its own commit, one is evicted; the relay is
-      killed; one was away for ten epochs; the relay puts an old copy of its log in, and is convicted.
+      five traders meet at Mosquitto and sealcast-relay, which none of them trusts. An observer of
+      everything there sees ciphertext; one comes in by its own commit, one is evicted; the relay
+      is killed; one was away for ten epochs; the relay goes on with an old copy of its log, and is
+      convicted.
       Under 60 seconds.
 brokers
       two hospitals and an insurer exchange records through four brokers that none of them trusts:
