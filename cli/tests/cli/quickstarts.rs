@@ -12,6 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
+use crate::common::relay::{ANYBODY, Mosquitto, program};
 use crate::common::{Home, brokers_programs, free_port};
 use regex::Regex;
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -160,20 +161,31 @@ impl Drop for Machine {
 
 /// Types a document's console.
 fn type_in(text: &str, document: &str, heading: &str) {
-    let (port, kdc_port) = (free_port().to_string(), free_port().to_string());
+    type_at(text, document, &[heading], &[]);
+}
+
+/// Types a document's consoles; ports of the text that others listen at have these numbers here.
+fn type_at(text: &str, document: &str, headings: &[&str], listened: &[(&str, u16)]) {
+    let mut ports: Vec<(&str, u16)> = ["7667", "7680", "7690"].map(|it| (it, free_port())).to_vec();
+    ports.extend(listened);
     let mut machines: BTreeMap<String, Machine> = BTreeMap::new();
-    let mut keys = String::new();
-    let all = steps(consoles(document, heading));
+    let mut keys = BTreeMap::from(["scpub1", "scrl1"].map(|kind| (kind, String::new())));
+    let all = steps(headings.iter().flat_map(|heading| consoles(document, heading)).collect());
     for step in &all {
         machines.entry(step.machine.clone()).or_insert_with(|| Machine::new(text, &step.machine));
     }
     for step in all {
-        if step.command.starts_with("make ") {
+        if ["make ", "sudo apt "].iter().any(|it| step.command.starts_with(it)) {
             continue;
         }
         // All are on this machine.
-        let ports = step.command.replace("7667", &port).replace("7680", &kdc_port);
-        let command = ports.replace("ttl=1", "ttl=0").replace("scpub1…", &keys);
+        let mut command = step.command.replace("ttl=1", "ttl=0");
+        for (said, port) in &ports {
+            command = command.replace(said, &port.to_string());
+        }
+        for (kind, key) in &keys {
+            command = command.replace(&format!("{kind}…"), key);
+        }
         if let Some(copied) = command.strip_prefix("scp ") {
             let (file, to) = copied.split_once(' ').expect("a file and a machine");
             let (from, to) = (&machines[&step.machine], &machines[to.trim_end_matches(':')]);
@@ -182,7 +194,8 @@ fn type_in(text: &str, document: &str, heading: &str) {
         }
         let machine = machines.get_mut(&step.machine).expect("made above");
         machine.settle();
-        let is_endless = ["sealcast sub", "brokers up", "kdc run", "tail -f"].iter().any(|it| command.contains(it));
+        let endless = ["sealcast sub", " sub '#'", "brokers up", "kdc run", "sealcast-relay run", "tail -f"];
+        let is_endless = endless.iter().any(|it| command.contains(it));
         let mut child = machine.start(command.trim_end_matches('&'));
         if is_endless {
             machine.running.push(child);
@@ -203,13 +216,16 @@ fn type_in(text: &str, document: &str, heading: &str) {
             machine.settle();
             assert!(status.success() != may_fail, "{command}: {status}\n{}", machine.seen.join("\n"));
         }
-        let said = machine.seen.iter().rev().flat_map(|it| it.split_whitespace());
-        keys = said.into_iter().find(|it| it.starts_with("scpub1") && !it.contains('…')).map_or(keys, str::to_owned);
         for line in &step.printed {
             let pattern = pattern(line);
             if !machine.seen.iter().any(|it| pattern.is_match(it)) {
                 machine.expect(line);
             }
+        }
+        let said: Vec<&str> = machine.seen.iter().rev().flat_map(|it| it.split_whitespace()).collect();
+        for (kind, key) in &mut keys {
+            let newest = said.iter().find(|it| it.starts_with(kind) && !it.contains('…'));
+            *key = newest.map_or(std::mem::take(key), |&it| it.to_owned());
         }
     }
 }
@@ -233,6 +249,16 @@ fn a_group_with_a_key_distribution_centre() {
 fn brokers_in_five_minutes() {
     brokers_programs();
     type_in("brokers", "docs/quickstart-brokers.md", "# Brokers in five minutes");
+}
+
+#[test]
+fn a_relay_in_five_minutes() {
+    program();
+    let home = Home::new("relay-mosquitto");
+    // The system's, which the text installs, listens at 1883 of this machine and lets everybody in there, too.
+    let mosquitto = Mosquitto::start(home.path(), free_port(), ANYBODY);
+    let headings = ["# A relay in five minutes", "## Members"];
+    type_at("relay", "docs/quickstart-relay.md", &headings, &[("1883", mosquitto.port)]);
 }
 
 #[test]

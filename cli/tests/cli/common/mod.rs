@@ -258,13 +258,16 @@ impl Drop for Running {
     }
 }
 
-/// A UDP port that is free, for a group of one test.
+/// A port that is free, of UDP and of TCP, for one test.
 pub fn free_port() -> u16 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     // Below the ports that the system gives to sockets without one: such a socket took a port that was free a moment before.
     let at = |n: u32| 10_000 + u16::try_from(n % 20_000).expect("it fits");
     let drawn = || at(std::process::id().wrapping_mul(61).wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed)));
-    let is_free = |port: &u16| std::net::UdpSocket::bind(("0.0.0.0", *port)).is_ok();
+    let is_free = |port: &u16| {
+        let any = ("0.0.0.0", *port);
+        std::net::UdpSocket::bind(any).is_ok() && std::net::TcpListener::bind(any).is_ok()
+    };
     std::iter::repeat_with(drawn).take(20_000).find(is_free).expect("there are free ports")
 }
 

@@ -9,34 +9,61 @@ use std::time::{Duration, Instant};
 
 use super::{Home, free_port};
 
+/// An MQTT broker that ends with the test.
+pub struct Mosquitto {
+    child: Child,
+    pub port: u16,
+}
+
+impl Mosquitto {
+    /// Starts it on a port of this machine, with these further lines in its configuration.
+    pub fn start(folder: &Path, port: u16, setup: &str) -> Mosquitto {
+        let path = folder.join(format!("mosquitto-{port}.conf"));
+        let text = format!("listener {port} 127.0.0.1\npersistence false\n{setup}");
+        fs::write(&path, text).expect("the folder can be written");
+        let child = Command::new("mosquitto").arg("-c").arg(&path).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        let child = child.expect("mosquitto is installed: make setup");
+        let (mosquitto, begun) = (Mosquitto { child, port }, Instant::now());
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            assert!(begun.elapsed() < TIMEOUT, "mosquitto does not listen");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        mosquitto
+    }
+}
+
+impl Drop for Mosquitto {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
 /// A relay that ends with the test.
 pub struct Relay {
     folder: PathBuf,
-    broker: Child,
+    broker: Mosquitto,
     directory: Option<Child>,
-    mqtt: u16,
     listen: u16,
+    /// More of what the directory is started with.
+    options: Vec<String>,
     /// With GROUP for the group.
     url: String,
 }
 
 impl Relay {
-    /// Starts it, with its folder in the home.
+    /// Starts it, with its folder in the home; its broker lets everybody in.
     pub fn start(home: &Home) -> Relay {
+        Relay::start_with(home, &[])
+    }
+
+    /// The same, with more options of the directory.
+    pub fn start_with(home: &Home, options: &[&str]) -> Relay {
         let folder = home.path().to_owned();
-        let (mqtt, listen) = (free_port(), free_port());
-        let setup = folder.join("mosquitto.conf");
-        let text = format!("listener {mqtt} 127.0.0.1\nallow_anonymous true\npersistence false\n");
-        fs::write(&setup, text).expect("the folder can be written");
-        let broker =
-            Command::new("mosquitto").arg("-c").arg(&setup).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-        let broker = broker.expect("mosquitto is installed: make setup");
-        let begun = Instant::now();
-        while TcpStream::connect(("127.0.0.1", mqtt)).is_err() {
-            assert!(begun.elapsed() < TIMEOUT, "mosquitto does not listen");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        let mut relay = Relay { folder, broker, directory: None, mqtt, listen, url: String::new() };
+        let broker = Mosquitto::start(&folder, free_port(), ANYBODY);
+        let options = options.iter().map(|&it| it.to_owned()).collect();
+        let mut relay = Relay { folder, broker, directory: None, listen: free_port(), options, url: String::new() };
         relay.serve();
         relay
     }
@@ -46,8 +73,8 @@ impl Relay {
         let program = program();
         let mut command = Command::new(program);
         command.arg("run").arg("--data").arg(self.data());
-        command.args(["--listen", &format!("127.0.0.1:{}", self.listen)]);
-        command.args(["--mqtt", &format!("mqtt://127.0.0.1:{}", self.mqtt)]);
+        command.args(["--listen", &format!("127.0.0.1:{}", self.listen)]).args(&self.options);
+        command.args(["--mqtt", &format!("mqtt://127.0.0.1:{}", self.broker.port)]);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("the program starts");
         let lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();
         let url = lines.map_while(Result::ok).find_map(|line| Some(line.strip_prefix("url")?.trim().to_owned()));
@@ -67,7 +94,7 @@ impl Relay {
     pub fn url(&self, keys: &str, group: &str) -> String {
         match keys {
             "mls" => self.url.replace("GROUP", group),
-            _ => format!("mqtt://127.0.0.1:{}/{keys}?keys={keys}&group={group}", self.mqtt),
+            _ => format!("mqtt://127.0.0.1:{}/{keys}?keys={keys}&group={group}", self.broker.port),
         }
     }
 
@@ -76,22 +103,38 @@ impl Relay {
         self.folder.join("relay")
     }
 
+    /// Copies that, while the directory does not run.
+    pub fn copy(&self) -> PathBuf {
+        let copy = self.folder.join("copy");
+        let copied = Command::new("cp").arg("-a").arg(self.data()).arg(&copy).status();
+        assert!(copied.is_ok_and(|it| it.success()), "it is copied");
+        copy
+    }
+
+    /// Puts a copy in its place, while the directory does not run.
+    pub fn put_back(&self, copy: &Path) {
+        fs::remove_dir_all(self.data()).and_then(|()| fs::rename(copy, self.data())).expect("it is moved");
+    }
+
     /// The port of the directory.
     pub fn port(&self) -> u16 {
         self.listen
+    }
+
+    /// The port of the broker.
+    pub fn mqtt_port(&self) -> u16 {
+        self.broker.port
     }
 }
 
 impl Drop for Relay {
     fn drop(&mut self) {
         self.kill();
-        let _ = self.broker.kill();
-        let _ = self.broker.wait();
     }
 }
 
 /// The program, built beside ours.
-fn program() -> PathBuf {
+pub fn program() -> PathBuf {
     let beside = Path::new(env!("CARGO_BIN_EXE_sealcast")).with_file_name("sealcast-relay");
     if !beside.is_file() {
         let built = Command::new(env!("CARGO")).args(["build", "-q", "-p", "sealcast-relayd"]).status();
@@ -100,5 +143,7 @@ fn program() -> PathBuf {
     beside
 }
 
+/// Lets everybody in.
+pub const ANYBODY: &str = "allow_anonymous true\n";
 /// Machines that run tests are busy.
 const TIMEOUT: Duration = Duration::from_secs(60);
