@@ -16,11 +16,10 @@ use crate::misbehaviour::{Misbehaviour, RelayLie};
 /// one. The members of the first log learn nothing of it.
 pub(super) fn forker(knobs: &Knobs, dice: &mut Dice) -> Script {
     let n = knobs.members;
-    let mut script = admission(knobs, dice);
+    let mut script = with_short_tail(knobs, dice);
     let from = 1 + dice.index(n - 1);
     let (first, second): (BTreeSet<usize>, BTreeSet<usize>) = ((0..from).collect(), (from..n).collect());
     let answers = dice.index(2) == 0;
-    // Fewer entries than those that a receipt is compared with (`RELAY_LINKS_MAX`).
     all_publish(&mut script, 0..n, 2 * SECOND);
     lies(&mut script, n, RelayLie::Forks { from, lasting: 6 * SECOND, answers });
     script.wait(dice.between(Duration::ZERO, SECOND)).then(Step::Command(from, Command::Rotate));
@@ -47,7 +46,7 @@ pub(super) fn forker(knobs: &Knobs, dice: &mut Dice) -> Script {
 /// The relay loses what it wrote since a moment, and signs other entries in its place; a member that was away sees those.
 pub(super) fn amnesiac(knobs: &Knobs, dice: &mut Dice) -> Script {
     let n = knobs.members;
-    let mut script = admission(knobs, dice);
+    let mut script = with_short_tail(knobs, dice);
     let away = 1 + dice.index(n - 1);
     let others: BTreeSet<usize> = (0..n).filter(|it| *it != away).collect();
     script.then(Step::Crash(away)).then(Step::Crash(n)).wait(dice.between(Duration::ZERO, SECOND)).then(Step::Start(n));
@@ -125,6 +124,14 @@ pub(super) fn replayer(knobs: &Knobs, dice: &mut Dice) -> Script {
     goes_on(&mut script, 0..n - 1, dice);
     lies_no_more(&mut script, n);
     publish(script, n)
+}
+
+/// All are together, and what they published is in the log: fewer entries follow than a receipt is compared with
+/// (`RELAY_LINKS_MAX`), beyond which a fork is a rollback without evidence.
+fn with_short_tail(knobs: &Knobs, dice: &mut Dice) -> Script {
+    let mut script = admission(knobs, dice);
+    script.wait(4 * SECOND);
+    script
 }
 
 /// All but the last ones are together.
