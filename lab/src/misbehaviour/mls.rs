@@ -63,6 +63,10 @@ impl<D: Delivery> Lies<MlsRobot<D>> for MlsLiar {
         {
             return;
         }
+        // It follows neither of its commits: what it delivers until it comes in anew is not what the others do.
+        if self.lie == MlsLie::CommitsTwice && matches!(effect, Effect::Tell(MemberEvent::Delivered(_))) {
+            return;
+        }
         member.effects.push_back(effect);
     }
 

@@ -65,7 +65,8 @@ impl Observer<Player> for Seen {
             | MemberEvent::Sequencer(_)
             | MemberEvent::State(..)
             | MemberEvent::Restored(_)
-            | MemberEvent::Notice(_) => {}
+            | MemberEvent::Notice(_)
+            | MemberEvent::Blames { .. } => {}
         }
     }
 }
