@@ -1,7 +1,7 @@
 //! What members of one log show each other beside the relay (D2): receipts, and the proof of two logs.
 //!
-//! Both are signed by the relay, so it does not matter who shows them. Members draw who speaks next, some three times a
-//! minute for a whole group: each waits for a time of its own, and anew once another one showed as much as it knows.
+//! Both are signed by the relay, so it does not matter who shows them. Some three of them speak a minute in a
+//! whole group: each waits for a time that the epoch gives it, and anew once another one showed as much as it knows.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -18,8 +18,8 @@ use crate::memory::{Frame, open_datagram};
 /// When we speak, and what.
 #[derive(Default)]
 pub(super) struct Beacons {
-    /// Who draws; nobody before the first view.
-    draws: Option<Draws>,
+    /// Our turns; none before the first view.
+    turns: Option<Turns>,
     at: Option<Monotonic>,
     /// When somebody showed as much as we know.
     shown: Option<Monotonic>,
@@ -27,19 +27,19 @@ pub(super) struct Beacons {
 }
 
 #[derive(Clone, Copy)]
-struct Draws {
+struct Turns {
     epoch: EpochId,
     me: Slot,
     members: usize,
     round: u64,
 }
 
-impl Draws {
+impl Turns {
     /// Our place among the others who would speak.
     fn wait(&self) -> Duration {
         let t = Transcript::new("sealcast/v1/relay/beacon").add(&self.epoch.to_bytes()).add(&self.me.0.to_be_bytes());
-        let drawn = t.add(&self.round.to_be_bytes()).finish();
-        let part = f64::from(u32::from_be_bytes(*drawn.first_chunk().expect("4 of 32 bytes"))) / f64::from(u32::MAX);
+        let hash = t.add(&self.round.to_be_bytes()).finish();
+        let part = f64::from(u32::from_be_bytes(*hash.first_chunk().expect("4 of 32 bytes"))) / f64::from(u32::MAX);
         let spread = APART.saturating_mul(u32::try_from(self.members).unwrap_or(u32::MAX)).min(SPREAD_LONGEST);
         spread.mul_f64(part)
     }
@@ -47,16 +47,16 @@ impl Draws {
 
 impl Beacons {
     /// We speak after this time, unless another one does before.
-    fn draw(&mut self, now: Now, after: Duration) {
-        if let Some(draws) = &mut self.draws {
-            draws.round = draws.round.wrapping_add(1);
-            self.at = Some(now.monotonic + after + draws.wait());
+    fn wait_for_turn(&mut self, now: Now, after: Duration) {
+        if let Some(turns) = &mut self.turns {
+            turns.round = turns.round.wrapping_add(1);
+            self.at = Some(now.monotonic + after + turns.wait());
         }
     }
 
     fn shown(&mut self, now: Now) {
         self.shown = Some(now.monotonic);
-        self.draw(now, EVERY);
+        self.wait_for_turn(now, EVERY);
     }
 
     pub(super) fn timeout(&self) -> Option<Monotonic> {
@@ -73,17 +73,17 @@ impl Beacons {
         // Of more links than fit a datagram: what others have contradicts one of these.
         let of = |receipt: &Receipt| open_datagram(&Frame::Receipt(&receipt.to_bytes()));
         self.outbox.extend([of(&evidence.one), of(&evidence.other)]);
-        (self.draws, self.at) = (None, None);
+        (self.turns, self.at) = (None, None);
     }
 }
 
 impl Log {
     pub(super) fn installed(&mut self, now: Now, view: &View) {
-        let round = self.beacons.draws.map_or(0, |it| it.round);
-        self.beacons.draws = Some(Draws { epoch: view.epoch, me: view.me, members: view.members.len(), round });
+        let round = self.beacons.turns.map_or(0, |it| it.round);
+        self.beacons.turns = Some(Turns { epoch: view.epoch, me: view.me, members: view.members.len(), round });
         // A group that changes often still speaks.
         if self.beacons.at.is_none() {
-            self.beacons.draw(now, EVERY);
+            self.beacons.wait_for_turn(now, EVERY);
         }
     }
 
@@ -140,7 +140,7 @@ impl Log {
     fn answer(&mut self, now: Now) {
         if self.beacons.shown.is_none_or(|at| now.monotonic.since(at) >= ANSWER_EVERY) {
             self.beacons.shown = Some(now.monotonic);
-            self.beacons.draw(now, Duration::ZERO);
+            self.beacons.wait_for_turn(now, Duration::ZERO);
         }
     }
 
