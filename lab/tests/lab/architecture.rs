@@ -579,7 +579,7 @@ fn every_rule_of_this_stage_has_a_test_with_its_id() {
     let printed = (1..=17).chain([28, 29, 30]).map(|n| format!("s{n}_"));
     let functions = text.split("fn ").skip(1).filter_map(|s| s.split('(').next());
     // A macro makes a test of each line `name = "scenario",`.
-    let scenarios = text.split("\nscenarios! {\n").skip(1).filter_map(|s| s.split("\n}").next());
+    let scenarios = text.split("\nscenarios! {").skip(1).filter_map(|s| s.split("\n}").next());
     let of_scenarios = scenarios.flat_map(str::lines).filter_map(|line| line.trim().split_once(" = ")).map(|it| it.0);
     let names: Vec<&str> = functions.chain(of_scenarios).collect();
     // Weaknesses of LSGC have the numbers of LCMsec's.
