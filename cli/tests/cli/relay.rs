@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{Read as _, Write as _};
-use std::net::TcpListener;
+use std::net::{Shutdown, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -301,6 +301,8 @@ fn answers(what: Vec<u8>) -> u16 {
         for mut stream in listener.incoming().map_while(Result::ok) {
             // The client may be gone.
             let _ = stream.read(&mut [0; 4096]).and_then(|_| stream.write_all(&what));
+            // A socket that is closed with bytes unread takes back what it sent.
+            let _ = stream.shutdown(Shutdown::Write).and_then(|()| std::io::copy(&mut stream, &mut std::io::sink()));
         }
     });
     port
