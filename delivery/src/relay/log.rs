@@ -589,7 +589,11 @@ impl Log {
         if !self.is_connected || self.is_over {
             return None;
         }
-        let reads = self.has_begun() && !self.is_asking(|it| matches!(it, Purpose::Read));
+        if !self.has_begun() || self.goes_back.is_some() {
+            // It is answered before, or the channel breaks.
+            return self.waits.into_iter().chain(self.beacons.timeout()).min();
+        }
+        let reads = !self.is_asking(|it| matches!(it, Purpose::Read));
         let fetches = self.asked.values().filter(|it| it.tries > 0).map(|it| it.at).min();
         let reads = self.waits.or_else(|| reads.then_some(self.reads_at).into_iter().chain(fetches).min());
         reads.into_iter().chain(self.beacons.timeout()).min()
