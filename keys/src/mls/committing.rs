@@ -356,6 +356,15 @@ impl<E: Engine> Mls<E> {
         }
     }
 
+    /// Nobody knows whether the order has our commit: it is sent once more.
+    pub(super) fn send_pending_again(&mut self, now: Now) {
+        if let Some(pending) = &mut self.pending {
+            pending.tokens.clear();
+        }
+        let later = self.again(now);
+        self.timers.sooner(Timer::Again, later);
+    }
+
     /// The view without some members, as far as it is known before the order has the commit.
     pub(super) fn view_without(&self, epoch: sealcast_wire::EpochId, remove: &[LeafIndex]) -> Option<View> {
         let inside = self.inside()?;

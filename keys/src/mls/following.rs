@@ -188,8 +188,8 @@ impl<E: Engine> Mls<E> {
                     self.give_up_pending(now);
                 }
             }
-            // Others follow it, and we cannot (D3).
-            Err(Some(ProcessError::NoPathSecret)) => self.rejoin(now),
+            // Others follow it, and we cannot (D3): also one of ours that we know no longer.
+            Err(Some(ProcessError::NoPathSecret | ProcessError::Ours)) => self.rejoin(now),
             Err(_) => {
                 if let Some(pending) = ours {
                     self.pending = Some(pending);

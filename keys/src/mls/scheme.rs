@@ -519,7 +519,9 @@ impl<E: Engine> Mls<E> {
         if self.pending.as_ref().is_some_and(|it| it.tokens.contains(&token)) {
             match result {
                 SendResult::Ordered(_) | SendResult::Accepted => {}
-                SendResult::InDoubt | SendResult::Failed => self.give_up_pending(now),
+                // It may be in the order, and would then count for all others.
+                SendResult::InDoubt => self.send_pending_again(now),
+                SendResult::Failed => self.give_up_pending(now),
             }
         }
         self.external_outcome(now, token, result);
@@ -572,7 +574,12 @@ impl<E: Engine> Keys for Mls<E> {
                 Timer::Found => self.found(now),
                 Timer::Card => self.say_card(),
                 Timer::Turn => self.take_turn(now),
-                Timer::Again => self.pursue(now),
+                Timer::Again => {
+                    if self.pending.as_ref().is_some_and(|it| it.tokens.is_empty()) {
+                        self.send_pending();
+                    }
+                    self.pursue(now);
+                }
                 Timer::Rekey => {
                     self.wish(now, Wish::Update);
                     self.set_rekey(now);
