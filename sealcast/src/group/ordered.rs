@@ -300,7 +300,14 @@ impl<K: Keys, D: Delivery> Group<K, D> {
                     }
                 }
                 Verdict::Void(why) => {
-                    if let (Dropped::NoKey, Ok(header)) = (why, Header::parse(&record.datagram)) {
+                    // Where commits are in the order, an epoch that we passed over is over for all others, too.
+                    let is_passed = |epoch: EpochId| {
+                        let current = self.ring.current().map(|it| it.view.epoch.counter);
+                        ordered.keys == KeysIn::Commits && current.is_none_or(|counter| epoch.counter <= counter)
+                    };
+                    if let (Dropped::NoKey, Ok(header)) = (why, Header::parse(&record.datagram))
+                        && !is_passed(header.epoch)
+                    {
                         ordered.unknown(from, header.epoch);
                     }
                     self.voided(now, record, why);
