@@ -259,9 +259,9 @@ fn a_look_at_a_relay_names_what_is_wrong_with_broker_and_directory() {
                 (ran.exit, ran.stderr)
             }
         };
-        let is_told = said.contains(code) && said.to_lowercase().contains(&part.to_lowercase());
+        let is_notified = said.contains(code) && said.to_lowercase().contains(&part.to_lowercase());
         let has_hint = exit == 0 || said.contains("→ ") || said.contains("hint:");
-        if ended != exit || !is_told || !has_hint || said.matches("[E").count() > 1 {
+        if ended != exit || !is_notified || !has_hint || said.matches("[E").count() > 1 {
             wrong.push(format!("{url}: exit {ended}, not {exit}, {code} '{part}':\n{said}"));
         }
     }

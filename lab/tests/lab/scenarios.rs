@@ -118,7 +118,6 @@ scenarios! { fifty;
     rule_b3_order_double_failover = "order-double-failover",
     rule_b3_order_stopped = "order-stopped",
     mls_external = "mls-external",
-    mls_admission = "mls-admission",
     rule_d1_mls_two_founders = "mls-two-founders",
     rule_d1_mls_race = "mls-race",
     rule_g6_mls_crash = "mls-crash",
@@ -127,7 +126,6 @@ scenarios! { fifty;
     rule_g4_mls_fleet_restart = "mls-fleet-restart",
     rule_d7_mls_partition = "mls-partition",
     rule_a4_mls_evicted_rejoiner = "mls-evicted-rejoiner",
-    rule_d1_mls_relay_admission = "mls-relay-admission",
     rule_d1_mls_relay_race = "mls-relay-race",
     rule_g6_mls_relay_crash = "mls-relay-crash",
     rule_d1_mls_relay_offline = "mls-relay-offline",
@@ -150,6 +148,7 @@ scenarios! { twenty;
 #[test]
 fn rule_d1_who_is_let_in_by_its_key_package_comes_in() {
     hold("mls-admission", |knobs| knobs, &WITH_CALENDARS);
+    hold("mls-relay-admission", |knobs| knobs, &WITH_CALENDARS);
     hold("mls-no-welcome", |knobs| knobs, &WITH_CALENDARS);
     hold("mls-relay-content-withholder", |knobs| knobs, &WITH_CALENDARS);
     hold("mls-relay-swapper", |knobs| knobs, &WITH_CALENDARS);
