@@ -262,6 +262,8 @@ impl<E: Engine> Mls<E> {
             inside.roster.find(cert).map(|(slot, _)| LeafIndex(slot.0))
         };
         let own = inside.engine.own_leaf();
+        // Whom we may not evict goes once the group context says so.
+        let may = |it: &Verified| trust.excludes(it) || rights.may_evict(&group, &it.rights);
         for wish in &wishes {
             match wish {
                 Wish::Add { package, card } => {
@@ -280,6 +282,8 @@ impl<E: Engine> Mls<E> {
                         changed = Some(next);
                     }
                     let leaf = leaf_of(inside, &statement.eviction().certificate).filter(|leaf| *leaf != own);
+                    let leaf =
+                        leaf.filter(|leaf| inside.members.get(&super::scheme::slot(*leaf)).is_some_and(|it| may(it)));
                     remove.extend(leaf);
                 }
                 Wish::Revoke(crl) => {
@@ -297,8 +301,6 @@ impl<E: Engine> Mls<E> {
                     if all.extension() != trust.extension() {
                         changed = Some(changed.take().unwrap_or((*trust).clone()).with(&all));
                     }
-                    // Whom we may not evict goes once the group context says so.
-                    let may = |it: &Verified| trust.excludes(it) || rights.may_evict(&group, &it.rights);
                     let out = inside.members.iter().filter(|(_, it)| all.excludes(it) && may(it));
                     remove.extend(out.map(|(slot, _)| LeafIndex(slot.0)).filter(|leaf| *leaf != own));
                 }

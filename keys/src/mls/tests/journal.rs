@@ -75,7 +75,8 @@ fn rule_g6_what_is_stored_at_any_moment_leads_to_the_last_whole_state() {
                 before = at;
             }
             assert!(before.is_some());
-            let bases = net.nodes[node].stored.iter().filter(|(id, it)| *id >= 1 << 32 && it.starts_with(&[2, 0])).count();
+            let bases =
+                net.nodes[node].stored.iter().filter(|(id, it)| *id >= 1 << 32 && it.starts_with(&[2, 0])).count();
             assert!((2..6).contains(&bases), "{bases} bases");
         }
         // The evicted keeps nothing.
