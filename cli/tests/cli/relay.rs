@@ -205,7 +205,7 @@ fn a_look_at_a_relay_names_what_is_wrong_with_broker_and_directory() {
     let plain = home.good(&["--url", &relay.url("plain", "x"), "relay", "check"]);
     assert!(plain.contains("all names, topics and payloads, too"), "{plain}");
 
-    // A broker with users, of whom one may not publish; one with TLS.
+    // A broker with users; one of them may not publish. One with TLS.
     let passwd = |user: &str, how: &str| {
         let made = Command::new("mosquitto_passwd").args(["-b", how, &at("users"), user, "right"]).status();
         assert!(made.is_ok_and(|it| it.success()), "mosquitto_passwd is part of mosquitto");

@@ -1,4 +1,4 @@
-//! Whoever is named as a liar is one: what liars say about others convicts nobody. That holds for relays, too.
+//! Only liars are named as liars: what they say about others convicts nobody. That holds for relays, too.
 
 use std::collections::BTreeSet;
 

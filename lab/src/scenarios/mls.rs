@@ -39,7 +39,7 @@ pub struct MlsMembers {
 }
 
 impl MlsMembers {
-    /// So many, of whom the first one founds the group, over an order without a relay.
+    /// So many; the first one founds the group, over an order without a relay.
     pub fn new(members: usize) -> MlsMembers {
         MlsMembers { at_relay: false, members, founders: 1, admits: false, may_fork: false }
     }

@@ -373,7 +373,7 @@ mod tests {
         ids.iter().for_each(|id| store.put(*id, &[*id as u8 + 0x51; 40]).unwrap());
         store.put(8, b"sealed").unwrap();
         store.sync().unwrap();
-        // Whoever has the file open sees its bytes, and not those of a new one in its place.
+        // A reader that has the file open sees its bytes, and not those of a new one in its place.
         let seen = File::open(folder.path().join("file-keys/records")).unwrap();
         let read = || {
             let mut bytes = vec![0; 2 * SLOT_BYTES];

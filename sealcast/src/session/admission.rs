@@ -132,7 +132,7 @@ impl Session {
 }
 
 impl Shared {
-    /// A device was not admitted: whoever waits for it is told.
+    /// A device was not admitted: those who wait for it are told.
     pub(super) fn note_not_admitted(&self, notice: &Notice) {
         if let Notice::NotAdmitted { cert, why } = notice {
             let mut seen = lock(&self.seen);

@@ -97,7 +97,7 @@ fn external(scene: &Scene, url: &str, members: &mut Vec<Member>) -> Result<Strin
     ))
 }
 
-/// Each says something; all others have it, and know of whom it is.
+/// Each says something; all others have it, and know its author.
 fn talk(members: &[Member]) -> Result<String, Failure> {
     for member in members {
         for number in 0..EACH {

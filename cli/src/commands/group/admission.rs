@@ -26,7 +26,7 @@ pub(super) fn create(env: &Env<'_>) -> Result<(), Failure> {
     shown(env, session, "created")
 }
 
-/// Comes in, and ends: whoever is in stays a member.
+/// Comes in, and ends: the device stays a member.
 pub(super) fn join(env: &Env<'_>, external: bool, timeout: Option<Duration>) -> Result<(), Failure> {
     let target = at_relay(env)?;
     let how = if external { Join::External } else { Join::Wait };
@@ -157,7 +157,7 @@ impl Device {
 }
 
 /// The devices that somebody means: those that wait, by name or by the beginning of the certificate; else those to whom the
-/// authority on this machine issued a certificate; else whoever has this certificate.
+/// authority on this machine issued a certificate; else the one with this certificate.
 fn meant(env: &Env<'_>, info: &GroupInfo, pending: &[PendingInfo], who: &str) -> Result<Vec<Device>, Failure> {
     let is_hex = who.len() >= PREFIX_LEAST && who.chars().all(|it| it.is_ascii_hexdigit());
     let waits: Vec<Device> = pending

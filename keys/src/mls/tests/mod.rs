@@ -302,7 +302,7 @@ fn rule_d2_another_group_of_the_name_lets_nobody_in_whom_an_earlier_one_evicted(
 fn rule_d2_nobody_seals_for_whom_it_knows_to_be_evicted_and_a_withheld_removal_is_told() {
     let mut net = formed(3, 2);
     let cert = net.cert(2);
-    // Whoever orders brings nothing more.
+    // The order brings nothing more.
     net.nodes.iter_mut().for_each(|it| it.deaf = true);
     net.command(0, Command::Evict { cert, reason: String::new() });
     assert!(net.nodes[0].holds, "it has paused at once");

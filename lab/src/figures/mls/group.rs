@@ -53,7 +53,7 @@ pub(in crate::figures) fn group(bench: &Bench) -> Result<Vec<Row>, Failure> {
     let large = other.as_ref().unwrap_or(&same);
     let n = seen.members;
     let setting = format!(
-        "N = {n} members with certificates, of whom two run; {} parent nodes blank, none on or beside a committer's path; an \
+        "N = {n} members with certificates; two of them run; {} parent nodes blank, none on or beside a committer's path; an \
          in-process order; records in {}",
         seen.blank,
         disk().display()
