@@ -1,14 +1,10 @@
 //! Groups of more than a thousand members.
 
-use std::time::{Duration, Instant};
-
 use sealcast_wire::limits;
 
-use super::net::{GROUP, Net, seal};
+use super::net::{Net, seal};
 use crate::Command;
-use crate::mls::engine::Engine as _;
-use crate::mls::engine::mls_rs::MlsRs;
-use crate::mls::message::{Body, Message};
+use crate::mls::message::Body;
 
 /// A founder, and two who came last; between them members who were admitted and are away.
 fn formed(members: usize) -> Net {
@@ -51,16 +47,6 @@ fn written(net: &Net, node: usize) -> usize {
     net.nodes[node].stored.iter().map(|(_, record)| record.len()).sum()
 }
 
-/// Commits of the two who came last, and what the founder writes for each, bytes.
-fn commits(net: &mut Net, count: usize) -> usize {
-    let before = written(net, 0);
-    for i in 0..count {
-        net.command(1 + i % 2, Command::Rotate);
-        net.run(300);
-    }
-    (written(net, 0) - before) / count
-}
-
 #[test]
 fn a_group_of_1040_members_writes_what_changed() {
     let members = 1_040;
@@ -68,7 +54,11 @@ fn a_group_of_1040_members_writes_what_changed() {
     assert_together(&net, members);
     assert!(net.nodes[2].views.last().unwrap().view.me.index() >= 1_024, "behind the slots of a word of bits");
     let before = written(&net, 0);
-    commits(&mut net, 12);
+    // Commits of the two who came last.
+    for i in 0..12 {
+        net.command(1 + i % 2, Command::Rotate);
+        net.run(300);
+    }
     net.run(60_000);
     let mean = (written(&net, 0) - before) / 12;
     assert!(mean <= 100_000 * members / 10_000, "{mean} bytes a commit, the checkpoint of their minute included");
@@ -90,51 +80,4 @@ fn what_has_more_pieces_than_a_message_names_is_found_again() {
         net.with(1, |keys, now| keys.whole(now, &body))
     });
     assert!(found == Some(bytes));
-}
-
-/// Run by hand: `cargo test --release -p sealcast-keys --features mls --lib ten_thousand -- --ignored --nocapture`.
-#[test]
-#[ignore = "a measurement of minutes"]
-fn ten_thousand_members() {
-    let members = 10_000;
-    let began = Instant::now();
-    let mut net = formed(members);
-    println!("formed in {:.0?}", began.elapsed());
-    assert_together(&net, members);
-    let mean = commits(&mut net, 64);
-    println!("written per processed commit, mean of 64: {mean} bytes");
-    let (mut whole, mut of_engine) = (Vec::new(), Vec::new());
-    let key = net.nodes[0].identity.bootstrap_key(GROUP);
-    for i in 0..32 {
-        net.nodes[0].deaf = true;
-        net.command(1 + i % 2, Command::Rotate);
-        net.run(300);
-        net.nodes[0].deaf = false;
-        let keys = net.nodes[0].keys.as_mut().unwrap();
-        let setup = keys.setup.clone();
-        let inside = keys.inside_mut().unwrap();
-        let mut copy = MlsRs::restore(&setup, &inside.engine.checkpoint(), &inside.engine.tree()).unwrap();
-        let Ok(Message::Commit { commit, .. }) = Message::read(&key.open(&net.log.last().unwrap().1).unwrap()) else {
-            panic!("the last message is a commit");
-        };
-        let utc = net.now().utc.unwrap();
-        let began = Instant::now();
-        copy.process(&commit, utc).unwrap();
-        of_engine.push(began.elapsed());
-        let began = Instant::now();
-        net.hear(0);
-        whole.push(began.elapsed());
-    }
-    let p50 = |times: &mut Vec<Duration>| {
-        times.sort();
-        times[times.len() / 2]
-    };
-    let (whole, of_engine) = (p50(&mut whole), p50(&mut of_engine));
-    println!("a commit, p50 of 32: {whole:.2?}, the engine alone {of_engine:.2?}");
-    let began = Instant::now();
-    net.crash(0);
-    net.start(0);
-    println!("restored in {:.2?}", began.elapsed());
-    net.run(3_000);
-    assert_together(&net, members);
 }

@@ -378,11 +378,6 @@ impl Net {
         run.into_iter().for_each(|to| self.push(500, Event::Ordered(to)));
     }
 
-    /// A node hears what is ordered, now.
-    pub(super) fn hear(&mut self, node: usize) {
-        self.happen(Event::Ordered(node));
-    }
-
     /// Asserts that these, and nobody else, are in one view, and that each opens what each seals.
     pub(super) fn assert_together(&mut self, members: &[usize]) {
         let mut names: Vec<CertHash> = members.iter().map(|it| self.cert(*it)).collect();
