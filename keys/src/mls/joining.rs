@@ -29,6 +29,8 @@ pub(super) struct Outside {
     mail: Option<Entry>,
     /// The group that we found, until the order has our FOUND.
     founds: Option<(Vec<Token>, [u8; 32], Vec<u8>)>,
+    /// The group that we found, and the position of its FOUND: messages stand before it, so there may be a group already.
+    late: Option<(u64, [u8; 32])>,
 }
 
 /// Our external commit, until a member confirms that it won.
@@ -104,7 +106,7 @@ impl<E: Engine> Mls<E> {
         self.timers.set(Timer::Want, now.monotonic + self.paced(WANT_AGAIN * (1 << tries.min(WANTS_DOUBLE))));
     }
 
-    /// Founds a group of one, unless another one is founded before it.
+    /// Founds a group of one, unless another one is founded before it, or somebody shows the way into one.
     pub(super) fn found(&mut self, now: Now) {
         let (utc, seed) = (self.utc(now), self.seed());
         let group_id = *self.seed().expose();
@@ -113,6 +115,10 @@ impl<E: Engine> Mls<E> {
         let asks = self.is_fetching(&Fetch::Mail(self.me.hash));
         if asks || outside.entry.is_some() || outside.mail.is_some() || outside.founds.is_some() {
             return self.timers.set(Timer::Found, now.monotonic + self.paced(FOUND_AFTER));
+        }
+        if let Some((position, group_id)) = outside.late {
+            self.form(now, position, &group_id);
+            return self.follow_log(now);
         }
         // So that it is known now whether we may.
         if E::create(&self.setup, &group_id, &self.first_extensions(), step(utc, &seed)).is_err() {
@@ -129,6 +135,9 @@ impl<E: Engine> Mls<E> {
     /// What the order says to somebody outside: whether something was judged.
     pub(super) fn follow_outside(&mut self, now: Now) -> bool {
         let Phase::Outside(outside) = &mut self.phase else { return false };
+        if outside.late.is_some() {
+            return false;
+        }
         let Some(at) = self.log.waits.iter().position(|(_, message, _)| matches!(message, Message::Found { .. }))
         else {
             return false;
@@ -154,16 +163,26 @@ impl<E: Engine> Mls<E> {
             return true;
         };
         self.log.waits.drain(..=at);
+        if position > FIRST {
+            outside.late = Some((position, group_id));
+            self.timers.set(Timer::Found, now.monotonic + self.paced(FOUND_AFTER * 4));
+            return false;
+        }
+        self.form(now, position, &group_id);
+        true
+    }
+
+    /// The group that we founded begins.
+    fn form(&mut self, now: Now, position: u64, group_id: &[u8; 32]) {
         let (utc, seed) = (self.utc(now), self.seed());
         let extensions = self.first_extensions();
-        let Ok(mut engine) = E::create(&self.setup, &group_id, &extensions, step(utc, &seed)) else { return true };
-        let Some(base) = base_of(&mut engine) else { return true };
+        let Ok(mut engine) = E::create(&self.setup, group_id, &extensions, step(utc, &seed)) else { return };
+        let Some(base) = base_of(&mut engine) else { return };
         self.timers.stop(Timer::Want);
         self.timers.stop(Timer::Found);
         let cards = vec![self.card.clone()];
         self.begin_inside(engine, base, Start { counter: 1, position, founded: position, cut: [0; 32], cards });
         self.enter(now, Change::Formed);
-        true
     }
 
     /// Whether a group has members whom the authority's list, as we have it, revokes: then it is not the one of today.
@@ -594,6 +613,8 @@ pub(super) struct Start {
 
 /// A founder waits so long for a group that is there.
 const FOUND_AFTER: Duration = Duration::from_millis(400);
+/// The position of a log's first message.
+const FIRST: u64 = 1;
 const WANT_AGAIN: Duration = Duration::from_millis(100);
 const WANTS_DOUBLE: u32 = 6;
 /// Whether an external commit won is asked, if nobody says so by itself.

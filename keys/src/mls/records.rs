@@ -201,7 +201,13 @@ impl<E: Engine> Mls<E> {
                 |it: engine::Proposed| if let ProposedKind::Remove(leaf) = it.what { Some(leaf) } else { None };
             inside.leavers = inside.engine.proposals().into_iter().filter_map(removal).collect();
             let leaves = inside.leavers.contains(&inside.engine.own_leaf());
+            // It may have founded its group while the members of another one were away.
+            let is_alone = inside.members.len() == 1;
+            inside.behind = is_alone;
             self.leaving = leaves;
+            if is_alone {
+                self.timers.sooner(Timer::Want, now.monotonic);
+            }
         }
         if let Some(Sent { epoch, message, record, welcome, wishes }) = pending {
             let wishes = self.read_wishes(&wishes);

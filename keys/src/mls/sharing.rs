@@ -214,7 +214,7 @@ impl<E: Engine> Inside<E> {
         }
         // Counted without the asker.
         let others = self.members.len() - usize::from(own.is_some());
-        let index = (draw.wrapping_add(u64::from(tries)) % others.max(1) as u64) as usize;
+        let index = (draw.wrapping_add(u64::from(tries / 2)) % others.max(1) as u64) as usize;
         match own {
             Some(own) if *self.members.nth(index)? >= own => self.members.nth(index + 1).copied(),
             Some(_) | None => self.members.nth(index).copied(),

@@ -13,11 +13,12 @@ use sealcast_wire::Change;
 use self::net::{GROUP, Net, seal};
 use super::ConfigError;
 use super::message::Message;
+use super::scheme::Phase;
 use crate::{Command, Exclusion, Notice};
 
-/// All of them, together.
+/// All of them, together; one more has a certificate.
 fn formed(members: usize, seed: u64) -> Net {
-    let mut net = Net::new(members, seed);
+    let mut net = Net::new(members + 1, seed);
     net.start(0);
     net.run(1_000);
     (1..members).for_each(|node| net.start(node));
@@ -53,6 +54,49 @@ fn of_two_founders_one_wins() {
         (0..3).for_each(|node| net.start_as(node, |config| config.founds = true));
         net.run(20_000);
         net.assert_together(&[0, 1, 2]);
+    }
+}
+
+#[test]
+fn who_founds_where_a_group_may_be_waits_for_its_members_to_say_so() {
+    for seed in 0..8 {
+        let mut net = formed(2, seed);
+        // Its questions of the first 400 ms are lost, or answered by nobody who is there.
+        net.loss = 100;
+        net.start_as(2, |config| config.founds = true);
+        net.run(500);
+        net.loss = 0;
+        net.run(3_000);
+        net.assert_together(&[0, 1, 2]);
+        assert_eq!(net.nodes[2].views[0].view.members.len(), 3, "it never was in a group of its own");
+    }
+}
+
+#[test]
+fn a_group_founded_while_all_members_of_another_were_away_joins_them_later() {
+    let mut net = formed(2, 3);
+    net.crash(0);
+    net.crash(1);
+    net.start_as(2, |config| config.founds = true);
+    net.run(5_000);
+    assert_eq!(net.nodes[2].views[0].view.members.len(), 1);
+    net.crash(2);
+    (0..2).for_each(|node| net.start(node));
+    net.run(3_000);
+    net.start_as(2, |config| config.founds = true);
+    net.run(5_000);
+    net.assert_together(&[0, 1, 2]);
+}
+
+#[test]
+fn two_members_are_both_asked_in_turn() {
+    for seed in 0..8 {
+        let mut net = formed(2, seed);
+        net.crash(seed as usize % 2);
+        net.start_as(2, |_| {});
+        net.run(380);
+        let is_outside = matches!(net.nodes[2].keys.as_ref().unwrap().phase, Phase::Outside(_));
+        assert!(!is_outside, "seed {seed}: nobody who is there showed it a way before it would found a group");
     }
 }
 
