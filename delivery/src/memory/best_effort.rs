@@ -7,7 +7,7 @@ use sealcast_wire::frame::FLAG_SIGNED;
 use sealcast_wire::limits::{MEMORY_DATAGRAM_BYTES_MAX, TOPIC_BYTES_MAX};
 use sealcast_wire::{Dropped, Drops, Fetched, Flush, Guarantee, Monotonic, Now, Protect, Sealed, Source, To};
 
-use super::frame::{Data, Frame};
+use super::frame::{Data, Frame, PADDED};
 use super::open_datagram;
 use crate::{Batch, Body, Delivered, Delivery, Input, Outcome, Outgoing, Output, Properties, SendError, Token, What};
 
@@ -18,6 +18,8 @@ pub struct BestEffort {
     plain: bool,
     /// Bytes of a datagram.
     bytes_max: usize,
+    /// What is sealed has a multiple of so many bytes.
+    padding: usize,
     tokens: u64,
     number: u64,
     /// Datagrams on their way out, each with its destination.
@@ -39,6 +41,7 @@ impl BestEffort {
         BestEffort {
             plain: false,
             bytes_max,
+            padding: 1,
             tokens: 0,
             number: 0,
             outbox: VecDeque::new(),
@@ -52,6 +55,12 @@ impl BestEffort {
     #[cfg(feature = "relay")]
     pub(crate) fn plain_up_to(bytes_max: usize) -> BestEffort {
         BestEffort { plain: true, ..BestEffort::up_to(bytes_max) }
+    }
+
+    /// Has what is sealed from now on be a multiple of so many bytes, as far as a datagram's bytes let it.
+    #[cfg(feature = "relay")]
+    pub(crate) fn pad(&mut self, step: usize) {
+        self.padding = step.max(1);
     }
 
     /// Hands out something beside.
@@ -176,7 +185,7 @@ impl BestEffort {
         frame: &[u8],
         protect: &dyn Protect,
     ) -> Result<Output, Dropped> {
-        let frame = Frame::parse(frame).map_err(|_| Dropped::Malformed)?;
+        let frame = Frame::parse_padded(frame).map_err(|_| Dropped::Malformed)?;
         self.take(source, flags, frame, Some(protect))?;
         match self.outputs.pop_back() {
             Some(Output::Deliver(delivered)) => Ok(Output::Deliver(Delivered { index, ..delivered })),
@@ -196,6 +205,12 @@ impl BestEffort {
         let (before, after) = protect.overhead();
         let mut datagram = vec![0; before];
         datagram.extend_from_slice(&frame.bytes());
+        if self.padding > 1 {
+            let length = (datagram.len() - before) as u32;
+            datagram.splice(before..before, [&[PADDED][..], &length.to_be_bytes()].concat());
+            let padded = (datagram.len() + after).next_multiple_of(self.padding).min(self.bytes_max);
+            datagram.resize(datagram.len().max(padded.saturating_sub(after)), 0);
+        }
         datagram.resize(datagram.len() + after, 0);
         let mut datagram = self.bounded(datagram)?;
         protect.seal(domain, flags, &mut datagram)?;
@@ -241,7 +256,7 @@ impl Delivery for BestEffort {
     fn handle(&mut self, _now: Now, input: Input<'_>) {
         match input {
             Input::Frame { source, flags, frame, protect, .. } => {
-                let taken = Frame::parse(frame)
+                let taken = Frame::parse_padded(frame)
                     .map_err(|_| Dropped::Malformed)
                     .and_then(|frame| self.take(source, flags, frame, protect));
                 if let Err(why) = taken {
@@ -297,5 +312,34 @@ impl Delivery for BestEffort {
     fn poll(&mut self, batch: &mut Batch) -> Option<Output> {
         let output = self.fill(batch).or_else(|| self.outputs.pop_front());
         output.or_else(|| self.drops.since(&mut self.told).map(Output::Dropped))
+    }
+}
+
+#[cfg(all(test, feature = "relay"))]
+mod tests {
+    use sealcast_wire::Domain;
+
+    use super::*;
+    use crate::testing::group;
+
+    #[test]
+    fn what_is_padded_shows_its_size_in_steps_and_is_read_by_those_who_do_not_pad() {
+        let members = group(1, 2);
+        let (mut padded, mut other) = (BestEffort::up_to(4096), BestEffort::up_to(4096));
+        padded.pad(256);
+        for (length, bytes) in [(0, 256), (1, 256), (128, 256), (129, 512), (3900, 4096)] {
+            let body = vec![7; length];
+            let what = What::Data { topic: "t", domain: Domain::GROUP, signed: true, sent_micros: None, body: &body };
+            let message = Outgoing { what, guarantee: Guarantee::BestEffort, to: To::Group };
+            let mut datagram = padded.datagram(Some(&*members[0]), &message).expect("it fits");
+            assert_eq!(datagram.len(), bytes, "{length}");
+            let (source, flags, frame) = members[1].open(&mut datagram).expect("a member's");
+            let output = other.take_at(9, source, flags, frame, &*members[1]).expect("it is read");
+            let Output::Deliver(delivered) = output else { panic!("data") };
+            assert!(delivered.signed && delivered.body == body && delivered.index == 9);
+        }
+        let what = What::Data { topic: "t", domain: Domain::GROUP, signed: false, sent_micros: None, body: &[7; 4090] };
+        let message = Outgoing { what, guarantee: Guarantee::BestEffort, to: To::Group };
+        assert_eq!(padded.datagram(Some(&*members[0]), &message), Err(SendError::TooLong));
     }
 }

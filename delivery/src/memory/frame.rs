@@ -64,6 +64,17 @@ pub(crate) struct Data<'a> {
 }
 
 impl<'a> Frame<'a> {
+    /// Reads a frame that may be padded.
+    pub(crate) fn parse_padded(bytes: &'a [u8]) -> Result<Frame<'a>, Malformed> {
+        let mut r = Reader::new(bytes);
+        if r.u8()? != PADDED {
+            return Frame::parse(bytes);
+        }
+        let length = usize::try_from(r.u32()?).map_err(|_| Malformed)?;
+        let frame = Frame::parse(r.take(length)?)?;
+        if r.rest().iter().any(|&it| it != 0) { Err(Malformed) } else { Ok(frame) }
+    }
+
     pub(crate) fn parse(bytes: &'a [u8]) -> Result<Frame<'a>, Malformed> {
         let mut r = Reader::new(bytes);
         let frame = match r.u8()? {
@@ -176,11 +187,30 @@ fn put_what<'w>(w: &'w mut Writer, what: &Fetch) -> &'w mut Writer {
     }
 }
 
+/// The kind of a frame that holds another one: its length, itself, zeros.
+pub(crate) const PADDED: u8 = 17;
 const PROOF_BYTES_MAX: usize = 1024;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn padding_is_zeros_and_holds_no_padding() {
+        let frame = Frame::Keys(b"hello").bytes();
+        let padded =
+            |frame: &[u8], zeros: &[u8]| [&[PADDED][..], &(frame.len() as u32).to_be_bytes(), frame, zeros].concat();
+        assert_eq!(Frame::parse_padded(&frame), Ok(Frame::Keys(b"hello")));
+        assert_eq!(Frame::parse_padded(&padded(&frame, &[])), Ok(Frame::Keys(b"hello")));
+        let whole = padded(&frame, &[0; 9]);
+        assert_eq!(Frame::parse_padded(&whole), Ok(Frame::Keys(b"hello")));
+        assert!(Frame::parse(&whole).is_err());
+        for bad in
+            [padded(&frame, &[0, 1]), padded(&padded(&frame, &[]), &[]), whole[..4].to_vec(), whole[..8].to_vec()]
+        {
+            assert!(Frame::parse_padded(&bad).is_err());
+        }
+    }
 
     #[test]
     fn every_frame_round_trips_and_no_prefix_is_taken_for_more() {

@@ -115,6 +115,13 @@ impl Relay {
         Relay { best_effort, log: None, is_subscribed: false, is_up: false }
     }
 
+    /// Has what is sealed be a multiple of so many bytes: the relay sees sizes in such steps only.
+    #[must_use]
+    pub fn padded(mut self, step: usize) -> Relay {
+        self.best_effort.pad(step);
+        self
+    }
+
     /// Messages can be sent once both channels work and it is known where the log begins for us.
     fn look_whether_up(&mut self) {
         let begins = self.log.as_ref().is_none_or(Log::has_begun);
