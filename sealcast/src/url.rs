@@ -246,6 +246,8 @@ pub struct Options {
     pub directory: Option<String>,
     /// `relay=`: the key that the directory's receipts must have, `scrl1…`.
     pub relay: Option<String>,
+    /// `padding=`: what a relay carries sealed has a multiple of so many bytes.
+    pub padding: usize,
     /// `user=`: as whom to log in at the MQTT broker.
     pub user: Option<String>,
     /// `password-file=`: its password; else `SEALCAST_RELAY_PASSWORD` has it.
@@ -281,6 +283,7 @@ impl Default for Options {
             authority: None,
             directory: None,
             relay: None,
+            padding: 1,
             user: None,
             password_file: None,
             ca: None,
@@ -527,6 +530,10 @@ impl Url {
                 let key = good.then(|| value.to_owned());
                 options.relay = Some(key.ok_or_else(|| wrong("the key of a relay, scrl1…, as its program prints it"))?);
             }
+            "padding" => {
+                let n = bytes(value).filter(|n| (1..=PADDING_MAX).contains(n));
+                options.padding = n.ok_or_else(|| wrong("bytes from 1 to 65536, such as 256"))?;
+            }
             "user" if !value.is_empty() => options.user = Some(value.to_owned()),
             "password-file" if !value.is_empty() => options.password_file = Some(value.into()),
             "ca" if !value.is_empty() => options.ca = Some(value.into()),
@@ -550,8 +557,13 @@ impl Url {
             return Err(bad(&self.text, "erase= belongs to keys=mls"));
         }
         if !matches!(self.address, TransportAddress::Relay(_)) {
-            let found = ["directory", "relay", "user", "password-file", "ca"].into_iter().find(|it| given.contains(it));
+            let found = ["directory", "relay", "padding", "user", "password-file", "ca"]
+                .into_iter()
+                .find(|it| given.contains(it));
             return found.map_or(Ok(()), |it| Err(bad(&self.text, &format!("{it}= belongs to mqtt: URLs"))));
+        }
+        if given.contains("padding") && !self.is_sealed() {
+            return Err(bad(&self.text, "padding= hides nothing where nothing is sealed"));
         }
         if let (TransportAddress::Relay(RelayAddress { tls: false, host, .. }), Some(_)) =
             (&self.address, &self.options.user)
@@ -771,7 +783,9 @@ const LCM_PORT: u16 = 7667;
 const KDC_PLACES_MAX: usize = 8;
 /// In a group that is reached directly, so long after a message was taken its publisher knows what became of it.
 const OUTCOME_WITHIN: Duration = Duration::from_secs(5);
-const KNOWN: &str = "ttl recv_buf_size interface mtu segment linger batch gso group origin suite rekey detect wait keys order (and backlog, slow and fec with order=total, kdc with keys=center, join and erase with keys=mls, pin and authority for quorum:, directory, relay, user, password-file and ca for mqtt:)";
+/// Larger steps would make most messages that large.
+const PADDING_MAX: usize = 1 << 16;
+const KNOWN: &str = "ttl recv_buf_size interface mtu segment linger batch gso group origin suite rekey detect wait keys order (and backlog, slow and fec with order=total, kdc with keys=center, join and erase with keys=mls, pin and authority for quorum:, directory, relay, padding, user, password-file and ca for mqtt:)";
 
 #[cfg(test)]
 mod tests {
@@ -848,6 +862,9 @@ mod tests {
             ("mqtt://relay/prefix?keys=mls", "needs directory="),
             ("udpm://?directory=http://relay/v1", "belongs to mqtt:"),
             ("udpm://?erase=epoch", "belongs to keys=mls"),
+            ("udpm://?padding=256", "belongs to mqtt:"),
+            ("mqtt://a/p?keys=plain&group=g&padding=256", "hides nothing"),
+            ("mqtt://a/p?keys=contributory&group=g&padding=0", "1 to 65536"),
             ("mem://a?keys=mls&order=total&erase=hour", "epoch"),
             ("mem:g?keys=mls&join=soon", "auto, external or wait"),
             ("udpm://?join=wait", "belongs to keys=mls"),

@@ -69,9 +69,15 @@ pub(super) fn open(address: &RelayAddress, url: &Url, meeting: Meeting, waker: &
             let opened = Relay::open(config, record.as_deref(), url.options.join == Join::Create);
             let damaged = |_| Error::new(Code::Content, "what was kept of this group's log is damaged");
             let (delivery, handle) = opened.map_err(damaged)?;
-            (Box::new(delivery), Some(Known { handle, relay, home, convicted: None, is_shown: false }))
+            (
+                Box::new(delivery.padded(url.options.padding)),
+                Some(Known { handle, relay, home, convicted: None, is_shown: false }),
+            )
         }
-        None => (Box::new(Relay::without_directory(!url.is_sealed())), None),
+        None => {
+            let delivery = Relay::without_directory(!url.is_sealed()).padded(url.options.padding);
+            (Box::new(delivery), None)
+        }
     };
     let inbox: Arc<Mutex<VecDeque<Came>>> = Arc::default();
     let tell = |waker: &Arc<mio::Waker>| {
