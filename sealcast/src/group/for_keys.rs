@@ -14,6 +14,11 @@ use super::ordered::KeysIn;
 use super::vouch::{self, TAG_HERE, TAG_KEYS};
 use super::{Group, Output, Vouching, lock, ordered};
 
+/// Whether an output concerns this process alone until something else follows from it, which waits for the disk (G6).
+pub(super) fn stays_inside(output: &keys::Output) -> bool {
+    matches!(output, keys::Output::Prepare { .. } | keys::Output::Keyed { .. } | keys::Output::Checkpointed(_))
+}
+
 impl<K: Keys, D: Delivery> Group<K, D> {
     pub(super) fn do_for_keys(&mut self, now: Now, output: keys::Output) {
         match output {

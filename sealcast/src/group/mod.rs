@@ -76,7 +76,8 @@ pub struct Group<K, D> {
     names: BTreeMap<delivery::Token, delivery::Token>,
     /// Ready to be handed out, before anything new is asked of the axes.
     ready: VecDeque<Output>,
-    /// G6: a record is not durable yet; what came after it waits here.
+    /// G6: a record is not durable yet; what came after it waits here, but for what concerns this process alone: a member that
+    /// follows many epochs waits for the disk once.
     storing: bool,
     blocked_keys: Option<keys::Output>,
     blocked_delivery: Option<(delivery::Output, Batch)>,
@@ -539,7 +540,9 @@ impl<K: Keys, D: Delivery> Group<K, D> {
     /// which the caller hands over empty.
     pub fn poll(&mut self, now: Now, batch: &mut Batch) -> Option<Output> {
         loop {
-            if let Some(output) = self.ready.pop_front() {
+            if !self.storing
+                && let Some(output) = self.ready.pop_front()
+            {
                 return Some(output);
             }
             let next = match self.blocked_keys.take() {
@@ -552,7 +555,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
                     self.storing = true;
                     return Some(Output::Store { of: Axis::Keys, id, record });
                 }
-                Some(output) if self.storing => {
+                Some(output) if self.storing && !for_keys::stays_inside(&output) => {
                     self.blocked_keys = Some(output);
                     return None;
                 }
@@ -575,7 +578,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
                     self.storing = true;
                     return Some(Output::Store { of: Axis::Delivery, id, record });
                 }
-                Some(output) if self.storing => {
+                Some(output @ delivery::Output::Transmit(_)) if self.storing => {
                     self.blocked_delivery = Some((output, std::mem::take(batch)));
                     return None;
                 }

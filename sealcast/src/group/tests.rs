@@ -293,6 +293,21 @@ fn rule_g6_nothing_leaves_before_what_it_rests_on_is_durable() {
 }
 
 #[test]
+fn rule_g6_a_member_that_follows_epoch_after_epoch_waits_for_the_disk_once() {
+    let store = |id| keys::Output::Store { id, record: vec![] };
+    let prepare = |counter| keys::Output::Prepare { view: view(counter, 2, Change::Rekeyed), flush: Flush::Now };
+    let outputs =
+        vec![store(4), prepare(2), store(5), prepare(3), store(6), installed(3, 2, Change::Rekeyed), prepare(4)];
+    let (mut group, story) = group(BEST_EFFORT, outputs);
+    assert_eq!(drain(&mut group), ["store Keys 4", "store Keys 5", "store Keys 6"]);
+    assert_eq!(lock(&story)[..], ["prepare", "flushed 2 7", "prepare", "flushed 3 7"]);
+    assert!(drain(&mut group).is_empty() && group.view().is_none(), "nothing is sealed before they are durable");
+    group.stored();
+    assert_eq!(drain(&mut group), ["view 3"]);
+    assert_eq!(lock(&story)[4..], ["install 3", "prepare", "flushed 4 7"]);
+}
+
+#[test]
 fn rule_a14_the_way_suspects_and_flushes_and_only_the_keys_change_the_view() {
     let (mut group, story) = group(BEST_EFFORT, vec![installed(1, 2, Change::Formed)]);
     drain(&mut group);
