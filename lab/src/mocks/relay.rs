@@ -59,7 +59,7 @@ impl AtRelay {
             device: Box::new(|cert| DeviceId(sha256(&cert.0))),
         };
         let (relay, handle) = Relay::open(config, record, false).expect("its own record");
-        (AtRelay { has_directory: true, ..AtRelay::over(relay, node) }, handle)
+        (AtRelay { has_directory: true, ..AtRelay::over(relay.padded(PADDING), node) }, handle)
     }
 
     /// A member that meets others at an MQTT broker alone.
@@ -342,6 +342,8 @@ fn read_writes(record: &[u8]) -> Vec<Write> {
     writes
 }
 
+/// Members at a relay pad what they seal.
+const PADDING: usize = 256;
 const REQUEST: u8 = 0xD0;
 const RESPONSE: u8 = 0xD1;
 const ANNOUNCEMENT: u8 = 0xD2;
