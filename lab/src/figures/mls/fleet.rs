@@ -272,10 +272,12 @@ impl SpentCell {
     }
 }
 
-/// A member with its records in a file.
+/// A member with its records in a file, which takes datagrams that come together in one go, as a session does.
 struct Measured {
     member: MlsMember,
     store: Store,
+    /// When what came is dealt with.
+    due: Option<Monotonic>,
     spent: SpentCell,
     effects: VecDeque<Effect<MemberEvent>>,
 }
@@ -291,7 +293,7 @@ impl Measured {
         let mut store = Store::open(file).expect("the lab's own folder");
         let member = make(&mut store).expect("the lab's own folder");
         let (spent, effects) = (spent.clone(), VecDeque::new());
-        let mut measured = Measured { member, store, spent, effects };
+        let mut measured = Measured { member, store, due: None, spent, effects };
         measured.perform(now, begun, before);
         measured
     }
@@ -321,15 +323,20 @@ impl Measured {
             self.spent.lock().disk += waited.elapsed();
             self.member.stored(now);
         }
-        let (after, mut spent) = (worked(), self.spent.lock());
-        spent.all += begun.elapsed();
-        spent.engine += after.all - before.all;
-        spent.processing += after.processing - before.processing;
+        self.spend(begun, before);
+        let mut spent = self.spent.lock();
         if enters {
             let epoch = spent.all - spent.since;
             spent.since = spent.all;
             spent.epochs.push(epoch);
         }
+    }
+
+    fn spend(&self, begun: Instant, before: Worked) {
+        let (after, mut spent) = (worked(), self.spent.lock());
+        spent.all += begun.elapsed();
+        spent.engine += after.all - before.all;
+        spent.processing += after.processing - before.processing;
     }
 
     fn put(&mut self, id: u64, record: &[u8]) {
@@ -347,7 +354,8 @@ impl Node for Measured {
     fn handle(&mut self, now: Now, from: Address, datagram: &mut [u8]) {
         let (begun, before) = (Instant::now(), worked());
         self.member.handle(now, from, datagram);
-        self.perform(now, begun, before);
+        self.spend(begun, before);
+        self.due.get_or_insert(now.monotonic + TOGETHER);
     }
 
     fn command(&mut self, now: Now, command: MemberCommand) {
@@ -357,11 +365,12 @@ impl Node for Measured {
     }
 
     fn timeout(&self) -> Option<Monotonic> {
-        self.member.timeout()
+        [self.member.timeout(), self.due].into_iter().flatten().min()
     }
 
     fn handle_timeout(&mut self, now: Now) {
         let (begun, before) = (Instant::now(), worked());
+        self.due = None;
         self.member.handle_timeout(now);
         self.perform(now, begun, before);
     }
@@ -399,5 +408,7 @@ const SEED: u64 = 2026;
 const BLOCK: usize = 64;
 /// Until the orderer keeps their key packages.
 const PACKAGES_COME: Duration = Duration::from_millis(100);
+/// What comes within so long of virtual time comes together.
+const TOGETHER: Duration = Duration::from_millis(1);
 /// Of virtual time.
 const TIMEOUT: Duration = Duration::from_secs(60);
