@@ -13,6 +13,7 @@ pub mod one_core;
 pub mod openmls;
 pub mod pace;
 pub mod player;
+pub(crate) mod relay;
 pub mod roles;
 pub mod servers;
 pub mod side;

@@ -1,10 +1,8 @@
 //! A group at a relay of this machine: Mosquitto and `sealcast-relay`, and members that are sessions of this process. All share its
 //! cores.
 
-use std::fs;
-use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
+use std::io::{self, Read as _, Write as _};
+use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
@@ -12,14 +10,13 @@ use std::time::{Duration, Instant};
 use sealcast::config::{Home, KeptIdentity};
 use sealcast::session::Identity;
 use sealcast::{Session, open};
-use tempfile::TempDir;
 
 use super::{AREA, millis, resident_bytes};
 use crate::Failure;
-use crate::brokers::beside;
 use crate::figures::brokers::disk;
 use crate::figures::{Bench, Goal, Row, median};
-use crate::peers::identities::{GROUP, Identities};
+use crate::peers::identities::Identities;
+use crate::peers::relay::Servers;
 
 pub(in crate::figures) const RELAY: &[&str] = &["mls-fanout", "mls-burst", "mls-evict", "mls-relay-memory"];
 
@@ -27,7 +24,7 @@ pub(in crate::figures) const RELAY: &[&str] = &["mls-fanout", "mls-burst", "mls-
 pub(in crate::figures) fn relay(bench: &Bench) -> Result<Vec<Row>, Failure> {
     let (members, evictions) = bench.pick((20, 3), (100, 9));
     let (singles, burst) = bench.pick((20, 100), (100, 300));
-    let servers = Servers::start()?;
+    let servers = Servers::start(&disk())?;
     let identities = Identities::new(members)?;
     let mut group = Vec::new();
     for member in 0..members {
@@ -60,7 +57,7 @@ pub(in crate::figures) fn relay(bench: &Bench) -> Result<Vec<Row>, Failure> {
         FanOut { receivers, hear, publish: Box::new(move |body: &[u8]| publisher.publish("plain", body)) }
             .measure(singles, burst)?
     };
-    let memory = servers.memory()? as f64 / 1e6;
+    let memory = servers.processes().map(resident_bytes).sum::<Result<u64, Failure>>()? as f64 / 1e6;
     let mut evicted = Vec::new();
     for _ in 0..evictions {
         bench.bar.tick();
@@ -250,64 +247,6 @@ impl PlainClient {
 
 fn text(text: &str) -> Vec<u8> {
     [&(text.len() as u16).to_be_bytes()[..], text.as_bytes()].concat()
-}
-
-/// Both programs; dropped, they are ended.
-struct Servers {
-    mosquitto: Child,
-    directory: Option<Child>,
-    mqtt: u16,
-    url: String,
-    _folder: TempDir,
-}
-
-impl Servers {
-    fn start() -> Result<Servers, Failure> {
-        let program = beside("sealcast-relay").map_err(|why| format!("{why} -p sealcast-relayd"))?;
-        let folder = tempfile::Builder::new().prefix("sealcast-relay").tempdir_in(disk())?;
-        let port = || -> Result<u16, Failure> { Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port()) };
-        let (mqtt, listen) = (port()?, port()?);
-        let settings = folder.path().join("mosquitto.conf");
-        let text = format!(
-            "listener {mqtt} 127.0.0.1\nallow_anonymous true\npersistence false\nmax_queued_messages 0\nset_tcp_nodelay true\n"
-        );
-        fs::write(&settings, text)?;
-        let mut mosquitto = Command::new("mosquitto");
-        mosquitto.arg("-c").arg(&settings).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let mosquitto = mosquitto.spawn().map_err(|e| format!("mosquitto: {e}; type: make setup"))?;
-        let mut servers = Servers { mosquitto, directory: None, mqtt, url: String::new(), _folder: folder };
-        let begun = Instant::now();
-        while TcpStream::connect(("127.0.0.1", mqtt)).is_err() {
-            if begun.elapsed() > TIMEOUT {
-                return Err("mosquitto does not listen".into());
-            }
-            std::thread::sleep(LOOK);
-        }
-        let mut command = Command::new(program);
-        command.arg("run").arg("--data").arg(servers._folder.path().join("data"));
-        command.args(["--listen", &format!("127.0.0.1:{listen}"), "--mqtt", &format!("mqtt://127.0.0.1:{mqtt}")]);
-        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
-        let lines = BufReader::new(child.stdout.take().ok_or("its output is piped")?).lines();
-        let url = lines.map_while(Result::ok).find_map(|line| Some(line.strip_prefix("url")?.trim().to_owned()));
-        servers.directory = Some(child);
-        servers.url = url.ok_or("sealcast-relay does not start")?.replace("GROUP", GROUP);
-        Ok(servers)
-    }
-
-    fn memory(&self) -> Result<u64, Failure> {
-        let directory = self.directory.as_ref().ok_or("it was started")?;
-        Ok(resident_bytes(directory.id())? + resident_bytes(self.mosquitto.id())?)
-    }
-}
-
-impl Drop for Servers {
-    fn drop(&mut self) {
-        for child in self.directory.iter_mut().chain([&mut self.mosquitto]) {
-            // They may have ended already.
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
 }
 
 const BYTES: usize = 1024;
