@@ -1,4 +1,4 @@
-//! Five members of a group as processes that publish in one order, over multicast on a loopback of their own.
+//! Five members of a group as processes that publish in one order, over multicast on a loopback of their own or at a relay.
 
 use std::collections::BTreeMap;
 use std::net::UdpSocket;
@@ -13,10 +13,12 @@ use super::TIMEOUT;
 use super::ledger::{Ledger, first};
 use crate::Failure;
 use crate::brokers::beside;
+use crate::figures::brokers::disk;
 use crate::netns::{self, Loopback};
 use crate::peers::centre::{Registry, Running};
 use crate::peers::identities::{GROUP, Identities};
 use crate::peers::player::Player;
+use crate::peers::relay::Servers;
 
 /// Who holds the keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -39,6 +41,10 @@ pub(super) struct Members {
     url: String,
     scene: Scene,
     network: Option<Loopback>,
+    /// At a relay: the last epoch that each member told of, over all its runs, and the last one that was acknowledged to
+    /// somebody who asked for it.
+    epochs: Vec<u32>,
+    rotated: u32,
     end: Arc<AtomicBool>,
 }
 
@@ -49,6 +55,8 @@ pub(super) struct Counts {
     pub(super) failed: u64,
     pub(super) refused: u64,
     pub(super) gaps: u64,
+    /// Changes of key that were asked for, and had.
+    pub(super) rotations: u64,
     /// Why messages were not acknowledged.
     pub(super) reasons: BTreeMap<String, u64>,
     /// When the order grew last, and the longest time without that.
@@ -72,10 +80,15 @@ enum Scene {
         registry: Registry,
     },
     Contributory(Identities),
+    /// Members come back to where they were.
+    Relay {
+        servers: Servers,
+        identities: Identities,
+    },
 }
 
 impl Members {
-    /// Starts all, and lets them publish once they are together.
+    /// Starts all over multicast, and lets them publish once they are together.
     pub(super) fn start(scheme: Scheme, rate: f64, detect: &str, end: Arc<AtomicBool>) -> Result<Members, Failure> {
         let (network, port) = match netns::available() {
             Ok(()) => (Some(Loopback::new()?), 7667),
@@ -96,9 +109,28 @@ impl Members {
                 Scene::Center { _centre: centre, registry }
             }
         };
+        Members::of(url, scene, network, rate, end)
+    }
+
+    /// Starts all and a relay of their own, and lets them publish once they are together.
+    pub(super) fn at_a_relay(rate: f64, end: Arc<AtomicBool>) -> Result<Members, Failure> {
+        let servers = Servers::start(&disk())?;
+        let url = servers.url.clone();
+        let scene = Scene::Relay { servers, identities: Identities::new(MEMBERS)? };
+        Members::of(url, scene, None, rate, end)
+    }
+
+    fn of(
+        url: String,
+        scene: Scene,
+        network: Option<Loopback>,
+        rate: f64,
+        end: Arc<AtomicBool>,
+    ) -> Result<Members, Failure> {
         let (ledger, counts) = (Ledger::default(), Counts::default());
         let members = (0..MEMBERS).map(|_| None).collect();
-        let mut all = Members { members, started: vec![0; MEMBERS], ledger, counts, rate, url, scene, network, end };
+        let (started, epochs, rotated) = (vec![0; MEMBERS], vec![0; MEMBERS], 0);
+        let mut all = Members { members, started, ledger, counts, rate, url, scene, network, epochs, rotated, end };
         (0..MEMBERS).try_for_each(|member| all.launch(member, true))?;
         all.until("the members do not come together", |it| it.are_in_one_view())?;
         (0..MEMBERS).try_for_each(|member| all.publish(member))?;
@@ -124,6 +156,20 @@ impl Members {
         self.publish(member)
     }
 
+    /// Its relay, if they are at one.
+    pub(super) fn servers(&mut self) -> Option<&mut Servers> {
+        match &mut self.scene {
+            Scene::Relay { servers, .. } => Some(servers),
+            Scene::Center { .. } | Scene::Contributory(_) => None,
+        }
+    }
+
+    /// Has a member that runs ask for a new key of the group.
+    pub(super) fn rotate(&mut self, member: usize) -> Result<(), Failure> {
+        let running = self.members[member].as_mut();
+        Ok(running.map_or(Ok(()), |it| it.player.tell("rotate"))?)
+    }
+
     /// Takes down what the members tell for a while.
     ///
     /// # Errors
@@ -146,6 +192,9 @@ impl Members {
     pub(super) fn together(&mut self) -> Result<Duration, Failure> {
         let begun = Instant::now();
         self.until("the members do not come together again", |it| it.are_in_one_view() && it.have_positions())?;
+        if let Some(epoch) = self.epochs.iter().find(|it| **it < self.rotated) {
+            return Err(format!("epoch {} was acknowledged, and all are in {epoch}", self.rotated).into());
+        }
         self.grow()?;
         Ok(begun.elapsed())
     }
@@ -249,7 +298,21 @@ impl Members {
                     self.ledger.fail(entry.parse()?);
                 }
             }
-            ["view", _, epoch, members] => member.view = Some((epoch.parse()?, members.parse()?)),
+            ["view", nanos, epoch, members] => {
+                let epoch = epoch.parse()?;
+                member.view = Some((epoch, members.parse()?));
+                if self.servers().is_some() {
+                    self.ledger.joined(member.run, nanos.parse()?);
+                    if epoch < std::mem::replace(&mut self.epochs[number], epoch) {
+                        return Err(format!("robot{number} went back to epoch {epoch}").into());
+                    }
+                }
+            }
+            ["rotated", epoch] => {
+                self.counts.rotations += 1;
+                self.rotated = self.rotated.max(epoch.parse()?);
+            }
+            ["unrotated", ..] => *self.counts.reasons.entry(line.to_owned()).or_default() += 1,
             ["sequencer", nanos, name] => {
                 member.sequencer = Some(name.to_owned()).filter(|it| it != "-");
                 if member.sequencer.is_some() {
@@ -267,7 +330,10 @@ impl Members {
     }
 
     fn are_in_one_view(&self) -> bool {
-        let of = |it: &Member| it.view.filter(|(_, members)| *members == MEMBERS).zip(it.sequencer.clone());
+        let has_sequencer = !matches!(self.scene, Scene::Relay { .. });
+        let is_whole = |it: &&Member| it.sequencer.is_some() || !has_sequencer;
+        let is_all = |(_, members): &(u32, usize)| *members == MEMBERS;
+        let of = |it: &Member| Some((it.view.filter(is_all)?, Some(it).filter(is_whole)?.sequencer.clone()));
         let views: Vec<_> = self.members.iter().flatten().map(of).collect();
         views.len() == MEMBERS && views[0].is_some() && views.windows(2).all(|pair| pair[0] == pair[1])
     }
@@ -292,7 +358,7 @@ impl Scene {
     fn home(&self) -> &std::path::Path {
         match self {
             Scene::Center { registry, .. } => registry.home(),
-            Scene::Contributory(identities) => identities.home(),
+            Scene::Contributory(identities) | Scene::Relay { identities, .. } => identities.home(),
         }
     }
 }

@@ -4,7 +4,8 @@
 //! | file | what |
 //! |---|---|
 //! | `ordered` | members of a group with one order over multicast, on a loopback of their own |
-//! | `members` | their processes |
+//! | `relay` | members of a group of `keys=mls` at a relay, its directory and its MQTT broker |
+//! | `members` | the members' processes |
 //! | `publisher` | what each of these processes does |
 //! | `ledger` | what they told, and what must hold of it |
 //! | `../brokers/kills` | brokers, with publishers and subscribers that stay |
@@ -13,6 +14,7 @@ mod ledger;
 mod members;
 mod ordered;
 pub(crate) mod publisher;
+mod relay;
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -24,6 +26,7 @@ use rand_core::Rng as _;
 use crate::Failure;
 use crate::brokers::kills::Brokers;
 use ordered::Ordered;
+use relay::Relay;
 
 /// Kill processes again and again under load, and see that nothing is lost
 #[derive(Args, Clone, Debug)]
@@ -39,6 +42,8 @@ enum Whom {
     Brokers(Brokers),
     /// Members of a group with one order over multicast: one or two of five at once
     Ordered(Ordered),
+    /// A relay, and members of a group there: one or two of five at once, its directory, its MQTT broker
+    Relay(Relay),
 }
 
 impl Kills {
@@ -50,6 +55,7 @@ impl Kills {
         match &self.whom {
             Whom::Brokers(brokers) => brokers.run(),
             Whom::Ordered(ordered) => ordered.run(),
+            Whom::Relay(relay) => relay.run(),
         }
     }
 }

@@ -3,6 +3,7 @@
 //! ```text
 //! publish FIRST RATE   ->  from now on; messages are numbered from FIRST
 //! halt                 ->  halted, once it is known what became of each
+//! rotate               ->  rotated EPOCH, once the group has a new key; or unrotated WHY
 //!
 //! view NANOS EPOCH MEMBERS          a view is installed
 //! sequencer NANOS NAME|-            who orders now, if anybody does
@@ -49,6 +50,13 @@ pub(crate) fn run(session: &Session) -> Result<(), Failure> {
                 publisher.take().map(std::thread::JoinHandle::join).transpose().map_err(|_| "the publisher ended")?;
                 say("halted");
             }
+            ["rotate"] => {
+                let session = session.clone();
+                std::thread::spawn(move || match session.rotate().wait() {
+                    Ok(report) => say(format!("rotated {}", report.to.counter)),
+                    Err(why) => say(format!("unrotated {why}")),
+                });
+            }
             _ => return Err(format!("no command {line:?}").into()),
         }
     }
@@ -60,7 +68,7 @@ fn publish(session: &Session, first: u64, rate: f64, publishes: &AtomicBool) {
     let every = Duration::from_secs_f64(1.0 / rate);
     let mut due = Instant::now();
     while publishes.load(Ordering::Acquire) {
-        let mut body = vec![0x5A; BYTES];
+        let mut body = vec![FILL; BYTES];
         body[..8].copy_from_slice(&number.to_be_bytes());
         body[8..16].copy_from_slice(&monotonic_nanos().to_be_bytes());
         match session.publish(TOPIC, body).ordered().ticket() {
@@ -132,7 +140,9 @@ fn watch(mut views: Views) {
     }
 }
 
-const TOPIC: &str = "load";
+pub(super) const TOPIC: &str = "load/of/robots";
+/// What messages are filled with.
+pub(super) const FILL: u8 = 0x5A;
 const BYTES: usize = 100;
 const QUEUE: usize = 1 << 20;
 /// Messages of one member of which it is not known yet what became.
