@@ -296,6 +296,9 @@ impl<E: Engine> Mls<E> {
     }
 
     pub(super) fn flushed(&mut self, now: Now, epoch: EpochId, cut: [u8; 32]) {
+        if self.proved_by_log(now, epoch, cut) {
+            return;
+        }
         let Some(inside) = self.inside_mut() else { return };
         let Some(entering) = inside.entering.take_if(|it| it.name == epoch) else { return };
         if entering.commits {
@@ -304,6 +307,11 @@ impl<E: Engine> Mls<E> {
         }
         let Entering { position, change, people, cause, welcome, external, .. } = entering;
         inside.advance(people, position, cut);
+        let is_ours = match &cause {
+            None => true,
+            Some(Cause::Card(card)) => card.id.cert == self.me.hash,
+            Some(Cause::Commit { .. }) => false,
+        };
         self.journal.begin(cause.map(|cause| Step { position, cut, cause }));
         self.enter(now, change);
         if self.pending.as_ref().is_some_and(|it| it.tokens.len() > 1) {
@@ -318,6 +326,9 @@ impl<E: Engine> Mls<E> {
         }
         if let Some(cert) = external {
             self.note_external(now, cert);
+        }
+        if is_ours {
+            self.post_soon(now);
         }
         self.set_turn(now);
         self.follow_log(now);
@@ -397,7 +408,7 @@ const RECENT: usize = 4;
 const BEHIND_AFTER: std::time::Duration = std::time::Duration::from_millis(300);
 
 /// Names the flush of the view that a message ends.
-fn name_of(from: EpochId, of: &[u8]) -> EpochId {
+pub(super) fn name_of(from: EpochId, of: &[u8]) -> EpochId {
     let hash = sha256(of);
     EpochId {
         counter: from.counter.saturating_add(1),

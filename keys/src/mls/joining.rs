@@ -16,6 +16,7 @@ use super::following::{Change, base_of};
 use super::judge::{Claim, Refusal};
 use super::message::{Annex, Body, Card, Entry, EntryKind, Message, WantKind};
 use super::people::{Cards, People, digest_of};
+use super::posted::{NOBODY, Posted};
 use super::scheme::{Inside, Mls, Phase, Timer, slot, step};
 use crate::{Exclusion, Output, SendResult, Token};
 
@@ -29,24 +30,39 @@ pub(super) struct Outside {
     mail: Option<Entry>,
     /// The group that we found, until the order has our FOUND.
     founds: Option<(Vec<Token>, [u8; 32], Vec<u8>)>,
+    /// Whether it was looked what is posted at the directory.
+    pub(super) has_looked: bool,
     /// The group that we found, and the position of its FOUND: messages stand before it, so there may be a group already.
     late: Option<(u64, [u8; 32])>,
 }
 
+impl Outside {
+    /// Takes in what is posted, unless there is another way in already.
+    pub(super) fn take_posted(&mut self, now: Now, entry: Entry) -> bool {
+        let is_first = self.entry.is_none() && self.mail.is_none();
+        if is_first {
+            self.entry = Some((entry, now.monotonic));
+        }
+        is_first
+    }
+}
+
 /// Our external commit, until a member confirms that it won.
 pub(super) struct External<E> {
-    engine: E,
+    pub(super) engine: E,
     base: Secret<32>,
     /// The positions of its parts.
     places: BTreeMap<Token, Option<u64>>,
     tries: u32,
     /// The confirmation, whose annex is being fetched.
     entered: Option<Entry>,
+    /// What it was made on, if that was posted.
+    pub(super) posted: Option<Posted>,
 }
 
 impl<E> External<E> {
     /// That of the last part.
-    fn position(&self) -> Option<u64> {
+    pub(super) fn position(&self) -> Option<u64> {
         self.places.values().copied().collect::<Option<Vec<u64>>>()?.into_iter().max()
     }
 }
@@ -65,7 +81,7 @@ impl<E: Engine> Mls<E> {
         self.phase = Phase::Outside(Box::default());
         self.offer_packages(now);
         self.timers.set(Timer::Want, now.monotonic);
-        if self.config.founds {
+        if self.config.founds || self.config.joins && self.config.directory {
             self.timers.set(Timer::Found, now.monotonic + self.paced(FOUND_AFTER));
         }
     }
@@ -85,11 +101,15 @@ impl<E: Engine> Mls<E> {
                     return self.timers.set(Timer::Want, now.monotonic + self.paced(WANT_AGAIN));
                 };
                 external.tries += 1;
-                if external.tries > OUTCOME_TRIES {
+                let tries = external.tries;
+                if tries > 1 {
+                    self.prove_by_log();
+                }
+                if tries > OUTCOME_TRIES {
                     // It lost, or nobody who knows better is here.
                     return self.rejoin(now);
                 }
-                (WantKind::Outcome, position, external.tries - 1)
+                (WantKind::Outcome, position, tries - 1)
             }
             Phase::Inside(inside) if inside.behind && inside.tries < BEHIND_TRIES => {
                 inside.tries += 1;
@@ -112,10 +132,21 @@ impl<E: Engine> Mls<E> {
         let group_id = *self.seed().expose();
         let card = self.card.clone();
         let Phase::Outside(outside) = &self.phase else { return };
-        let asks = self.is_fetching(&Fetch::Mail(self.me.hash));
+        let asks = self.is_fetching(&Fetch::Mail(self.me.hash)) || self.is_fetching(&Fetch::KeyPackage(NOBODY));
         if asks || outside.entry.is_some() || outside.mail.is_some() || outside.founds.is_some() {
             return self.timers.set(Timer::Found, now.monotonic + self.paced(FOUND_AFTER));
         }
+        if self.look_for_post(now) {
+            return self.timers.set(Timer::Found, now.monotonic + self.paced(FOUND_AFTER));
+        }
+        if !self.config.founds {
+            // Somebody may come who answers, or posts.
+            if let Phase::Outside(outside) = &mut self.phase {
+                outside.has_looked = false;
+            }
+            return self.timers.set(Timer::Found, now.monotonic + self.paced(LOOK_AGAIN));
+        }
+        let Phase::Outside(outside) = &self.phase else { return };
         if let Some((position, group_id)) = outside.late {
             self.form(now, position, &group_id);
             return self.follow_log(now);
@@ -183,6 +214,7 @@ impl<E: Engine> Mls<E> {
         let cards = vec![self.card.clone()];
         self.begin_inside(engine, base, Start { counter: 1, position, founded: position, cut: [0; 32], cards });
         self.enter(now, Change::Formed);
+        self.post_soon(now);
     }
 
     /// Whether a group has members whom the authority's list, as we have it, revokes: then it is not the one of today.
@@ -418,7 +450,8 @@ impl<E: Engine> Mls<E> {
         let (epoch, cards) = (entry.epoch, vec![self.card.clone()]);
         let tokens = self.order(epoch, &Message::Commit { epoch, commit: message, cards, why: Vec::new() }.write());
         let places = tokens.into_iter().map(|token| (token, None)).collect();
-        let external = External { engine, base, places, tries: 0, entered: None };
+        let posted = (entry.to == NOBODY).then(|| Posted::new(entry, annex.cards.clone()));
+        let external = External { engine, base, places, tries: 0, entered: None, posted };
         self.phase = Phase::External(Box::new(external));
         self.timers.stop(Timer::Found);
         self.timers.set(Timer::Want, now.monotonic + self.paced(WANT_AGAIN * 4));
@@ -472,14 +505,20 @@ impl<E: Engine> Mls<E> {
         if check_entered(&external.base, (counter, position, founded), &cut, &cards, mac).is_err() {
             return;
         }
+        self.come_in(now, Start { counter, position, founded, cut, cards: annex.cards });
+    }
+
+    /// Our external commit won.
+    pub(super) fn come_in(&mut self, now: Now, start: Start) {
         let Phase::External(external) = std::mem::replace(&mut self.phase, Phase::Outside(Box::default())) else {
             return;
         };
         let External { engine, base, .. } = *external;
         self.withdrawn = 0;
         self.timers.stop(Timer::Want);
-        self.begin_inside(engine, base, Start { counter, position, founded, cut, cards: annex.cards });
+        self.begin_inside(engine, base, start);
         self.enter(now, Change::Formed);
+        self.post_soon(now);
         self.set_turn(now);
         self.follow_log(now);
     }
@@ -535,13 +574,9 @@ impl<E: Engine> Mls<E> {
         if inside.members.len() >= limits::MLS_MEMBERS_MAX {
             return;
         }
-        let kind = EntryKind::GroupInfo(inside.leaf_of(&cert).map(|leaf| leaf.0));
-        let (counter, epoch) = (inside.epoch.counter, inside.engine.context().epoch);
-        let (position, founded, cut) = (inside.position, inside.founded, inside.cut);
-        let (opening, tree) = (inside.engine.group_info(), inside.engine.tree());
-        let annex = Annex { opening, tree, cards: inside.cards.values().cloned().collect() }.write();
-        let annex = self.body(&annex);
-        self.tell_entry(now, to, Entry { to: cert, counter, epoch, position, founded, cut, annex, kind });
+        let replaces = inside.leaf_of(&cert).map(|leaf| leaf.0);
+        let Some(entry) = self.way_in(cert, replaces) else { return };
+        self.tell_entry(now, to, entry);
     }
 
     /// Confirms that an external commit won, with the cards of its epoch.
@@ -615,6 +650,8 @@ pub(super) struct Start {
 const FOUND_AFTER: Duration = Duration::from_millis(400);
 /// The position of a log's first message.
 const FIRST: u64 = 1;
+/// How often it is looked whether something is posted, by who founds no group.
+const LOOK_AGAIN: Duration = Duration::from_secs(10);
 const WANT_AGAIN: Duration = Duration::from_millis(100);
 const WANTS_DOUBLE: u32 = 6;
 /// Whether an external commit won is asked, if nobody says so by itself.

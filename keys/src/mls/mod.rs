@@ -21,6 +21,7 @@ mod message;
 pub mod misbehaving;
 mod packages;
 mod people;
+mod posted;
 mod records;
 mod scheme;
 mod sharing;

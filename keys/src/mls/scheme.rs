@@ -17,6 +17,7 @@
 //! | `committing` | what a member wants the group to commit |
 //! | `following` | what the order says, and the epochs that it leads to |
 //! | `joining` | the ways in, and how members help those outside |
+//! | `posted` | the way in that lies at a directory, for newcomers who meet no member |
 //! | `body` | what is too long for a message |
 //! | `admitting` | who asks to be let in, and commits that let in many |
 //! | `packages` | our own key packages |
@@ -56,6 +57,7 @@ use super::judge::{Credential, Judge};
 use super::message::{Card, Entry, Message};
 use super::packages::OwnPackage;
 use super::people::{Cards, People};
+use super::posted::NOBODY;
 use super::records;
 use super::sharing::Shared;
 use crate::timers::Timers;
@@ -251,6 +253,8 @@ pub(super) enum Timer {
     Erase,
     /// Look how many of our key packages are left.
     Packages,
+    /// Post the way into this epoch.
+    Post,
 }
 
 impl<E: Engine> Mls<E> {
@@ -445,6 +449,8 @@ impl<E: Engine> Mls<E> {
     fn fetched(&mut self, now: Now, id: FetchId, result: Fetched) {
         let Some(what) = self.fetching.remove(&id) else { return };
         match (what, result) {
+            (Fetch::KeyPackage(NOBODY), Fetched::Bytes(bytes)) => self.post_came(now, &bytes),
+            (Fetch::KeyPackage(NOBODY), _) => self.timers.sooner(Timer::Found, now.monotonic),
             (Fetch::KeyPackage(cert), Fetched::Bytes(bytes)) => self.package_came(now, cert, &bytes),
             (Fetch::Blob(hash), Fetched::Bytes(bytes)) if sha256(&bytes) == hash => {
                 self.piece_came(now, hash, &bytes);
@@ -589,6 +595,7 @@ impl<E: Engine> Keys for Mls<E> {
                 Timer::Withheld => self.removal_withheld(now),
                 Timer::Erase => self.erase(),
                 Timer::Packages => self.offer_packages(now),
+                Timer::Post => self.post(now),
             }
         }
         self.arm_erasure(now);

@@ -4,6 +4,7 @@ mod admission;
 mod journal;
 mod large;
 mod net;
+mod posted;
 mod sharing;
 
 use sealcast_crypto::identity::Act;
@@ -77,13 +78,13 @@ fn a_group_founded_while_all_members_of_another_were_away_joins_them_later() {
     let mut net = formed(2, 3);
     net.crash(0);
     net.crash(1);
-    net.start_as(2, |config| config.founds = true);
+    net.start_as(2, |config| (config.founds, config.directory) = (true, false));
     net.run(5_000);
     assert_eq!(net.nodes[2].views[0].view.members.len(), 1);
     net.crash(2);
     (0..2).for_each(|node| net.start(node));
     net.run(3_000);
-    net.start_as(2, |config| config.founds = true);
+    net.start_as(2, |config| (config.founds, config.directory) = (true, false));
     net.run(5_000);
     net.assert_together(&[0, 1, 2]);
 }

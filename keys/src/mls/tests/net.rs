@@ -379,6 +379,12 @@ impl Net {
     }
 
     /// Asserts that these, and nobody else, are in one view, and that each opens what each seals.
+    /// A member is in a view of so many.
+    pub(super) fn assert_members(&self, node: usize, count: usize) {
+        let members = self.nodes[node].views.last().map(|it| it.view.members.len());
+        assert_eq!(members, Some(count), "m{node}");
+    }
+
     pub(super) fn assert_together(&mut self, members: &[usize]) {
         let mut names: Vec<CertHash> = members.iter().map(|it| self.cert(*it)).collect();
         names.sort();
