@@ -427,9 +427,17 @@ mod tests {
         assert_eq!(refused(Scheme::Threshold).collect::<Vec<_>>(), not_brokers, "threshold alone needs brokers");
         let no_way_outside = [Transport::Memory, Transport::OrderedMemory, Transport::Quorum, Transport::Relay];
         assert_eq!(refused(Scheme::Center).collect::<Vec<_>>(), no_way_outside, "a centre is asked outside");
-        let no_order = [Transport::Multicast, Transport::OrderedMulticast, Transport::Memory];
-        assert_eq!(refused(Scheme::Mls).collect::<Vec<_>>(), no_order, "it needs an order that outlives its views");
         assert_eq!(refused(Scheme::Plain).count(), 0);
         assert_eq!(refused(Scheme::Contributory).count(), 0);
+    }
+
+    #[test]
+    fn rule_d7_commits_need_an_order_that_outlives_its_views() {
+        for transport in Transport::ALL {
+            let has_none = [Transport::Multicast, Transport::OrderedMulticast, Transport::Memory].contains(&transport);
+            let pair = Pair { transport, keys: Scheme::Mls };
+            assert_eq!(pair.is_allowed(), !has_none, "{transport:?}");
+            assert_eq!(pair.check("url").map_err(|it| it.code()), if has_none { Err(Code::BadPair) } else { Ok(()) });
+        }
     }
 }

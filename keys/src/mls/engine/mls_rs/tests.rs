@@ -520,7 +520,7 @@ fn a_key_of_another_algorithm_is_refused() {
 }
 
 #[test]
-fn secrets_of_an_epoch_go_with_the_exporter() {
+fn rule_d5_secrets_of_an_epoch_go_with_the_exporter() {
     let mut group = Cluster::of(Suite::X25519, Handshake::Private, 3);
     let first = group.engine(0).export("sealcast", b"epoch", 32).unwrap();
     assert_ne!(first, group.engine(0).export("sealcast", b"other", 32).unwrap());
