@@ -42,6 +42,7 @@ pub trait Handler: Send + Sync + 'static {
 #[derive(Debug)]
 pub struct Server {
     path: PathBuf,
+    listener: Arc<UnixListener>,
     ended: Arc<AtomicBool>,
     clients: Arc<Clients>,
     thread: Option<JoinHandle<()>>,
@@ -71,22 +72,24 @@ impl Server {
             _ => {}
         }
         let listener = UnixListener::bind(path).map_err(|e| Error::system(path.display(), &e))?;
+        let listener = Arc::new(listener);
         let ended = Arc::new(AtomicBool::new(false));
         let clients = Arc::<Clients>::default();
         let serve = {
-            let (ended, clients) = (ended.clone(), clients.clone());
+            let (listener, ended, clients) = (listener.clone(), ended.clone(), clients.clone());
             move || accept(&listener, &handler, &ended, &clients)
         };
         let thread = std::thread::Builder::new().name("sealcast-control".to_owned()).spawn(serve);
         let thread = thread.map_err(|e| Error::system("starting a thread", &e))?;
-        Ok(Server { path: path.to_owned(), ended, clients, thread: Some(thread) })
+        Ok(Server { path: path.to_owned(), listener, ended, clients, thread: Some(thread) })
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
         self.ended.store(true, Ordering::Relaxed);
-        // Wakes the thread out of accept; if nobody listens any more, it has ended already.
+        // Wakes the thread out of accept, also if somebody removed the path; fails only if it has ended already.
+        let _ = rustix::net::shutdown(&*self.listener, rustix::net::Shutdown::Both);
         let _ = UnixStream::connect(&self.path);
         let _ = fs::remove_file(&self.path);
         if let Some(thread) = self.thread.take() {
@@ -273,6 +276,16 @@ mod tests {
         fn subscribe(&self, _: &str, _: bool) -> Result<Subscription> {
             Err(Error::closed())
         }
+    }
+
+    #[test]
+    fn a_server_whose_socket_somebody_removed_ends() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s.sock");
+        let (begun, goes) = (mpsc::channel().0, mpsc::channel().1);
+        let server = Server::open(&path, Arc::new(Slow { begun, go: Mutex::new(goes), published: Mutex::default() }));
+        fs::remove_file(&path).unwrap();
+        drop(server.unwrap());
     }
 
     #[test]
