@@ -9,11 +9,11 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use sealcast_wire::{CertHash, Fetch, Now, To, limits};
+use sealcast_wire::{CertHash, Fetch, Now, To, Utc, limits};
 
 use super::access::entered;
 use super::committing::Wish;
-use super::engine::{CommitError, Engine};
+use super::engine::{CommitError, Engine, KeyPackage};
 use super::judge::Judge as _;
 use super::message::{Annex, Card, Entry, EntryKind, Message, Sought};
 use super::scheme::{Mls, Refused};
@@ -162,7 +162,7 @@ impl<E: Engine> Mls<E> {
         self.store();
     }
 
-    /// What a commit would be refused for.
+    /// What a commit would be refused for, and what nobody but its author judges.
     fn judge_package(&mut self, now: Now, cert: CertHash, bytes: &[u8]) -> Result<(Vec<u8>, Card), NotAdmitted> {
         let utc = self.utc(now);
         let (package, card) = self.read_package(cert, bytes).ok_or(NotAdmitted::Unfit)?;
@@ -170,8 +170,15 @@ impl<E: Engine> Mls<E> {
         if said.suite != self.setup.suite.number() {
             return Err(NotAdmitted::Unfit);
         }
-        if said.until <= utc {
-            return Err(NotAdmitted::Expired);
+        // RFC 9420, section 7.3: who sends it judges this; those who read the commit cannot all do so alike.
+        match lasts(&said, utc, now.utc.is_some()) {
+            Lasts::Now => {}
+            Lasts::NoMore => return Err(NotAdmitted::Expired),
+            Lasts::NotYet => return Err(NotAdmitted::Unfit),
+        }
+        let whose = self.judge.verify(&said.claim.credential).map_err(|_| NotAdmitted::Refused)?;
+        if self.judge.is_over(&whose, 0) {
+            return Err(NotAdmitted::Refused);
         }
         let inside = self.inside().ok_or(NotAdmitted::Refused)?;
         if inside.members.len() + self.admission.ready.len() >= limits::MLS_MEMBERS_MAX {
@@ -222,5 +229,21 @@ impl<E: Engine> Mls<E> {
     pub(super) fn mail_came(&mut self, now: Now, bytes: &[u8]) {
         let opened = self.bootstrap_key.open(bytes).ok();
         self.take_mail(now, opened.and_then(|it| Message::read(&it).ok()));
+    }
+}
+
+/// Whether a key package is valid.
+pub(super) enum Lasts {
+    NotYet,
+    Now,
+    NoMore,
+}
+
+/// Judges a key package's lifetime at this time, which without a clock is a date that has passed: nothing is too early (G5).
+pub(super) fn lasts(package: &KeyPackage, utc: Utc, has_clock: bool) -> Lasts {
+    match package {
+        it if it.until <= utc => Lasts::NoMore,
+        it if has_clock && utc < it.from => Lasts::NotYet,
+        _ => Lasts::Now,
     }
 }

@@ -56,6 +56,11 @@ impl Trust {
         self.evictions.excludes(&it.hash, &it.serial) || self.crl.as_ref().is_some_and(|crl| crl.revokes(&it.serial))
     }
 
+    /// A date that has surely passed, as all members know who follow the group (G5).
+    fn newest_date(&self) -> Utc {
+        self.crl.as_ref().map_or(Utc(i64::MIN), |crl| crl.this_update())
+    }
+
     /// What both exclude, as far as a group context holds it.
     pub(super) fn with(&self, other: &Trust) -> Trust {
         let mut both = self.clone();
@@ -195,11 +200,13 @@ impl Judge for Certificates {
         if !it.rights.is_member(&self.group) || !it.rights.reads_all(&self.group, &Pattern::all()) {
             return Err(Refusal::Right);
         }
-        if self.trust(extensions)?.excludes(&it) {
+        let trust = self.trust(extensions)?;
+        if trust.excludes(&it) {
             return Err(Refusal::Revoked);
         }
         // Without a clock nothing is too early (G5).
-        let (late, utc) = (utc, Some(utc).filter(|_| self.has_clock.load(Ordering::Relaxed)));
+        let late = utc.max(trust.newest_date());
+        let utc = Some(late).filter(|_| self.has_clock.load(Ordering::Relaxed));
         self.dates.check(&it, utc, self.floor.max(late)).map_err(|_| Refusal::Time)
     }
 
@@ -211,10 +218,11 @@ impl Judge for Certificates {
             What::Remove(whom) if whom == act.by => Ok(()),
             What::Remove(whom) => {
                 let whom = self.verify(whom)?;
-                let excluded = self.trust(act.extensions)?.excludes(&whom);
+                let trust = self.trust(act.extensions)?;
                 // Members' clocks may differ: the committer waits longer.
-                let over = self.is_over(&whom, OVER_SECONDS);
-                let may = excluded || over || by.rights.may_evict(&self.group, &whom.rights);
+                let listed = whom.not_after.0.saturating_add(OVER_SECONDS) < trust.newest_date().0;
+                let over = listed || self.is_over(&whom, OVER_SECONDS);
+                let may = trust.excludes(&whom) || over || by.rights.may_evict(&self.group, &whom.rights);
                 if may { Ok(()) } else { Err(Refusal::Right) }
             }
             What::Extensions(new) => self.follows(act.extensions, new),

@@ -7,9 +7,11 @@ use sealcast_crypto::identity::{Crl, TrustAnchor, Verified};
 use sealcast_wire::codec::{Malformed, Reader, Writer};
 use sealcast_wire::{CertHash, Flush, Now, View, limits};
 
+use super::admitting::{Lasts, lasts};
 use super::certificates::{OVER_SECONDS, Trust};
 use super::engine::{self, Engine, LeafIndex, Plan, Propose, Take};
 use super::following::Change;
+use super::judge::Refusal;
 use super::message::{Card, Message};
 use super::scheme::{Mls, Refused, Requested, Timer, step};
 use crate::{CommandError, Exclusion, Output, Token};
@@ -253,9 +255,14 @@ impl<E: Engine> Mls<E> {
         let (utc, seed) = (self.utc(now), self.seed());
         let (judge, known) = (self.judge.clone(), self.known.clone());
         let (group, rights) = (self.group.clone(), self.me.rights.clone());
+        // Others judge our leaf by clocks that differ from ours, and leave a margin.
+        if judge.is_over(&self.me, 0) {
+            return wishes.iter().for_each(|it| self.cannot(it, &engine::CommitError::Refused(Refusal::Time)));
+        }
         let Some(inside) = self.inside_mut() else { return };
         let context = inside.engine.context();
         let Ok(trust) = judge.trust(&context.extensions) else { return };
+        let has_clock = now.utc.is_some();
         let (mut add, mut cards, mut remove): (Vec<&[u8]>, Vec<Card>, Vec<LeafIndex>) = Default::default();
         let mut changed: Option<Trust> = None;
         let leaf_of = |inside: &super::scheme::Inside<E>, cert: &CertHash| {
@@ -270,7 +277,8 @@ impl<E: Engine> Mls<E> {
                     let Ok(said) = E::inspect_key_package(package) else { continue };
                     let known = judge.verify(&said.claim.credential).map(|it| leaf_of(inside, &it.hash).is_some());
                     let full = inside.members.len() + add.len() >= limits::MLS_MEMBERS_MAX;
-                    if known == Ok(false) && !full {
+                    let valid = matches!(lasts(&said, utc, has_clock), Lasts::Now);
+                    if known == Ok(false) && !full && valid {
                         add.push(package);
                         cards.extend(card.clone());
                     }

@@ -50,7 +50,8 @@ pub trait Engine: Sized + Send {
         step: Step<'_>,
     ) -> Result<NewKeyPackage, SetupError>;
 
-    /// What a key package says; nothing of it is verified before a commit adds it.
+    /// What a key package says; nothing of it is verified before a commit adds it. Its lifetime never is: callers judge it
+    /// before they commit.
     ///
     /// # Errors
     /// [`Malformed`] if it is none.
@@ -144,9 +145,9 @@ pub trait Engine: Sized + Send {
     /// [`ApplyError`] if it was made in another epoch or state.
     fn apply(&mut self, pending: &Pending) -> Result<Change, ApplyError>;
 
-    /// Takes in a message of another member: a proposal, a commit, or application data. `utc` judges key packages and
-    /// credentials, and members who judge by different times may part: pass the time at which the order took the message
-    /// in, where it says one, and not that of a later reading.
+    /// Takes in a message of another member: a proposal, a commit, or application data. `utc` judges credentials, and
+    /// members who judge by different times may part: pass the time at which the order took the message in, where it says
+    /// one, and not that of a later reading. The lifetimes of key packages are not judged: not all members have a clock.
     ///
     /// Works on a copy of the state, so that its time grows with the members.
     ///
@@ -221,7 +222,7 @@ pub trait Engine: Sized + Send {
 /// Time and randomness of one call.
 #[derive(Clone, Copy)]
 pub struct Step<'a> {
-    /// Judges lifetimes and certificates.
+    /// Judges certificates; a key package begins an hour before it.
     pub utc: Utc,
     /// All that the call draws follows from it. Never use one twice for different calls.
     pub seed: &'a Secret<32>,
@@ -313,6 +314,8 @@ pub struct KeyPackage {
     pub suite: u16,
     /// Whose.
     pub claim: Claim,
+    /// From when on.
+    pub from: Utc,
     /// Until when.
     pub until: Utc,
     /// Of last resort, or for one use.

@@ -54,7 +54,7 @@ impl<E: Engine> Mls<E> {
         if !matches!(self.phase, Phase::Outside(_)) {
             return;
         }
-        let until = Utc(self.utc(now).0.saturating_add(PACKAGE_LASTS.as_secs().cast_signed()));
+        let until = self.package_ends(now);
         let last_resort =
             if self.shared.own.is_none() { self.make_package(now, PackageKind::LastResort) } else { None };
         if let Some(bytes) = &last_resort {
@@ -77,17 +77,29 @@ impl<E: Engine> Mls<E> {
         if !is_low || !std::mem::take(&mut self.refills) {
             return;
         }
-        let until = Utc(self.utc(now).0.saturating_add(PACKAGE_LASTS.as_secs().cast_signed()));
+        let until = self.package_ends(now);
         let made = (single_use..SINGLE_USE).filter_map(|_| self.make_package(now, PackageKind::SingleUse)).collect();
         self.store_run();
         let packages = KeyPackages { cert: self.me.hash, single_use: made, last_resort: None, until };
         self.outputs.push_back(Output::Packages(packages));
     }
 
+    /// Until when a package that is made now is valid. Without a clock nobody knows how long ago the newest known date was:
+    /// then it is as long as the certificate.
+    fn package_ends(&self, now: Now) -> Utc {
+        let utc = self.utc(now);
+        match now.utc {
+            Some(_) => Utc(utc.0.saturating_add(PACKAGE_LASTS.as_secs().cast_signed())),
+            None => self.me.not_after.max(utc),
+        }
+    }
+
     /// A new key package, sealed for others; its secret waits for a Welcome.
     fn make_package(&mut self, now: Now, kind: PackageKind) -> Option<Vec<u8>> {
         let (utc, seed) = (self.utc(now), self.seed());
-        let made = E::key_package(&self.setup, kind, PACKAGE_LASTS, step(utc, &seed)).ok()?;
+        let until = self.package_ends(now);
+        let lasting = Duration::from_secs(until.0.saturating_sub(utc.0).cast_unsigned());
+        let made = E::key_package(&self.setup, kind, lasting, step(utc, &seed)).ok()?;
         let offered = Mls::<E>::offered_bytes(&made.public, &self.card);
         self.packages.retain(|it| it.until > utc);
         let most = if kind == PackageKind::LastResort { LAST_RESORTS_KEPT } else { SINGLE_USE_KEPT };
@@ -96,7 +108,6 @@ impl<E: Engine> Mls<E> {
         {
             self.packages.remove(oldest);
         }
-        let until = Utc(utc.0.saturating_add(PACKAGE_LASTS.as_secs().cast_signed()));
         let (secret, reference) = (made.secret, made.reference);
         self.packages.push(OwnPackage { secret, reference, kind, until, is_used: false });
         Some(self.sealed(&offered))

@@ -58,7 +58,7 @@ pub enum CommitError {
     /// A key package does not parse, or is of another suite.
     #[error("a key package is malformed")]
     Malformed,
-    /// A key package is not valid at this time.
+    /// At no time are all of the key packages valid.
     #[error("a key package is expired, or not valid yet")]
     Expired,
     /// A key package's signature is wrong.
@@ -122,9 +122,6 @@ pub enum ProcessError {
     /// Its author, or somebody whom it lets in, may not do that.
     #[error(transparent)]
     Refused(Refusal),
-    /// A key package or leaf in it is not valid at this time.
-    #[error("a key package is expired, or not valid yet")]
-    Expired,
     /// It is signed by a member, and against RFC 9420: no member follows it.
     #[error("against the rules of the protocol")]
     Invalid,

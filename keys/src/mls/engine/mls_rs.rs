@@ -259,7 +259,8 @@ impl Engine for MlsRs {
         }
         self.tools.provider.at(utc);
         let mut next = self.group.clone();
-        let received = next.process_incoming_message_with_time(message, mls_time(utc));
+        // Without a time mls-rs judges no lifetimes.
+        let received = next.process_incoming_message(message);
         match received.map_err(|error| processing(&error))? {
             ReceivedMessage::Commit(description) => Ok(Processed::Commit(self.enter(next, &description))),
             ReceivedMessage::Proposal(it) => {

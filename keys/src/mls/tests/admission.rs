@@ -3,6 +3,8 @@
 use sealcast_wire::{Fetch, Utc};
 
 use super::net::{NOW, Net};
+use crate::mls::engine::Engine as _;
+use crate::mls::engine::mls_rs::MlsRs;
 use crate::{Command, Exclusion, Input, Keys, NotAdmitted, Notice};
 
 /// So many members, and as many devices more that wait.
@@ -212,6 +214,71 @@ fn an_expired_package_and_one_that_is_none_are_refused_before_a_commit() {
     net.run(2_000);
     assert_eq!(refused(&net, 0), [NotAdmitted::Unfit, NotAdmitted::Expired]);
     assert_eq!(epoch(&net, 0), before, "nothing was committed");
+}
+
+/// Members and devices some of which have no clock, a month after their certificates were issued: more than the newest date
+/// that those know.
+fn with_clocks_missing(seed: u64, directory: bool, missing: &[usize]) -> Net {
+    let mut net = Net::new(5, seed);
+    net.without_clock.extend(missing);
+    net.clock_of_all = Some(Utc(NOW.0 + 29 * 86_400));
+    (0..3).for_each(|node| {
+        net.start_as(node, |config| config.directory = directory);
+        net.run(2_000);
+    });
+    (3..5).for_each(|node| wait(&mut net, node, directory));
+    net.run(3_000);
+    net.assert_together(&[0, 1, 2]);
+    net
+}
+
+#[test]
+fn rule_g5_members_and_devices_without_a_clock_let_each_other_in() {
+    // The one who admits, one who reads its commit, one device, and all.
+    for missing in [&[0][..], &[1], &[3], &[0, 3], &[0, 1, 2, 3, 4]] {
+        for directory in [true, false] {
+            let mut net = with_clocks_missing(17, directory, missing);
+            let before = epoch(&net, 0);
+            admit(&mut net, 0, [3, 4]);
+            net.run(6_000);
+            net.assert_together(&[0, 1, 2, 3, 4]);
+            assert_eq!(epoch(&net, 0), before + 1, "without {missing:?}, all follow one commit");
+            assert!(refused(&net, 0).is_empty());
+        }
+    }
+}
+
+#[test]
+fn rule_g5_a_package_of_a_device_without_a_clock_ends_with_its_certificate() {
+    let mut net = with_clocks_missing(18, true, &[2, 3]);
+    let package = net.single_use[&net.cert(3)].front().unwrap().clone();
+    let read = |net: &Net| {
+        let member = net.nodes[0].keys.as_ref().unwrap();
+        let (package, _) = member.read_package(net.cert(3), &package).unwrap();
+        MlsRs::inspect_key_package(&package).unwrap()
+    };
+    let (from, certificate) = (read(&net).from, net.nodes[3].identity.certificate().clone());
+    assert_eq!(from, Utc(certificate.not_before.0 - 3600), "it is the newest date that the device knows");
+    assert_eq!(read(&net).until, certificate.not_after);
+    // A clock shows the member that admits when that is over: to the second, though readers leave a margin.
+    net.clock_of_all = Some(Utc(certificate.not_after.0 + 1));
+    admit(&mut net, 1, [3]);
+    net.run(2_000);
+    assert_eq!(refused(&net, 1), [NotAdmitted::Expired]);
+}
+
+#[test]
+fn rule_g5_the_date_of_the_group_s_list_is_known_without_a_clock() {
+    let mut net = with_clocks_missing(19, true, &[0, 1, 2, 3]);
+    let ended = Utc(net.nodes[3].identity.certificate().not_after.0 + 7200);
+    let crl = net.authority.crl(ended, 90 * 86_400).unwrap();
+    net.command(0, Command::Learn(crl));
+    net.run(2_000);
+    let before = epoch(&net, 0);
+    admit(&mut net, 0, [3]);
+    net.run(2_000);
+    assert_eq!(refused(&net, 0), [NotAdmitted::Refused]);
+    assert_eq!(epoch(&net, 0), before);
 }
 
 #[test]

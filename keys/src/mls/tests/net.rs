@@ -1,6 +1,6 @@
 //! Members, an order and a directory, with virtual time. Everything follows from the seed.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use rand_chacha::ChaCha20Rng;
@@ -29,6 +29,8 @@ pub(super) struct Net {
     pub(super) time: u64,
     /// What all clocks show, if not the time since the beginning.
     pub(super) clock_of_all: Option<Utc>,
+    /// Nodes without a clock.
+    pub(super) without_clock: BTreeSet<usize>,
     queue: BTreeMap<(u64, u64), Event>,
     sequence: u64,
     /// Of a hundred messages that nobody orders.
@@ -125,6 +127,7 @@ impl Net {
             rng,
             time: 0,
             clock_of_all: None,
+            without_clock: BTreeSet::new(),
             queue,
             sequence: 0,
             loss: 0,
@@ -139,6 +142,12 @@ impl Net {
     pub(super) fn now(&self) -> Now {
         let utc = self.clock_of_all.unwrap_or(Utc(NOW.0 + (self.time / 1_000_000) as i64));
         Now { monotonic: Monotonic(self.time), utc: Some(utc) }
+    }
+
+    /// What a node's clocks show.
+    fn now_of(&self, node: usize) -> Now {
+        let now = self.now();
+        Now { utc: now.utc.filter(|_| !self.without_clock.contains(&node)), ..now }
     }
 
     pub(super) fn cert(&self, node: usize) -> CertHash {
@@ -158,7 +167,7 @@ impl Net {
         change(&mut config);
         let records: Vec<(u64, Vec<u8>)> = self.nodes[node].records.clone().into_iter().collect();
         let start = crate::mls::position(&records).map_or(self.log.len(), |it| it as usize);
-        let keys = Mls::restore(config, seed, self.now(), &records).expect("it may be a member");
+        let keys = Mls::restore(config, seed, self.now_of(node), &records).expect("it may be a member");
         let at = &mut self.nodes[node];
         (at.keys, at.next, at.excluded) = (Some(keys), start, None);
         at.life += 1;
@@ -170,7 +179,7 @@ impl Net {
 
     /// Has a node do something, and does what follows.
     pub(super) fn with<T>(&mut self, node: usize, act: impl FnOnce(&mut Mls<MlsRs>, Now) -> T) -> T {
-        let now = self.now();
+        let now = self.now_of(node);
         let done = act(self.nodes[node].keys.as_mut().expect("it runs"), now);
         self.drain(node);
         done
@@ -182,7 +191,7 @@ impl Net {
     }
 
     pub(super) fn command(&mut self, node: usize, command: Command) {
-        let now = self.now();
+        let now = self.now_of(node);
         let keys = self.nodes[node].keys.as_mut().expect("it runs");
         keys.handle(now, Input::Command(command)).expect("it may");
         self.drain(node);
@@ -221,7 +230,7 @@ impl Net {
                 Output::Notice { notice, .. } => self.nodes[node].notices.push(notice),
                 Output::Prepare { view, flush: Flush::At(position) } => {
                     let cut = self.cuts[position as usize];
-                    let now = self.now();
+                    let now = self.now_of(node);
                     let keys = self.nodes[node].keys.as_mut().expect("it runs");
                     keys.handle(now, Input::Flushed(view.epoch, cut)).expect("no message");
                 }
@@ -283,7 +292,7 @@ impl Net {
     /// Whom a member lists as waiting, by node, once it looked twice.
     pub(super) fn pending(&mut self, node: usize) -> Vec<usize> {
         for _ in 0..2 {
-            let now = self.now();
+            let now = self.now_of(node);
             self.nodes[node].keys.as_mut().expect("it runs").handle(now, Input::Describe).expect("it is no command");
             self.drain(node);
             self.run(100);
@@ -302,7 +311,7 @@ impl Net {
             match (timer, event) {
                 (Some((at, node)), event) if at <= end && event.is_none_or(|(due, _)| at <= due) => {
                     self.time = self.time.max(at);
-                    let now = self.now();
+                    let now = self.now_of(node);
                     self.nodes[node].keys.as_mut().expect("it has a timer").handle_timeout(now);
                     self.drain(node);
                 }
@@ -318,7 +327,9 @@ impl Net {
     }
 
     fn happen(&mut self, event: Event) {
-        let now = self.now();
+        let (Event::Sent { to, .. } | Event::Ordered(to) | Event::Fetched { to, .. } | Event::PackagesKept { to, .. }) =
+            &event;
+        let now = self.now_of(*to);
         match event {
             Event::Sent { to, from, bytes } => {
                 if let Some(keys) = self.nodes[to].keys.as_mut() {

@@ -14,7 +14,6 @@ pub(super) fn processing(error: &MlsError) -> ProcessError {
         MlsError::CantProcessMessageFromSelf => ProcessError::Ours,
         MlsError::GroupIdMismatch => ProcessError::OtherGroup,
         MlsError::ProposalNotFound => ProcessError::ProposalMissing,
-        MlsError::InvalidLifetime { .. } => ProcessError::Expired,
         MlsError::InvalidSignature
         | MlsError::InvalidMembershipTag
         | MlsError::MembershipTagForNonMember

@@ -1,8 +1,9 @@
 //! What messages and records say before anything of them is verified.
 
-use mls_rs::group::{ContentType, GroupInfo, Sender};
+use mls_rs::group::{ContentType, GroupInfo, LeafNode, LeafNodeSource, Sender};
 use mls_rs::mls_rs_codec::MlsDecode;
 use mls_rs::{MlsMessage, MlsMessageDescription};
+use mls_rs_core::crypto::HpkePublicKey;
 use mls_rs_core::extension::ExtensionType;
 use mls_rs_core::key_package::KeyPackageData;
 use mls_rs_core::time::MlsTime;
@@ -24,14 +25,28 @@ use crate::mls::engine::{
 pub(super) fn key_package(bytes: &[u8]) -> Result<KeyPackage, Malformed> {
     let message = MlsMessage::from_bytes(bytes).map_err(|_| Malformed)?;
     let package = message.into_key_package().ok_or(Malformed)?;
+    let bytes = encoded(&package);
+    let (from, until) = lifetime(&bytes).ok_or(Malformed)?;
     let last_resort = package.extensions.has_extension(ExtensionType::LAST_RESORT_KEY_PACKAGE);
     Ok(KeyPackage {
-        reference: package_reference(&encoded(&package)),
+        reference: package_reference(&bytes),
         suite: package.cipher_suite.raw_value(),
         claim: claim_of(package.signing_identity()).map_err(|_| Malformed)?,
-        until: utc_of(package.expiration().map_err(|_| Malformed)?),
+        from,
+        until,
         kind: if last_resort { PackageKind::LastResort } else { PackageKind::SingleUse },
     })
+}
+
+/// From when until when a key package is valid. mls-rs shows the end alone; the leaf lies behind version, suite and key
+/// (RFC 9420, section 10).
+fn lifetime(package: &[u8]) -> Option<(Utc, Utc)> {
+    let mut rest = package.get(4..)?;
+    HpkePublicKey::mls_decode(&mut rest).ok()?;
+    match LeafNode::mls_decode(&mut rest).ok()?.leaf_node_source {
+        LeafNodeSource::KeyPackage(it) => Some((utc_of(it.not_before), utc_of(it.not_after))),
+        _ => None,
+    }
 }
 
 /// For which key packages a Welcome is.

@@ -15,6 +15,7 @@ use sealcast_wire::Utc;
 
 use super::failure::committing;
 use super::identity::{Identities, Rules, extension_list, signing_identity};
+use super::inspect;
 use super::provider::{Provider, Signatures};
 use super::record::PendingRecord;
 use super::store::{PackageCell, StateCell};
@@ -95,7 +96,9 @@ impl Tools {
         if record.remove.contains(&LeafIndex(own)) {
             return Err(CommitError::OwnRemoval);
         }
-        let mut builder = group.commit_builder().commit_time(mls_time(record.utc));
+        // Lifetimes are judged by the caller, who may have no clock: mls-rs gets a time at which all are valid.
+        let ends = record.add.iter().filter_map(|it| Some(inspect::key_package(it).ok()?.until)).min();
+        let mut builder = group.commit_builder().commit_time(mls_time(ends.unwrap_or(record.utc)));
         for package in &record.add {
             let package = MlsMessage::from_bytes(package).map_err(|_| CommitError::Malformed)?;
             builder = builder.add_member(package).map_err(|error| committing(&error))?;
