@@ -431,6 +431,7 @@ impl Log {
             }
             Purpose::Blobs(ids) => ids.into_iter().for_each(|id| self.fetched(now, id, None)),
             Purpose::Package(id) | Purpose::Mail(id) => self.fetched(now, id, None),
+            Purpose::Packages if *why == Refusal::Stale && self.devices.count_on() => {}
             Purpose::Packages => self.devices.packages.clear(),
             // What lay between is gone: the key scheme notices by what comes.
             Purpose::Back(_) => self.goes_back = None,
@@ -575,7 +576,8 @@ impl Log {
             return self.drops.count(Dropped::Queue);
         }
         if let Fetch::KeyPackage(cert) = what {
-            let until = Utc(now.utc.map_or(0, |utc| utc.0).saturating_add(PACKAGE_LASTS));
+            // Without a clock its end is not known.
+            let until = Utc(now.utc.map_or(i64::MAX, |utc| utc.0.saturating_add(PACKAGE_LASTS)));
             let last_resort = Some(bytes.to_vec());
             return self.keep_packages(now, &KeyPackages { cert: *cert, single_use: Vec::new(), last_resort, until });
         }

@@ -34,6 +34,8 @@ struct Net {
     datagrams: usize,
     /// Who enters is to found the group.
     founds: bool,
+    /// Nobody has a clock.
+    no_clock: bool,
 }
 
 struct Member {
@@ -63,13 +65,15 @@ impl Net {
             withholds: false,
             datagrams: 0,
             founds: false,
+            no_clock: false,
         };
         (0..members).for_each(|_| net.enter(None));
         net
     }
 
     fn now(&self) -> Now {
-        Now { monotonic: Monotonic(self.time), utc: Some(Utc(1_800_000_000 + (self.time / 1_000_000) as i64)) }
+        let utc = Utc(1_800_000_000 + (self.time / 1_000_000) as i64);
+        Now { monotonic: Monotonic(self.time), utc: Some(utc).filter(|_| !self.no_clock) }
     }
 
     fn config(&self) -> Config {
@@ -312,6 +316,33 @@ fn a_single_use_package_is_handed_out_once_and_the_last_resort_after_it() {
         net.run(5);
     }
     assert_eq!(net.seen(1), ["fetched 1: [1]", "fetched 2: [2]", "fetched 3: [9]", "fetched 4: [9]"]);
+}
+
+#[test]
+fn rule_g5_a_device_without_a_clock_leaves_packages_though_an_earlier_run_had_one() {
+    let mut net = Net::new(1);
+    net.send(0, "a", Guarantee::Ordered);
+    net.run(5);
+    let packages = |package| KeyPackages {
+        cert: CertHash([5; 32]),
+        single_use: vec![],
+        last_resort: Some(vec![package]),
+        until: Utc(1_900_000_000),
+    };
+    let now = net.now();
+    net.members[0].relay.handle(now, Input::Packages(&packages(1)));
+    net.run(5);
+    net.restart(0);
+    net.seen(0);
+    net.no_clock = true;
+    let now = net.now();
+    net.members[0].relay.handle(now, Input::Packages(&packages(2)));
+    net.run(100);
+    assert_eq!(net.seen(0), ["0 packages"]);
+    let now = net.now();
+    net.members[0].relay.handle(now, Input::Fetch(FetchId(1), &Fetch::KeyPackage(CertHash([5; 32]))));
+    net.run(5);
+    assert_eq!(net.seen(0), ["fetched 1: [2]"]);
 }
 
 #[test]
