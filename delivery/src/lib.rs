@@ -19,6 +19,7 @@ pub mod sequencer;
 mod testing;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use sealcast_crypto::identity::Pattern;
 use sealcast_wire::{
@@ -523,6 +524,8 @@ pub enum Output {
     Order(OrderStatus),
     /// Fifo messages of this member never come: somebody told it that we have them, and it has forgotten them.
     Gap(Slot),
+    /// No other member was heard for so long, though we are connected (D2); `None` once one is.
+    Silence(Option<Duration>),
     /// What becomes of the application's state of this topic, in turn with its messages.
     State(Arc<str>, StateEvent),
     /// Another change is wanted, of whatever members there are: the view in use cannot order, and one in which all have reported

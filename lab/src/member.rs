@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
 use sealcast::group::{Axis, Epoch, Group, Message, Publication, PublishError, ViewEvent};
 use sealcast::session::core::{Core, Filter, Output};
@@ -67,6 +68,8 @@ pub enum MemberEvent {
     Ordered(Vec<u8>, u64),
     /// One with this body may be delivered or not.
     Doubted(Vec<u8>),
+    /// Nobody else was heard for so long; `None` once somebody is.
+    Silence(Option<Duration>),
     /// Some of the order never comes.
     Gap(u64),
     /// Who orders in our view, if anybody does.
@@ -196,6 +199,7 @@ impl<K: Keys, D: Delivery> Member<K, D> {
                     self.tell(MemberEvent::Sequencer(sequencer.map(|it| it.id.cert)));
                 }
                 Output::View(ViewEvent::Gap { .. }) => self.tell(MemberEvent::Gap(0)),
+                Output::View(ViewEvent::Stale { silent }) => self.tell(MemberEvent::Silence(silent)),
                 Output::View(ViewEvent::Excluded(why)) => self.tell(MemberEvent::Excluded(why)),
                 Output::View(other) => panic!("no checker looks at {other:?}"),
                 Output::Store { of, id, record } => {

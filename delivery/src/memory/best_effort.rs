@@ -8,7 +8,7 @@ use sealcast_wire::limits::{MEMORY_DATAGRAM_BYTES_MAX, TOPIC_BYTES_MAX};
 use sealcast_wire::{Dropped, Drops, Fetched, Flush, Guarantee, Monotonic, Now, Protect, Sealed, Source, To};
 
 use super::frame::{Data, Frame, PADDED};
-use super::open_datagram;
+use super::{open_datagram, with_room};
 use crate::{Batch, Body, Delivered, Delivery, Input, Outcome, Outgoing, Output, Properties, SendError, Token, What};
 
 /// The machine of `mem:`.
@@ -203,15 +203,13 @@ impl BestEffort {
         frame: &Frame<'_>,
     ) -> Result<Vec<u8>, SendError> {
         let (before, after) = protect.overhead();
-        let mut datagram = vec![0; before];
-        datagram.extend_from_slice(&frame.bytes());
+        let mut datagram = with_room(protect, frame);
         if self.padding > 1 {
-            let length = (datagram.len() - before) as u32;
+            let length = (datagram.len() - before - after) as u32;
             datagram.splice(before..before, [&[PADDED][..], &length.to_be_bytes()].concat());
-            let padded = (datagram.len() + after).next_multiple_of(self.padding).min(self.bytes_max);
-            datagram.resize(datagram.len().max(padded.saturating_sub(after)), 0);
+            let padded = datagram.len().next_multiple_of(self.padding).min(self.bytes_max);
+            datagram.resize(datagram.len().max(padded), 0);
         }
-        datagram.resize(datagram.len() + after, 0);
         let mut datagram = self.bounded(datagram)?;
         protect.seal(domain, flags, &mut datagram)?;
         Ok(datagram)

@@ -14,7 +14,7 @@ pub use ordered::{Ordered, Start};
 pub use orderer::Orderer;
 
 use sealcast_wire::frame::{KIND_OPEN, MAGIC, OPEN_HEADER_LEN};
-use sealcast_wire::{Address, Malformed};
+use sealcast_wire::{Address, Malformed, Protect};
 
 pub(crate) use frame::Frame;
 
@@ -22,6 +22,15 @@ pub(crate) use frame::Frame;
 pub(crate) fn open_datagram(frame: &Frame<'_>) -> Vec<u8> {
     let mut datagram = vec![MAGIC, KIND_OPEN];
     datagram.extend_from_slice(&frame.bytes());
+    datagram
+}
+
+/// A frame with room for a seal around it.
+pub(crate) fn with_room(protect: &dyn Protect, frame: &Frame<'_>) -> Vec<u8> {
+    let (before, after) = protect.overhead();
+    let mut datagram = vec![0; before];
+    datagram.extend_from_slice(&frame.bytes());
+    datagram.resize(datagram.len() + after, 0);
     datagram
 }
 

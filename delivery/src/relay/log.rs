@@ -11,7 +11,8 @@ use sealcast_relay::request::Blob;
 use sealcast_relay::response::Refusal;
 use sealcast_wire::frame::KIND_SEALED;
 use sealcast_wire::{
-    Dropped, Drops, EpochId, Fetch, FetchId, Fetched, KeyPackages, Malformed, Monotonic, Now, Source, Utc, limits,
+    Dropped, Drops, EpochId, Fetch, FetchId, Fetched, KeyPackages, Malformed, Monotonic, Now, Protect, Source, Utc,
+    limits,
 };
 
 use super::beacon::Beacons;
@@ -588,8 +589,11 @@ impl Log {
     // ---- time ----------------------------------------------------------------------------------
 
     pub(super) fn timeout(&self) -> Option<Monotonic> {
-        if !self.is_connected || self.is_over {
+        if self.is_over {
             return None;
+        }
+        if !self.is_connected {
+            return self.beacons.timeout();
         }
         if !self.has_begun() || self.goes_back.is_some() {
             // It is answered before, or the channel breaks.
@@ -601,8 +605,8 @@ impl Log {
         reads.into_iter().chain(self.beacons.timeout()).min()
     }
 
-    pub(super) fn handle_timeout(&mut self, now: Now) {
-        self.say_beacon(now);
+    pub(super) fn handle_timeout(&mut self, now: Now, protect: Option<&dyn Protect>) {
+        self.say_beacon(now, protect);
         self.go_on(now);
     }
 

@@ -10,6 +10,7 @@
 //! | file | what |
 //! |---|---|
 //! | `log` | the log: appending to it, reading it |
+//! | `beacon` | what members show each other, and whether they hear each other |
 //! | `devices` | what single devices leave and fetch at the directory: key packages and mail |
 //!
 //! The log is what the directory signed ([`Follower`](sealcast_relay::follower::Follower)): a relay that shows two of them can be convicted, and none can change
@@ -122,6 +123,11 @@ impl Relay {
         self
     }
 
+    fn watch(&mut self, now: Now) {
+        self.look_whether_up();
+        self.log.iter_mut().for_each(|log| log.watch_silence(now));
+    }
+
     /// Messages can be sent once both channels work and it is known where the log begins for us.
     fn look_whether_up(&mut self) {
         let begins = self.log.as_ref().is_none_or(Log::has_begun);
@@ -157,10 +163,16 @@ impl Delivery for Relay {
     }
 
     fn handle(&mut self, now: Now, input: Input<'_>) {
+        if let (Some(log), Input::Frame { source: Source::Inside { slot, .. }, .. }) = (&mut self.log, &input) {
+            log.beacons.opened(*slot);
+        }
         match (input, &mut self.log) {
-            (Input::Connected(MQTT), _) => self.is_subscribed = true,
+            (Input::Connected(MQTT), log) => {
+                self.is_subscribed = true;
+                log.iter_mut().for_each(|log| log.beacons.listen(now, true));
+            }
             // The broker keeps what comes, as far as it can; what is ordered is read from the log.
-            (Input::Disconnected(MQTT), _) => {}
+            (Input::Disconnected(MQTT), log) => log.iter_mut().for_each(|log| log.beacons.listen(now, false)),
             (Input::Connected(DIRECTORY), Some(log)) => log.connected(now),
             (Input::Disconnected(DIRECTORY), Some(log)) => log.disconnected(now),
             (Input::Message { peer: DIRECTORY, bytes }, Some(log)) => log.answered(now, bytes),
@@ -181,11 +193,13 @@ impl Delivery for Relay {
                 None => self.best_effort.drop_one(Dropped::Stale),
             },
             (Input::Excluded, Some(log)) => log.end(),
-            (Input::Frame { frame, protect: None, .. }, Some(log)) if beacon::is_one(frame) => log.heard(now, frame),
+            (Input::Frame { frame, protect, .. }, Some(log)) if beacon::is_one(frame) => {
+                log.heard(now, frame, protect.is_some());
+            }
             (Input::Install { view, .. }, Some(log)) => log.installed(now, view),
             (input, _) => self.best_effort.handle(now, input),
         }
-        self.look_whether_up();
+        self.watch(now);
     }
 
     fn open_at(
@@ -196,6 +210,9 @@ impl Delivery for Relay {
         frame: &mut [u8],
         protect: &dyn Protect,
     ) -> Result<Output, Dropped> {
+        if let (Some(log), Source::Inside { slot, .. }) = (&mut self.log, &source) {
+            log.beacons.opened(*slot);
+        }
         self.best_effort.take_at(index, source, flags, frame, protect)
     }
 
@@ -203,11 +220,11 @@ impl Delivery for Relay {
         self.log.as_ref().and_then(Log::timeout)
     }
 
-    fn handle_timeout(&mut self, now: Now, _protect: Option<&Arc<dyn Protect>>) {
+    fn handle_timeout(&mut self, now: Now, protect: Option<&Arc<dyn Protect>>) {
         if let Some(log) = &mut self.log {
-            log.handle_timeout(now);
+            log.handle_timeout(now, protect.map(|it| &**it));
         }
-        self.look_whether_up();
+        self.watch(now);
     }
 
     fn poll(&mut self, batch: &mut Batch) -> Option<Output> {

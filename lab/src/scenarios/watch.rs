@@ -157,6 +157,7 @@ impl Observer<Player> for Watch {
                 let proof = if proof.is_some() { ", and has evidence" } else { "" };
                 self.tell(at, || format!("node {node} finds that {why}{proof}"));
             }
+            MemberEvent::Silence(silent) => self.tell(at, || format!("node {node} heard nobody for {silent:?}")),
             MemberEvent::Gap(_) => self.tell(at, || format!("node {node} misses some of the order")),
             MemberEvent::Sequencer(who) => {
                 let who = who.and_then(|it| self.roles.node(&it));
@@ -248,6 +249,7 @@ impl Observer<Player> for Watch {
                 Event::Blames { relay: self.members, proof }
             }
             MemberEvent::Keyed { .. }
+            | MemberEvent::Silence(_)
             | MemberEvent::Restored(_)
             | MemberEvent::Refused(..)
             | MemberEvent::Denied(_)

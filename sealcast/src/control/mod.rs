@@ -274,6 +274,9 @@ pub struct GroupInfo {
     /// The order of a group that has one, and the tree that it changes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tree: Option<TreeInfo>,
+    /// For how long nobody else was heard, milliseconds, if that is too long for a group of its size.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub silent_ms: Option<u64>,
     /// Why the session is out of the group, if it is.
     pub excluded: Option<String>,
     /// What should be known, each with what repairs it.

@@ -1,6 +1,7 @@
 //! What an application gets: messages with their origin, and memberships as they change.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use sealcast_keys::Exclusion;
 use sealcast_wire::{EpochId, Member, Roster, Slot, View};
@@ -158,6 +159,12 @@ pub enum ViewEvent {
     Gap {
         /// Who published them.
         from: Member,
+    },
+    /// No other member was heard for so long, though the transport is connected: the others may be off, or the relay keeps
+    /// them from us, with what they removed or published (D2).
+    Stale {
+        /// For how long; `None` once somebody is heard again, or nobody else is in the group.
+        silent: Option<Duration>,
     },
     /// We are out; nothing can be published any more.
     Excluded(Exclusion),

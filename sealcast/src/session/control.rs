@@ -139,6 +139,13 @@ fn lines(entry: &super::info::LogEntry) -> Vec<LogLine> {
         LogEvent::View(ViewEvent::Gap { from }) => {
             vec![line(None, "gap", format!("messages of {} that were promised never come", from.name))]
         }
+        LogEvent::View(ViewEvent::Stale { silent }) => {
+            let what = match silent {
+                Some(silent) => format!("nobody else was heard for {} s", silent.as_secs()),
+                None => "others are heard again".to_owned(),
+            };
+            vec![line(None, "stale", what)]
+        }
         LogEvent::View(ViewEvent::Order { sequencer, is_settled, forced, gap, term, .. }) => {
             let missed =
                 gap.then(|| line(None, "gap", "ordered messages were delivered elsewhere and not here".to_owned()));

@@ -79,6 +79,8 @@ pub struct Info {
     pub paused: bool,
     /// Why we are out, if so.
     pub excluded: Option<Exclusion>,
+    /// For how long nobody else was heard, if that is too long (D2).
+    pub silent: Option<Duration>,
     /// Per member: how long ago it was last heard; by slot, `None` if never in this epoch.
     pub last_heard: Vec<Option<Duration>>,
     /// Where it stands with the brokers, if it goes through any.
@@ -115,6 +117,7 @@ impl Shared {
             on_new_key,
             paused,
             excluded: seen.excluded.clone(),
+            silent: seen.silent.map(|(before, at)| before + now.since(at)),
             last_heard,
             #[cfg(feature = "brokers")]
             brokers: self.brokers.as_ref().map(|it| it.lock().info()),
@@ -217,6 +220,7 @@ impl Shared {
                 term: info.term,
                 ..flow
             }),
+            silent_ms: info.silent.map(millis),
             excluded: info.excluded.as_ref().map(|why| Error::excluded(why).to_string()),
             authority: self.identity.as_ref().map(|i| i.authority().to_string()),
             has_bootstrap_key: self.url.keys == Scheme::Center

@@ -174,6 +174,8 @@ pub(super) struct Seen {
     /// Who orders, and whether that is settled; `None` where nobody told.
     pub(super) order: Option<WhoOrders>,
     pub(super) excluded: Option<Exclusion>,
+    /// Nobody else was heard for so long, up to then.
+    pub(super) silent: Option<(Duration, Monotonic)>,
     /// How many members the group has that does not let us in, as it says, because it may have no more.
     pub(super) full: Option<(usize, Monotonic)>,
     /// Devices that were to be let in.
@@ -529,6 +531,7 @@ impl Shared {
                     let (sequencer, is_settled, term, from) = (sequencer.clone(), *is_settled, *term, *from);
                     seen.order = Some(WhoOrders { sequencer, is_settled, term, from });
                 }
+                ViewEvent::Stale { silent } => seen.silent = silent.map(|it| (it, now.monotonic)),
                 ViewEvent::Gap { .. } => {}
                 ViewEvent::Excluded(why) => seen.excluded = Some(why.clone()),
             }
