@@ -55,6 +55,14 @@ pub(crate) fn duration(d: Duration) -> String {
     }
 }
 
+/// That no other member was heard: it accuses nobody.
+pub(crate) fn stale(silent: Duration) -> String {
+    format!(
+        "stale: nobody else was heard for {}; the others may be off, or the relay keeps them apart",
+        duration(silent)
+    )
+}
+
 /// `9 B`, `1.0 KB`, `3.2 MB`.
 pub(crate) fn bytes(n: u64) -> String {
     match n {

@@ -18,7 +18,7 @@ use crate::authority::KeptAuthority;
 use crate::format::safe;
 use crate::hint::{Failure, nearest};
 use crate::session::meant;
-use crate::text::{duration, parse_duration, row, table};
+use crate::text::{duration, parse_duration, row, stale, table};
 
 /// Your group: members, keys, log; create, join, admit, rotate, evict, leave
 #[derive(Debug, Args)]
@@ -159,6 +159,9 @@ fn show(env: &Env<'_>, info: &GroupInfo) -> Result<(), Failure> {
     }
     if info.paused {
         env.output.line("! a change of key is going on: publishing waits for it")?;
+    }
+    if let Some(silent) = info.silent_ms {
+        env.output.line(format!("! {}", stale(Duration::from_millis(silent))))?;
     }
     match info.order.as_ref().map(|it| &it.sequencer) {
         Some(Some(name)) => {

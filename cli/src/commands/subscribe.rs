@@ -25,7 +25,7 @@ use crate::hint::Failure;
 use crate::interrupt;
 use crate::session::{self, For};
 use crate::target::Target;
-use crate::text::{duration, members, parse_duration};
+use crate::text::{duration, members, parse_duration, stale};
 
 /// Subscribe: print messages as they come
 #[derive(Debug, Args)]
@@ -357,6 +357,15 @@ fn tell_views(env: &Env<'_>, views: &mut Views) -> Result<(), Failure> {
                 let what = format!("messages of {} that were promised never come", from.name);
                 env.output.warn(&what);
                 env.output.object(&json!({ "event": "gap", "what": what }))?;
+            }
+            ViewEvent::Stale { silent } => {
+                let what = silent.map_or_else(|| "others are heard again".to_owned(), stale);
+                match silent {
+                    Some(_) => env.output.warn(&what),
+                    None => env.output.detail(&what),
+                }
+                env.output
+                    .object(&json!({ "event": if silent.is_some() { "stale" } else { "heard" }, "what": what }))?;
             }
             ViewEvent::Order { sequencer, is_settled, forced, gap, term, .. } => {
                 let gap = gap.then_some(("gap", GAP));
