@@ -155,6 +155,13 @@ pub trait Engine: Sized + Send {
     /// [`ProcessError`]; the state is what it was.
     fn process(&mut self, message: &[u8], utc: Utc) -> Result<Processed, ProcessError>;
 
+    /// What a proposal of another member says, with the checks of [`Engine::process`], which keeps it for a commit: callers
+    /// that keep only some look here first.
+    ///
+    /// # Errors
+    /// [`ProcessError`], [`ProcessError::Malformed`] for what is no proposal.
+    fn inspect_proposal(&self, message: &[u8], utc: Utc) -> Result<Proposed, ProcessError>;
+
     /// Seals application data as a PrivateMessage (section 15). Refused while proposals wait for a commit.
     ///
     /// # Errors

@@ -140,11 +140,12 @@ impl<E: Engine> Mls<E> {
     fn judge_proposal(&mut self, now: Now, proposal: &[u8]) {
         let utc = self.utc(now);
         let Some(inside) = self.inside_mut() else { return };
-        match inside.engine.process(proposal, utc) {
-            Ok(Processed::Proposal(it)) => {
-                // D3: nobody else is removed by a proposal.
-                if it.what == ProposedKind::Remove(it.by) {
-                    inside.leavers.insert(it.by);
+        match inside.engine.inspect_proposal(proposal, utc) {
+            // D3: a member leaves, and nobody else is removed by a proposal. The first one of its leaf is kept, and all others
+            // are void, so that nobody has to keep any number of them (G8).
+            Ok(it) if it.what == ProposedKind::Remove(it.by) && inside.leavers.insert(it.by) => {
+                if inside.engine.process(proposal, utc).is_err() {
+                    return;
                 }
             }
             // Our own: this engine knows it.
@@ -154,6 +155,7 @@ impl<E: Engine> Mls<E> {
             }
             Ok(_) | Err(_) => return,
         }
+        debug_assert!(inside.keeps_one_proposal_a_leaf());
         self.journal.touch();
         self.set_turn(now);
     }
@@ -455,6 +457,17 @@ impl<E> Inside<E> {
         }
         let message = self.parts.remove(&whole)?.here.into_values().collect::<Vec<_>>().concat();
         (sha256(&message) == whole).then_some(message)
+    }
+
+    /// Whether of each other member at most one proposal is kept, to remove its own leaf.
+    pub(super) fn keeps_one_proposal_a_leaf(&self) -> bool
+    where
+        E: Engine,
+    {
+        let own = self.engine.own_leaf();
+        let kept: Vec<engine::Proposed> = self.engine.proposals().into_iter().filter(|it| it.by != own).collect();
+        let leaves: BTreeSet<LeafIndex> = kept.iter().map(|it| it.by).collect();
+        kept.len() == leaves.len() && kept.iter().all(|it| it.what == ProposedKind::Remove(it.by))
     }
 
     /// The leaf of a certificate's holder.

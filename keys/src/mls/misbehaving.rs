@@ -136,6 +136,17 @@ impl<E: Engine> Mls<E> {
         }
     }
 
+    /// Has a commit ordered of all proposals that its engine knows, its own among them.
+    pub fn commit_proposals(&mut self, now: Now) {
+        let (utc, seed) = (self.utc(now), self.seed());
+        let Some(inside) = self.ready() else { return };
+        let epoch = inside.engine.context().epoch;
+        if let Ok(made) = inside.engine.commit(&Plan { proposals: Take::All, ..Plan::default() }, step(utc, &seed)) {
+            let message = Message::Commit { epoch, commit: made.message, cards: Vec::new(), why: Vec::new() };
+            self.order(epoch, &message.write());
+        }
+    }
+
     /// A member that neither leaves its epoch nor has a commit under way.
     fn ready(&mut self) -> Option<&mut Inside<E>> {
         if self.pending.is_some() {

@@ -197,8 +197,8 @@ impl<E: Engine> Mls<E> {
         self.outputs.push_back(Output::Again(position));
         self.wishes = self.read_wishes(&wishes).into();
         if let Some(inside) = self.inside_mut() {
-            let removal =
-                |it: engine::Proposed| if let ProposedKind::Remove(leaf) = it.what { Some(leaf) } else { None };
+            // A program before this one kept others, too.
+            let removal = |it: engine::Proposed| (it.what == ProposedKind::Remove(it.by)).then_some(it.by);
             inside.leavers = inside.engine.proposals().into_iter().filter_map(removal).collect();
             let leaves = inside.leavers.contains(&inside.engine.own_leaf());
             // It may have founded its group while the members of another one were away.

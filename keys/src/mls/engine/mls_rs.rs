@@ -13,7 +13,8 @@ use std::time::Duration;
 use mls_rs::extension::recommended::LastResortKeyPackageExt;
 use mls_rs::group::proposal::Proposal;
 use mls_rs::group::{
-    CommitEffect, CommitMessageDescription, CommitSecrets, ExportedTree, Node, ProposalSender, ReceivedMessage, Sender,
+    CommitEffect, CommitMessageDescription, CommitSecrets, ExportedTree, Node, ProposalMessageDescription,
+    ProposalSender, ReceivedMessage, Sender,
 };
 use mls_rs::{ExtensionList, Group, MlsMessage, MlsMessageDescription};
 use sealcast_crypto::hash::sha256;
@@ -242,39 +243,26 @@ impl Engine for MlsRs {
     }
 
     fn process(&mut self, message: &[u8], utc: Utc) -> Result<Processed, ProcessError> {
-        let message = MlsMessage::from_bytes(message).map_err(|_| ProcessError::Malformed)?;
-        let Envelope { group_id, epoch, content } = inspect::envelope(&message).map_err(|_| ProcessError::Malformed)?;
-        let context = self.group.context();
-        if group_id != context.group_id {
-            return Err(ProcessError::OtherGroup);
-        }
-        if epoch != context.epoch {
-            return Err(ProcessError::OtherEpoch(epoch));
-        }
-        if let MlsMessageDescription::PublicProtocolMessage { sender, .. } = message.description()
-            && content == Content::Commit
-            && sender == Sender::Member(self.own_leaf().0)
-        {
-            return Err(ProcessError::Ours);
-        }
-        self.tools.provider.at(utc);
-        let mut next = self.group.clone();
-        // Without a time mls-rs judges no lifetimes.
-        let received = next.process_incoming_message(message);
-        match received.map_err(|error| processing(&error))? {
+        let (next, received) = self.received(message, utc)?;
+        match received {
             ReceivedMessage::Commit(description) => Ok(Processed::Commit(self.enter(next, &description))),
             ReceivedMessage::Proposal(it) => {
-                let ProposalSender::Member(by) = it.sender else { return Err(ProcessError::Invalid) };
-                let (by, reference) = (LeafIndex(by), Reference(it.proposal_ref()));
-                let what = proposed(&it.proposal);
+                let proposed = proposed_by_member(&it)?;
                 self.group = next;
-                Ok(Processed::Proposal(Proposed { by, reference, what }))
+                Ok(Processed::Proposal(proposed))
             }
             ReceivedMessage::ApplicationMessage(it) => {
                 self.group = next;
                 let plaintext = Zeroizing::new(it.data().to_vec());
                 Ok(Processed::Application { by: LeafIndex(it.sender_index), plaintext, aad: it.authenticated_data })
             }
+            _ => Err(ProcessError::Malformed),
+        }
+    }
+
+    fn inspect_proposal(&self, message: &[u8], utc: Utc) -> Result<Proposed, ProcessError> {
+        match self.received(message, utc)? {
+            (_, ReceivedMessage::Proposal(it)) => proposed_by_member(&it),
             _ => Err(ProcessError::Malformed),
         }
     }
@@ -396,6 +384,30 @@ impl Engine for MlsRs {
 }
 
 impl MlsRs {
+    /// What a message is, and the state that it leads to.
+    fn received(&self, message: &[u8], utc: Utc) -> Result<(Group<Config>, ReceivedMessage), ProcessError> {
+        let message = MlsMessage::from_bytes(message).map_err(|_| ProcessError::Malformed)?;
+        let Envelope { group_id, epoch, content } = inspect::envelope(&message).map_err(|_| ProcessError::Malformed)?;
+        let context = self.group.context();
+        if group_id != context.group_id {
+            return Err(ProcessError::OtherGroup);
+        }
+        if epoch != context.epoch {
+            return Err(ProcessError::OtherEpoch(epoch));
+        }
+        if let MlsMessageDescription::PublicProtocolMessage { sender, .. } = message.description()
+            && content == Content::Commit
+            && sender == Sender::Member(self.own_leaf().0)
+        {
+            return Err(ProcessError::Ours);
+        }
+        self.tools.provider.at(utc);
+        let mut next = self.group.clone();
+        // Without a time mls-rs judges no lifetimes.
+        let received = next.process_incoming_message(message).map_err(|error| processing(&error))?;
+        Ok((next, received))
+    }
+
     /// Goes over to the state that a commit leads to, and says what is different.
     fn enter(&mut self, next: Group<Config>, commit: &CommitMessageDescription) -> Change {
         let (epoch, removes_us) = match &commit.effect {
@@ -451,6 +463,12 @@ impl MlsRs {
     fn authenticator(&self) -> Vec<u8> {
         self.group.epoch_authenticator().map(|it| it.to_vec()).expect("each epoch has one")
     }
+}
+
+/// A proposal that came, which nobody but a member makes.
+fn proposed_by_member(it: &ProposalMessageDescription) -> Result<Proposed, ProcessError> {
+    let ProposalSender::Member(by) = it.sender else { return Err(ProcessError::Invalid) };
+    Ok(Proposed { by: LeafIndex(by), reference: Reference(it.proposal_ref()), what: proposed(&it.proposal) })
 }
 
 fn proposed(proposal: &Proposal) -> ProposedKind {

@@ -13,6 +13,7 @@ use sealcast_wire::Change;
 
 use self::net::{GROUP, Net, seal};
 use super::ConfigError;
+use super::engine::Engine as _;
 use super::message::Message;
 use super::scheme::Phase;
 use crate::{Command, Exclusion, Notice};
@@ -167,6 +168,50 @@ fn rule_d3_a_member_leaves_by_a_proposal_that_another_one_commits() {
         net.assert_together(&[0, 2, 3]);
         assert_eq!(net.nodes[0].views.last().unwrap().view.change, Change::Left);
     }
+}
+
+#[test]
+fn rule_g8_members_keep_one_proposal_of_a_leaf_and_nothing_but_its_own_removal() {
+    let mut net = formed(4, 40);
+    net.with(3, |keys, now| keys.flood_proposals(now, 20));
+    for _ in 0..5 {
+        net.with(3, |keys, now| keys.ask_to_leave(now));
+    }
+    // Before anybody commits.
+    (0..3).for_each(|node| net.catch_up(node));
+    let kept = |net: &Net, node: usize| {
+        let inside = net.nodes[node].keys.as_ref().unwrap().inside().unwrap();
+        assert!(inside.keeps_one_proposal_a_leaf());
+        inside.engine.proposals().into_iter().map(|it| it.reference).collect::<Vec<_>>()
+    };
+    assert_eq!((0..3).map(|node| kept(&net, node).len()).collect::<Vec<_>>(), [1, 1, 1]);
+    assert_eq!(kept(&net, 0), kept(&net, 1), "all keep the same one");
+    // One that comes back keeps no other.
+    net.crash(0);
+    net.start(0);
+    net.catch_up(0);
+    assert_eq!(kept(&net, 0), kept(&net, 1));
+    net.run(5_000);
+    net.assert_together(&[0, 1, 2]);
+    assert_eq!(net.nodes[3].excluded, Some(Exclusion::Left));
+}
+
+#[test]
+fn rule_g8_a_commit_of_a_void_proposal_is_void_for_all() {
+    let mut net = formed(4, 41);
+    let of = |net: &Net, node: usize| net.nodes[node].keys.as_ref().unwrap().inside().unwrap().engine_epoch();
+    let before = of(&net, 0);
+    // Its engine knows its own proposals, and commits what it may of them.
+    net.with(3, |keys, now| {
+        keys.judge_nothing();
+        keys.flood_proposals(now, 4);
+        keys.commit_proposals(now);
+    });
+    net.run(1_000);
+    assert_eq!([0, 1, 2].map(|node| of(&net, node)), [before; 3]);
+    net.command(0, Command::Rotate);
+    net.run(5_000);
+    assert_eq!([0, 1, 2].map(|node| of(&net, node)), [before + 1; 3]);
 }
 
 #[test]

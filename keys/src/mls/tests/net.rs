@@ -326,6 +326,11 @@ impl Net {
         self.time = end;
     }
 
+    /// A node hears all that is ordered.
+    pub(super) fn catch_up(&mut self, node: usize) {
+        self.happen(Event::Ordered(node));
+    }
+
     fn happen(&mut self, event: Event) {
         let (Event::Sent { to, .. } | Event::Ordered(to) | Event::Fetched { to, .. } | Event::PackagesKept { to, .. }) =
             &event;

@@ -132,6 +132,10 @@ impl Engine for Timed {
         processed
     }
 
+    fn inspect_proposal(&self, message: &[u8], utc: Utc) -> Result<Proposed, ProcessError> {
+        timed(|| self.0.inspect_proposal(message, utc))
+    }
+
     fn seal(&mut self, plaintext: &[u8], aad: &[u8], step: Step<'_>) -> Result<Vec<u8>, CommitError> {
         timed(|| self.0.seal(plaintext, aad, step))
     }
