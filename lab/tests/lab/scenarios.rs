@@ -134,6 +134,8 @@ scenarios! { fifty;
     rule_d1_mls_double_committer = "mls-double-committer",
     rule_a4_mls_rights_forger = "mls-rights-forger",
     rule_d2_mls_relay_amnesiac = "mls-relay-amnesiac",
+    rule_d1_mls_admission = "mls-admission",
+    rule_d1_mls_no_welcome = "mls-no-welcome",
 }
 
 scenarios! { twenty;
@@ -142,19 +144,10 @@ scenarios! { twenty;
     rule_d2_mls_relay_withholder = "mls-relay-withholder",
     rule_d1_mls_relay_rewinder = "mls-relay-rewinder",
     rule_g4_mls_relay_replayer = "mls-relay-replayer",
+    rule_d1_mls_relay_admission = "mls-relay-admission",
+    rule_d1_mls_relay_content_withholder = "mls-relay-content-withholder",
+    rule_d1_mls_relay_swapper = "mls-relay-swapper",
 }
-
-/// Where members are let in by key packages, seeds in which each of them has a calendar: see `docs/known-issues.md`.
-#[test]
-fn rule_d1_who_is_let_in_by_its_key_package_comes_in() {
-    hold("mls-admission", |knobs| knobs, &WITH_CALENDARS);
-    hold("mls-relay-admission", |knobs| knobs, &WITH_CALENDARS);
-    hold("mls-no-welcome", |knobs| knobs, &WITH_CALENDARS);
-    hold("mls-relay-content-withholder", |knobs| knobs, &WITH_CALENDARS);
-    hold("mls-relay-swapper", |knobs| knobs, &WITH_CALENDARS);
-}
-
-const WITH_CALENDARS: [u64; 17] = [0, 2, 3, 7, 9, 12, 14, 15, 16, 17, 18, 19, 21, 23, 24, 26, 29];
 
 /// More of them: `sealcast-lab sim mls-relay --seeds 0..50`; a seed takes some seconds.
 #[test]
