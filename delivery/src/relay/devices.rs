@@ -61,7 +61,7 @@ impl Log {
         let utc = now.utc.unwrap_or(Utc(0));
         // Greater than that of an earlier run. Without a clock it may be less, which the directory refuses, but not the same: that
         // one it takes for the same packages.
-        let hash = sha256(packages.last_resort.as_ref().or(packages.single_use.first()).map_or(&[], |it| it));
+        let hash = sha256(packages.last_resort.as_ref().or(packages.single_use.first()).map_or(&[][..], Vec::as_slice));
         let step = 1 + u64::from(u16::from_be_bytes(*hash.first_chunk().expect("2 of 32 bytes")));
         self.devices.number = self.devices.number.saturating_add(step).max(u64::try_from(utc.0).unwrap_or(0) << 16);
         let package = |bytes: &Vec<u8>| Package { expires: packages.until, bytes: bytes.clone() };
