@@ -16,7 +16,6 @@ use sealcast_wire::{
 };
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::{Config, DIRECTORY, Handle, MQTT, Relay};
 use crate::memory::Frame;
