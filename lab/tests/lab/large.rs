@@ -56,6 +56,7 @@ impl Observer<Player> for Seen {
             | MemberEvent::Abandoned
             | MemberEvent::Keyed { .. }
             | MemberEvent::Speaks(_)
+            | MemberEvent::Silence(_)
             | MemberEvent::Read(..)
             | MemberEvent::Published(..)
             | MemberEvent::Outcome(_)
