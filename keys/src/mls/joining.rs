@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use sealcast_crypto::secret::Secret;
-use sealcast_wire::{CertHash, Dropped, EpochId, Fetch, Monotonic, Now, Source, To, limits};
+use sealcast_wire::{CertHash, Dropped, EpochId, Fetch, Flush, Monotonic, Now, Source, To, View, limits};
 
 use super::access::{check_entered, entered};
 use super::engine::{Engine, ExternalCommit, JoinError, LeafIndex, SetupError};
@@ -261,9 +261,20 @@ impl<E: Engine> Mls<E> {
         if self.pending.take().is_some_and(|it| it.excludes) {
             self.outputs.push_back(Output::Abandoned);
         }
+        self.end_data();
         self.begin_outside(now);
         // The group stands, whatever becomes of us.
         self.timers.stop(Timer::Found);
+    }
+
+    /// Others may have gone on to an epoch that we do not know: what is ordered from here on is not of ours. They seal it again, and
+    /// it would come twice.
+    fn end_data(&mut self) {
+        let Some(inside) = self.inside() else { return };
+        let me = slot(inside.engine.own_leaf());
+        let view =
+            View::new(self.shown.as_ref(), inside.epoch, inside.roster.clone(), me, sealcast_wire::Change::Rekeyed);
+        self.outputs.push_back(Output::Prepare { view, flush: Flush::At(inside.judged) });
     }
 
     // ---- the way in ----------------------------------------------------------------------------
@@ -448,6 +459,7 @@ impl<E: Engine> Mls<E> {
             return;
         }
         let Some(base) = base_of(&mut engine) else { return };
+        self.end_data();
         if self.pending.take().is_some_and(|it| it.excludes) {
             self.outputs.push_back(Output::Abandoned);
         }
