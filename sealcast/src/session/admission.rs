@@ -39,7 +39,7 @@ impl Session {
     /// ```no_run
     /// let session = sealcast::open("relay").identity("desk").wait()?;
     /// for device in session.pending().wait()? {
-    ///     println!("{} {}", device.name, device.cert);
+    ///     println!("{} {:?}", device.name, device.cert);
     /// }
     /// # Ok::<(), sealcast::Error>(())
     /// ```
