@@ -218,6 +218,9 @@ pub trait Engine: Sized + Send {
     /// All members, by leaf.
     fn members(&self) -> Vec<(LeafIndex, Claim)>;
 
+    /// Who signed the commit that [`Engine::process`] was given last, if its signature is good: also of one that cannot be used.
+    fn committer(&self) -> Option<Claim>;
+
     /// How many of the nodes above our leaf are blank: more of them make the commits of others larger, and a commit of ours
     /// fills them.
     fn blanks_above(&self) -> usize;

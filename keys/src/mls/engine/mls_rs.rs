@@ -363,6 +363,10 @@ impl Engine for MlsRs {
         tree.nodes().iter().step_by(2).enumerate().filter_map(member).collect()
     }
 
+    fn committer(&self) -> Option<Claim> {
+        self.tools.rules.taking().committer.clone()
+    }
+
     fn blanks_above(&self) -> usize {
         nodes::blanks_above(self.group.export_tree().nodes(), self.own_leaf().0)
     }
@@ -402,6 +406,7 @@ impl MlsRs {
             return Err(ProcessError::Ours);
         }
         self.tools.provider.at(utc);
+        self.tools.rules.taking().committer = None;
         let mut next = self.group.clone();
         // Without a time mls-rs judges no lifetimes.
         let received = next.process_incoming_message(message).map_err(|error| processing(&error))?;

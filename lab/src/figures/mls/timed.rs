@@ -188,6 +188,10 @@ impl Engine for Timed {
         timed(|| self.0.members())
     }
 
+    fn committer(&self) -> Option<Claim> {
+        self.0.committer()
+    }
+
     fn blanks_above(&self) -> usize {
         timed(|| self.0.blanks_above())
     }

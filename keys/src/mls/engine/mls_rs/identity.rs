@@ -94,13 +94,15 @@ pub(super) struct Rules {
     taking: Arc<Mutex<Taking>>,
 }
 
-/// Which proposals our next commit takes by reference.
+/// Which proposals our next commit takes by reference, and whose commit was judged last.
 #[derive(Default)]
 pub(super) struct Taking {
     /// No others than these, if some are named.
     pub(super) only: Option<BTreeSet<Reference>>,
     /// What the commit that was made last took of them.
     pub(super) taken: Vec<Reference>,
+    /// Who signed the commit of others that was judged last.
+    pub(super) committer: Option<Claim>,
 }
 
 impl Rules {
@@ -150,6 +152,10 @@ impl MlsRules for Rules {
         let extensions = &extensions;
         let only = self.taking().only.clone();
         let sends = direction == CommitDirection::Send;
+        if !sends {
+            // mls-rs has verified its signature.
+            self.taking().committer = Some(committer_of(&source)?);
+        }
         // What others proposed, and may not be committed, stays out of our commits and voids those of others.
         let keep = |source: &ProposalSource, judged: Result<(), Refusal>| match source {
             ProposalSource::ByReference(it) if sends => {
@@ -199,6 +205,13 @@ impl MlsRules for Rules {
     fn encryption_options(&self, _: &Roster<'_>, _: &GroupContext) -> Result<EncryptionOptions, Refused> {
         let private = self.handshake == Handshake::Private;
         Ok(EncryptionOptions::new(private, mls_rs::client_builder::PaddingMode::None))
+    }
+}
+
+fn committer_of(source: &CommitSource) -> Result<Claim, Refusal> {
+    match source {
+        CommitSource::ExistingMember(member) => claim_of(&member.signing_identity),
+        CommitSource::NewMember(identity) => claim_of(identity),
     }
 }
 
