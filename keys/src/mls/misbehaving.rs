@@ -9,6 +9,8 @@ use rand_core::Rng as _;
 use sealcast_wire::{CertHash, Now, Utc};
 
 use super::certificates::{Certificates, Trust};
+use super::committing::Wish;
+use super::engine::mls_rs::MlsRs;
 use super::engine::{Engine, LeafIndex, Plan, Propose, Take};
 use super::judge::{Act, Claim, Credential, Extension, Judge, Refusal};
 use super::message::{Card, EntryKind, Message};
@@ -28,6 +30,21 @@ impl Judge for Lenient {
 
     fn permit(&self, _: &Act<'_>) -> Result<(), Refusal> {
         Ok(())
+    }
+}
+
+impl Mls<MlsRs> {
+    /// Has a commit ordered whose path these members cannot open, or nobody else; it follows it itself.
+    pub fn commit_bad_path(&mut self, now: Now, victims: Option<&[CertHash]>) {
+        let Some(inside) = self.ready() else { return };
+        let all = || inside.members.keys().map(|it| LeafIndex(it.0)).collect();
+        let these = |certs: &[CertHash]| certs.iter().filter_map(|it| inside.leaf_of(it)).collect();
+        let leaves: Vec<LeafIndex> = victims.map_or_else(all, these);
+        inside.engine.spoil(&leaves);
+        self.wish(now, Wish::Update);
+        if let Some(inside) = self.inside_mut() {
+            inside.engine.spoil(&[]);
+        }
     }
 }
 

@@ -37,6 +37,8 @@ use crate::mls::judge::{Claim, Extension, Refusal};
 mod failure;
 mod identity;
 mod inspect;
+#[cfg(any(test, feature = "misbehaving"))]
+mod misbehaving;
 mod nodes;
 mod provider;
 mod record;

@@ -96,12 +96,12 @@ fn put_optional(to: &mut Vec<u8>, nodes: &Nodes, index: u32) {
 }
 
 /// How many leaves a tree of so many nodes has room for.
-fn leaf_count(nodes: usize) -> u32 {
+pub(super) fn leaf_count(nodes: usize) -> u32 {
     (nodes as u32 / 2 + 1).next_power_of_two()
 }
 
 /// The nodes above a leaf, up to the root.
-fn above(leaf: u32, leaf_count: u32) -> impl Iterator<Item = u32> {
+pub(super) fn above(leaf: u32, leaf_count: u32) -> impl Iterator<Item = u32> {
     (0..leaf_count.trailing_zeros()).scan(2 * leaf, |node, level| {
         *node = (*node | (1 << level)) & !(2 << level);
         Some(*node)

@@ -40,6 +40,8 @@ pub(super) struct Provider {
 struct Shared {
     chance: Mutex<Option<Chance>>,
     utc: AtomicI64,
+    #[cfg(any(test, feature = "misbehaving"))]
+    spoiled: Mutex<super::misbehaving::Spoiled>,
 }
 
 /// The randomness of one call.
@@ -55,7 +57,12 @@ pub(super) type Signatures = BTreeMap<[u8; 32], Vec<u8>>;
 impl Provider {
     /// The cryptography of a member that signs with this key.
     pub(super) fn new(suite: CipherSuite, signer: Arc<dyn Signer>) -> Provider {
-        let shared = Shared { chance: Mutex::new(None), utc: AtomicI64::new(0) };
+        let shared = Shared {
+            chance: Mutex::new(None),
+            utc: AtomicI64::new(0),
+            #[cfg(any(test, feature = "misbehaving"))]
+            spoiled: Mutex::default(),
+        };
         Provider { suite, signer, shared: Arc::new(shared) }
     }
 
@@ -97,6 +104,12 @@ impl Provider {
         let answer = call();
         let signatures = self.chance().take().map(|it| it.signatures).unwrap_or_default();
         (answer, signatures)
+    }
+
+    /// For whom what is sealed cannot be opened.
+    #[cfg(any(test, feature = "misbehaving"))]
+    pub(super) fn spoiled(&self) -> MutexGuard<'_, super::misbehaving::Spoiled> {
+        self.shared.spoiled.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn chance(&self) -> MutexGuard<'_, Option<Chance>> {
@@ -189,7 +202,10 @@ impl CipherSuiteProvider for Provider {
         let seed = self.chance().as_ref().ok_or(ProviderError::NoSeed)?.seed.clone();
         let ephemeral = ephemeral(self.suite, &seed, to, info, aad, plaintext)?;
         let (kem_output, mut context) = self.suite.setup_sender(&ephemeral, to, info)?;
-        Ok(HpkeCiphertext { kem_output, ciphertext: context.seal(aad, plaintext)? })
+        let sealed = HpkeCiphertext { kem_output, ciphertext: context.seal(aad, plaintext)? };
+        #[cfg(any(test, feature = "misbehaving"))]
+        let sealed = self.spoiled().change(to, sealed);
+        Ok(sealed)
     }
 
     fn hpke_seal_psk(
