@@ -83,6 +83,16 @@ pub const MLS_PARTS_MAX: usize = 128;
 pub const MLS_INCOMPLETE_MAX: usize = 8;
 /// Messages of the order that a member of an MLS group keeps while it cannot judge them.
 pub const MLS_LOG_MAX: usize = 1024;
+/// Members of different names whose complaints about the commits of one exclude it from an MLS group: no single one can do so.
+pub const MLS_COMPLAINTS: usize = 2;
+/// Commits about which a member of an MLS group hears complaints: the last ones.
+pub const MLS_COMMITS_KEPT_MAX: usize = 16;
+/// Members about whom complaints are kept, and whom those of one group exclude.
+pub const MLS_ACCUSED_MAX: usize = 32;
+/// Names by which a member keeps complaints about one: more than exclude it, since those who complained may be excluded, too.
+pub const MLS_ACCUSERS_MAX: usize = 4 * MLS_COMPLAINTS;
+/// Bytes of complaints in a group context.
+pub const MLS_COMPLAINTS_BYTES_MAX: usize = MLS_TRUST_BYTES_MAX / 4;
 /// Those outside whom a member of an MLS group answers in a moment.
 pub const MLS_ANSWERS_MAX: usize = 16;
 /// Publications of a group at brokers whose place is remembered, for a later run.

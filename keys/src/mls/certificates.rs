@@ -1,7 +1,7 @@
 //! The judge of groups whose members have certificates: one authority, its revocation list, and the group's evictions.
 //!
 //! Members must judge alike (RFC 9420, section 5.3), whatever each heard elsewhere. So the list and the evictions by which
-//! they judge lie in the group context (A4): [`Trust`] is that extension. A member that knows a newer list, or evicts somebody,
+//! they judge lie in the group context (A4), and so do complaints that exclude somebody (D3): [`Trust`] is that extension. A member that knows a newer list, or evicts somebody,
 //! commits the extension with it.
 
 use std::collections::BTreeMap;
@@ -16,6 +16,7 @@ use sealcast_crypto::identity::{Crl, TrustAnchor, Verified};
 use sealcast_wire::codec::{Malformed, Reader, Writer};
 use sealcast_wire::{CertHash, Utc, limits};
 
+use super::complaints::Complaints;
 use super::judge::{Act, Claim, Credential, Extension, Judge, Refusal, What};
 
 /// Judges by one authority's certificates.
@@ -36,24 +37,28 @@ pub struct Certificates {
     nobody: Arc<Trust>,
 }
 
-/// Whom a group excludes: the authority's revocation list, and statements of eviction (A4).
+/// Whom a group excludes: the authority's revocation list, statements of eviction (A4), and complaints about commits (D3).
 #[derive(Clone, Debug)]
 pub struct Trust {
     /// The newest list that the group knows.
     pub crl: Option<Arc<Crl>>,
     /// Who is evicted.
     pub evictions: Evictions,
+    /// Members of different names who could not open commits; all whom it accuses are excluded.
+    pub(super) complaints: Complaints,
 }
 
 impl Trust {
     /// That of a group in which nobody is excluded.
     pub fn new(group: &str) -> Trust {
-        Trust { crl: None, evictions: Evictions::new(group) }
+        Trust { crl: None, evictions: Evictions::new(group), complaints: Complaints::default() }
     }
 
     /// Whether a certificate's holder is excluded.
     pub fn excludes(&self, it: &Verified) -> bool {
-        self.evictions.excludes(&it.hash, &it.serial) || self.crl.as_ref().is_some_and(|crl| crl.revokes(&it.serial))
+        self.evictions.excludes(&it.hash, &it.serial)
+            || self.crl.as_ref().is_some_and(|crl| crl.revokes(&it.serial))
+            || self.complaints.exclude(&it.hash)
     }
 
     /// A date that has surely passed, as all members know who follow the group (G5).
@@ -73,13 +78,19 @@ impl Trust {
                 both.evictions = before;
             }
         }
+        both.complaints.extend(other.complaints.excluding(|accuser| !self.excludes(accuser)));
+        if both.extension().data.len() > limits::MLS_TRUST_BYTES_MAX {
+            both.complaints = self.complaints.clone();
+        }
         both
     }
 
-    /// List and statements by themselves, as [`Learned::verify`](sealcast_crypto::identity::statement::Learned::verify) reads them.
+    /// List, statements and complaints by themselves: [`Learned::verify`](sealcast_crypto::identity::statement::Learned::verify)
+    /// reads all but the last.
     pub(super) fn statements(&self) -> Vec<Vec<u8>> {
         let crl = self.crl.iter().map(|it| it.der().to_vec());
-        crl.chain(self.evictions.iter().map(|it| it.bytes().to_vec())).collect()
+        let complaints = self.complaints.iter().map(|it| it.complaint.written());
+        crl.chain(self.evictions.iter().map(|it| it.bytes().to_vec())).chain(complaints).collect()
     }
 
     /// The extension of the group context that says so.
@@ -88,6 +99,7 @@ impl Trust {
         let crl = self.crl.as_ref().map_or(&[][..], |crl| crl.der());
         w.u32(crl.len() as u32).raw(crl).u16(self.evictions.len() as u16);
         self.evictions.iter().for_each(|it| _ = w.bytes16(it.bytes()));
+        w.raw(&self.complaints.bytes());
         Extension { kind: TRUST, data: w.finish() }
     }
 
@@ -95,7 +107,7 @@ impl Trust {
     fn read(group: &str, anchor: &TrustAnchor, extensions: &[Extension]) -> Result<Trust, Refusal> {
         let mut trust = Trust::new(group);
         let Some(extension) = extensions.iter().find(|it| it.kind == TRUST) else { return Ok(trust) };
-        let (crl, statements) = parse(&extension.data).map_err(|Malformed| Refusal::Right)?;
+        let (crl, statements, mut complaints) = parse(&extension.data).map_err(|Malformed| Refusal::Right)?;
         if !crl.is_empty() {
             trust.crl = Some(Arc::new(Crl::verify(crl, anchor).map_err(|_| Refusal::Right)?));
         }
@@ -103,12 +115,15 @@ impl Trust {
             let statement = SignedEviction::verify(statement, anchor).map_err(|_| Refusal::Right)?;
             trust.evictions.insert(statement).map_err(|_| Refusal::Right)?;
         }
+        trust.complaints = Complaints::read(group, anchor, &mut complaints).map_err(|Malformed| Refusal::Right)?;
+        complaints.end().map_err(|Malformed| Refusal::Right)?;
         // One encoding of one content.
         if trust.extension() == *extension { Ok(trust) } else { Err(Refusal::Right) }
     }
 }
 
-fn parse(data: &[u8]) -> Result<(&[u8], Vec<&[u8]>), Malformed> {
+/// The list, the statements, and what is behind them.
+fn parse(data: &[u8]) -> Result<(&[u8], Vec<&[u8]>, Reader<'_>), Malformed> {
     if data.len() > limits::MLS_TRUST_BYTES_MAX {
         return Err(Malformed);
     }
@@ -117,8 +132,7 @@ fn parse(data: &[u8]) -> Result<(&[u8], Vec<&[u8]>), Malformed> {
     let crl = r.take(crl)?;
     let count = r.count16(2, limits::EVICTIONS_MAX)?;
     let statements = (0..count).map(|_| r.bytes16(limits::STATEMENT_BYTES_MAX)).collect::<Result<_, _>>()?;
-    r.end()?;
-    Ok((crl, statements))
+    Ok((crl, statements, r))
 }
 
 impl Certificates {
@@ -252,7 +266,8 @@ impl Certificates {
         self.anchor.crl().is_some_and(|crl| crl.revokes(&it.serial))
     }
 
-    /// Whether these extensions exclude all whom those exclude, and say nothing else anew.
+    /// Whether these extensions exclude all whom those exclude, and say nothing else anew: the complaints that come are by
+    /// certificates which those do not exclude.
     fn follows(&self, old: &[Extension], new: &[Extension]) -> Result<(), Refusal> {
         let others = |of: &[Extension]| of.iter().filter(|it| it.kind != TRUST).cloned().collect::<Vec<_>>();
         if others(old) != others(new) {
@@ -266,7 +281,9 @@ impl Certificates {
         };
         let mut both = after.evictions.clone();
         let keeps = before.evictions.iter().all(|it| both.insert(it.clone()) == Ok(false));
-        if newer && keeps { Ok(()) } else { Err(Refusal::Right) }
+        let may_complain = |it: &Verified| it.rights.reads_all(&self.group, &Pattern::all()) && !before.excludes(it);
+        let complains = after.complaints.follow(&before.complaints, may_complain);
+        if newer && keeps && complains { Ok(()) } else { Err(Refusal::Right) }
     }
 }
 

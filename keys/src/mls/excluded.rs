@@ -14,6 +14,7 @@ use sealcast_wire::{Flush, Now, limits};
 
 use super::certificates::Trust;
 use super::committing::Wish;
+use super::complaints::{Complaint, Proved};
 use super::engine::{Engine, LeafIndex};
 use super::judge::Extension;
 use super::scheme::{Mls, Timer};
@@ -22,7 +23,12 @@ use crate::{Notice, Output};
 impl<E: Engine> Mls<E> {
     /// Takes in statements; those that do not verify, or are of other groups, say nothing.
     pub(super) fn learn_statements(&mut self, statements: &[Vec<u8>]) {
+        let mut complaints = Trust::new(&self.group);
         for bytes in statements {
+            if let Some(it) = self.read_complaint(bytes) {
+                complaints.complaints.insert(it);
+                continue;
+            }
             let mut one = Trust::new(&self.group);
             match Learned::verify(bytes, self.judge.anchor()) {
                 Ok(Learned::Crl(crl)) => one.crl = Some(Arc::new(crl)),
@@ -31,6 +37,15 @@ impl<E: Engine> Mls<E> {
             }
             self.known = self.known.with(&one);
         }
+        self.known = self.known.with(&complaints);
+    }
+
+    fn read_complaint(&self, bytes: &[u8]) -> Option<Proved> {
+        let mut r = Reader::new(bytes);
+        let complaint = Complaint::read(&mut r).ok()?;
+        r.end().ok()?;
+        let accuser = complaint.verify(&self.group, self.judge.anchor())?;
+        Some(Proved { complaint, accuser })
     }
 
     /// What a group that we found begins with.
