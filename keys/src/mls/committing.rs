@@ -402,10 +402,11 @@ impl<E: Engine> Mls<E> {
     /// Whether somebody is to be removed: members take turns, by an order that the epoch draws (D2, D3).
     pub(super) fn set_turn(&mut self, now: Now) {
         let judge = self.judge.clone();
+        let accused = self.is_somebody_accused();
         let Some(inside) = self.inside_mut().filter(|it| it.entering.is_none()) else { return };
         let context = inside.engine.context();
         let out = judge.trust(&context.extensions).is_ok_and(|trust| inside.people.are_some_out(&judge, &trust));
-        if inside.leavers.is_empty() && !out {
+        if inside.leavers.is_empty() && !out && !accused {
             return;
         }
         let rank =
@@ -422,6 +423,7 @@ impl<E: Engine> Mls<E> {
     }
 
     pub(super) fn take_turn(&mut self, now: Now) {
+        self.exclude_accused(now);
         self.wish(now, Wish::Tidy);
         self.set_next_turn(now);
     }

@@ -81,7 +81,7 @@ impl<E: Engine> Mls<E> {
         self.hold(now);
     }
 
-    fn know(&mut self, more: &Trust) {
+    pub(super) fn know(&mut self, more: &Trust) {
         let all = self.known.with(more);
         if all.extension() != self.known.extension() {
             self.known = all;
@@ -91,7 +91,7 @@ impl<E: Engine> Mls<E> {
     }
 
     /// Publishers pause while an excluded one is a member: it reads what is sealed.
-    fn hold(&mut self, now: Now) {
+    pub(super) fn hold(&mut self, now: Now) {
         let excluded = self.excluded();
         if excluded.is_empty() {
             return;

@@ -86,12 +86,14 @@ impl<E: Engine> Mls<E> {
                     self.log.waits.retain(|(at, ..)| *at > from);
                 }
                 Phase::Outside(_) => {
+                    self.hear_complaints(now);
                     if !self.follow_outside(now) {
                         return;
                     }
                     continue;
                 }
-                Phase::Inside(_) | Phase::External(_) | Phase::Out => return,
+                Phase::External(_) => return self.hear_complaints(now),
+                Phase::Inside(_) | Phase::Out => return,
             }
             let Some((position, message, _)) = self.log.waits.pop_front() else { break };
             self.judge(now, position, message);
@@ -117,6 +119,7 @@ impl<E: Engine> Mls<E> {
                 }
             }
             Message::Card(card) => self.judge_card(position, &card),
+            Message::Complaint(complaint) => self.hear_complaint(now, complaint),
             Message::Found { card, .. } => self.answer_founder(now, &card),
             // Void, unless it is we who missed something: anybody can write a number.
             Message::Commit { epoch, .. } | Message::Part { epoch, .. } if epoch > current => {
@@ -181,6 +184,9 @@ impl<E: Engine> Mls<E> {
                 self.exclude(why);
             }
             Ok(change) => {
+                if let Some(by) = self.author_of(&change) {
+                    self.note_commit(commit, by, true);
+                }
                 let lost = ours.is_none();
                 let has_clock = now.utc.is_some();
                 let (commit, given) = (commit.to_vec(), cards.to_vec());
@@ -190,8 +196,9 @@ impl<E: Engine> Mls<E> {
                     self.give_up_pending(now);
                 }
             }
-            // Others follow it, and we cannot (D3): also one of ours that we know no longer.
-            Err(Some(ProcessError::NoPathSecret | ProcessError::Ours)) => self.rejoin(now),
+            // Others follow it, and we cannot (D3): one that we cannot open, or one of ours that we know no longer.
+            Err(Some(ProcessError::NoPathSecret)) => self.cannot_open(now, commit),
+            Err(Some(ProcessError::Ours)) => self.rejoin(now),
             Err(_) => {
                 if let Some(pending) = ours {
                     self.pending = Some(pending);
@@ -258,7 +265,14 @@ impl<E: Engine> Mls<E> {
         let statement = SignedEviction::verify(statement, self.judge.anchor()).ok();
         // It names one of those that the commit evicts together.
         let of_ours = statement.filter(|it| it.eviction().group == *self.group);
-        of_ours.map(|it| it.eviction().reason.clone()).unwrap_or_default()
+        of_ours.map_or_else(|| self.reason_of_complaints(), |it| it.eviction().reason.clone())
+    }
+
+    /// Why we are out, if complaints exclude us.
+    fn reason_of_complaints(&self) -> String {
+        let trust = self.inside().and_then(|it| self.judge.trust(&it.engine.context().extensions).ok());
+        let excludes = trust.is_some_and(|it| it.complaints.exclude(&self.me.hash));
+        if excludes { "members could not open its commits".to_owned() } else { String::new() }
     }
 
     /// A member runs anew: the epoch's tree stays, its data gets new keys (G4).

@@ -212,7 +212,8 @@ impl<E: Engine> Mls<E> {
         self.timers.stop(Timer::Want);
         self.timers.stop(Timer::Found);
         let cards = vec![self.card.clone()];
-        self.begin_inside(engine, base, Start { counter: 1, position, founded: position, cut: [0; 32], cards });
+        let counter = self.first_counter();
+        self.begin_inside(engine, base, Start { counter, position, founded: position, cut: [0; 32], cards });
         self.enter(now, Change::Formed);
         self.post_soon(now);
     }
@@ -405,7 +406,8 @@ impl<E: Engine> Mls<E> {
     fn by_welcome(&mut self, now: Now, entry: &Entry, mac: &[u8; 32], annex: Annex) {
         let utc = self.utc(now);
         let Some(mut engine) = self.join_by_package(&annex.opening, &annex.tree, utc) else { return };
-        if engine.context().epoch != entry.epoch || self.knows_revoked(&engine) {
+        let context = engine.context();
+        if context.epoch != entry.epoch || self.is_deserted(&context.group_id) || self.knows_revoked(&engine) {
             return;
         }
         let Some(base) = base_of(&mut engine) else { return };
@@ -448,7 +450,7 @@ impl<E: Engine> Mls<E> {
             }
             Err(_) => return,
         };
-        if self.knows_revoked(&engine) {
+        if self.is_deserted(&engine.context().group_id) || self.knows_revoked(&engine) {
             return;
         }
         if self.only_founds() && matches!(self.phase, Phase::Outside(_)) {

@@ -5,6 +5,7 @@
 //!                 COMMIT epoch ‖ commit ‖ cards ‖ why       cards of those whom it lets in, a statement of eviction
 //!                 PROPOSAL epoch ‖ proposal
 //!                 CARD   card                               a member runs anew (G4)
+//!                 COMPLAINT commit ‖ certificate ‖ signature  a member cannot open a commit
 //!                 PART   epoch ‖ hash ‖ i of n ‖ bytes       of one of these that is too long
 //! by the way:     WANT   what ‖ position ‖ tries ‖ card     somebody outside asks for an ENTRY
 //!                 ENTRY  to ‖ counter ‖ epoch ‖ position ‖ founded ‖ cut ‖ annex ‖ what
@@ -20,6 +21,8 @@ use sealcast_crypto::identity::Identity;
 use sealcast_crypto::signature::{Algorithm, PublicKey, Signature};
 use sealcast_wire::codec::{Malformed, Reader, Writer};
 use sealcast_wire::{CertHash, Incarnation, MemberId, limits};
+
+use super::complaints::Complaint;
 
 /// A message.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +49,7 @@ pub(super) enum Message {
         bytes: Vec<u8>,
     },
     Card(Card),
+    Complaint(Complaint),
     Want {
         what: WantKind,
         position: u64,
@@ -193,6 +197,7 @@ impl Message {
                 w.u8(PART).u64(*epoch).raw(whole).u16(*index).u16(*count).bytes16(bytes);
             }
             Message::Card(card) => card.put(w.u8(CARD)),
+            Message::Complaint(complaint) => complaint.put(w.u8(COMPLAINT)),
             Message::Want { what, position, tries, card } => {
                 card.put(w.u8(WANT).u8(*what as u8).u64(*position).u32(*tries));
             }
@@ -236,6 +241,7 @@ impl Message {
                 Message::Part { epoch, whole, index, count, bytes }
             }
             CARD => Message::Card(Card::read(&mut r)?),
+            COMPLAINT => Message::Complaint(Complaint::read(&mut r)?),
             WANT => {
                 let what = match r.u8()? {
                     0 => WantKind::Entry,
@@ -340,3 +346,4 @@ const PART: u8 = 7;
 const SEEK: u8 = 8;
 const PIECE: u8 = 9;
 const PACKAGE: u8 = 10;
+const COMPLAINT: u8 = 11;

@@ -10,6 +10,7 @@ use sealcast_wire::{CertHash, Now, Utc};
 
 use super::certificates::{Certificates, Trust};
 use super::committing::Wish;
+use super::complaints::{About, Complaint};
 use super::engine::mls_rs::MlsRs;
 use super::engine::{Engine, LeafIndex, Plan, Propose, Take};
 use super::judge::{Act, Claim, Credential, Extension, Judge, Refusal};
@@ -92,6 +93,24 @@ impl<E: Engine> Mls<E> {
             Message::Card(card.clone()),
         ];
         messages.iter().for_each(|it| _ = self.order(epoch, &it.write()));
+    }
+
+    /// Complains of all commits of others that it knows, each twice, and once in another member's name, and of commits that
+    /// never were.
+    pub fn complain_falsely(&mut self) {
+        let mut all = self.commits_of_others();
+        let other = self.inside().and_then(|it| it.members.values().find(|it| it.hash != self.me.hash));
+        let other = other.map_or(Vec::new(), |it| it.der.to_vec());
+        let never = all.last().map(|it| About { commit: [7; 32], ..*it });
+        let earlier = all.last().map(|it| About { epoch: it.epoch.saturating_sub(1), ..*it });
+        all.extend(never.into_iter().chain(earlier));
+        for about in all {
+            let complaint = Complaint::new(&self.group, &self.config.identity, about);
+            let forged = Complaint { certificate: other.clone(), ..complaint.clone() };
+            for it in [complaint.clone(), complaint, forged] {
+                self.order(0, &Message::Complaint(it).write());
+            }
+        }
     }
 
     /// Has two commits of one epoch ordered, each of them twice. It follows neither, and has to come in anew.

@@ -10,6 +10,7 @@ mod admitting;
 mod body;
 pub mod certificates;
 mod committing;
+mod complaining;
 mod complaints;
 pub mod engine;
 mod excluded;

@@ -16,6 +16,8 @@
 //! | `certificates` | who may be in, and change what |
 //! | `committing` | what a member wants the group to commit |
 //! | `following` | what the order says, and the epochs that it leads to |
+//! | `complaints` | what a member signs about a commit that it cannot open |
+//! | `complaining` | who counts that, and what follows |
 //! | `joining` | the ways in, and how members help those outside |
 //! | `posted` | the way in that lies at a directory, for newcomers who meet no member |
 //! | `body` | what is too long for a message |
@@ -49,6 +51,7 @@ use sealcast_wire::{
 use super::admitting::Admission;
 use super::certificates::{Certificates, TRUST, Trust};
 use super::committing::{Pending, Wish};
+use super::complaining::Complained;
 use super::engine::{Engine, Handshake, LeafIndex, Setup, Signer, Step, Suite};
 use super::following::{Entering, Log, Parts};
 use super::joining::{External, Outside, Welcomed};
@@ -173,6 +176,8 @@ pub struct Mls<E> {
     /// When somebody outside was answered last.
     pub(super) answered: BTreeMap<CertHash, Monotonic>,
     pub(super) leaving: bool,
+    /// Commits that some cannot open.
+    pub(super) complained: Complained,
     /// External commits in a row that did not wait to be ordered.
     pub(super) withdrawn: u32,
     names: u64,
@@ -245,6 +250,8 @@ pub(super) enum Timer {
     Rekey,
     /// Ask again to be removed.
     Leave,
+    /// Have our complaints ordered.
+    Complain,
     /// Ask others for what we lack.
     Seek,
     /// Somebody is to be removed, and is not.
@@ -321,6 +328,7 @@ impl<E: Engine> Mls<E> {
             welcomed: VecDeque::new(),
             answered: BTreeMap::new(),
             leaving: false,
+            complained: Complained::default(),
             withdrawn: 0,
             names: 0,
             outputs: VecDeque::new(),
@@ -530,6 +538,7 @@ impl<E: Engine> Mls<E> {
                 SendResult::Failed => self.give_up_pending(now),
             }
         }
+        self.complaint_outcome(now, token, result);
         self.external_outcome(now, token, result);
         if let (SendResult::Ordered(position), Some(bytes)) = (result, sent)
             && let Ok(message) = Message::read(&bytes)
@@ -591,6 +600,7 @@ impl<E: Engine> Keys for Mls<E> {
                     self.set_rekey(now);
                 }
                 Timer::Leave => self.ask_to_leave(now),
+                Timer::Complain => self.complain(),
                 Timer::Seek => self.seek_again(now),
                 Timer::Withheld => self.removal_withheld(now),
                 Timer::Erase => self.erase(),
