@@ -29,6 +29,12 @@ pub enum MlsLie {
     },
     /// It has many proposals ordered.
     Proposes,
+    /// It makes commits whose path half of the others cannot open.
+    SpoilsHalf,
+    /// It makes commits whose path nobody else can open.
+    SpoilsAll,
+    /// It complains of all commits of others, each of which it could open.
+    Complains,
     /// It sends nobody a Welcome whom it lets in.
     KeepsWelcomes,
     /// It is evicted, and commits itself in all the same.
@@ -46,12 +52,14 @@ impl MlsLie {
 pub(super) struct MlsLiar {
     lie: MlsLie,
     victim: CertHash,
+    /// Whose certificate a member's is.
+    cert: fn(usize) -> CertHash,
 }
 
 impl MlsLiar {
     pub(super) fn new(lie: MlsLie, cert: fn(usize) -> CertHash) -> MlsLiar {
         let victim = if let MlsLie::Removes { whom } = lie { cert(whom) } else { CertHash::default() };
-        MlsLiar { lie, victim }
+        MlsLiar { lie, victim, cert }
     }
 }
 
@@ -63,8 +71,9 @@ impl<D: Delivery> Lies<MlsRobot<D>> for MlsLiar {
         {
             return;
         }
-        // It follows neither of its commits: what it delivers until it comes in anew is not what the others do.
-        if self.lie == MlsLie::CommitsTwice && matches!(effect, Effect::Tell(MemberEvent::Delivered(_))) {
+        // It follows neither of its commits, or it alone: what it delivers then is not what the others do.
+        let is_apart = matches!(self.lie, MlsLie::CommitsTwice | MlsLie::SpoilsHalf | MlsLie::SpoilsAll);
+        if is_apart && matches!(effect, Effect::Tell(MemberEvent::Delivered(_))) {
             return;
         }
         member.effects.push_back(effect);
@@ -76,6 +85,9 @@ impl<D: Delivery> Lies<MlsRobot<D>> for MlsLiar {
             MlsLie::CommitsTwice => keys.commit_twice(now),
             MlsLie::Removes { .. } => keys.remove_without_right(now, self.victim),
             MlsLie::Proposes => keys.flood_proposals(now, PROPOSALS),
+            MlsLie::SpoilsHalf => keys.commit_bad_path(now, Some(&[(self.cert)(0), (self.cert)(1)])),
+            MlsLie::SpoilsAll => keys.commit_bad_path(now, None),
+            MlsLie::Complains => keys.complain_falsely(),
             MlsLie::KeepsWelcomes | MlsLie::Rejoins => {}
         });
     }

@@ -238,6 +238,43 @@ pub(super) fn proposal_flooder(knobs: &Knobs, dice: &mut Dice) -> Script {
     liar(knobs, dice, MlsLie::Proposes)
 }
 
+/// A member complains of the commits of others, and nobody is removed.
+pub(super) fn false_complainer(knobs: &Knobs, dice: &mut Dice) -> Script {
+    liar(knobs, dice, MlsLie::Complains)
+}
+
+/// Half of the others cannot open the commits of a member: they come in anew, and the group removes it.
+pub(super) fn bad_path(knobs: &Knobs, dice: &mut Dice) -> Script {
+    spoiler(knobs, dice, MlsLie::SpoilsHalf)
+}
+
+/// Nobody can open the commits of a member: the others found the group anew, without it.
+pub(super) fn bad_path_all(knobs: &Knobs, dice: &mut Dice) -> Script {
+    spoiler(knobs, dice, MlsLie::SpoilsAll)
+}
+
+/// The last member makes commits that others cannot open: they are together without it, one of them though it was away, and
+/// stay so, whatever it tries.
+fn spoiler(knobs: &Knobs, dice: &mut Dice, lie: MlsLie) -> Script {
+    let n = knobs.members;
+    let honest: BTreeSet<usize> = (0..n - 1).collect();
+    let mut script = Script::new(n, Network::rough(knobs.loss));
+    script.start_all(0..n, knobs.jitter, dice).converge(0..n, TIMEOUT).then(Step::Crash(n - 1));
+    script.then(Step::Imposter(n - 1, Misbehaviour::OfMls(lie))).then(Step::Start(n - 1));
+    let away = dice.index(n - 1);
+    script.wait(dice.between(Duration::ZERO, SECOND)).then(Step::Crash(away));
+    script.wait(dice.between(Duration::ZERO, 2 * SECOND)).then(Step::Start(away));
+    script.converge(honest.iter().copied(), TIMEOUT);
+    script.then(Step::Never { members: honest.clone(), whom: n - 1 }).then(Step::Crash(n - 1)).then(Step::Start(n - 1));
+    for member in honest.clone() {
+        script.then(Step::Command(member, Command::Rotate)).wait(dice.between(Duration::ZERO, SECOND));
+    }
+    script.wait(2 * SECOND).converge(honest.iter().copied(), TIMEOUT);
+    script.then(Step::Traffic { by: honest.iter().copied().collect(), rate: 10, bytes: 100, lasting: SECOND });
+    script.then(Step::Hears { members: honest, within: SECOND });
+    script
+}
+
 /// The last member lies from some time on; the others change keys, one of them runs anew, and they stay together.
 fn liar(knobs: &Knobs, dice: &mut Dice, lie: MlsLie) -> Script {
     let n = knobs.members;

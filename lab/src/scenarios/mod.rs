@@ -884,6 +884,21 @@ pub static ALL: &[Scenario] = &[
         "a member removes another one, and everybody, without the right to",
         mls::rights_forger,
     ),
+    insider_of_mls(
+        "mls-bad-path",
+        "half of the others cannot open the commits of a member: they complain, come in anew, and it is removed",
+        mls::bad_path,
+    ),
+    insider_of_mls(
+        "mls-bad-path-all",
+        "nobody can open the commits of a member: the others found the group anew, without it",
+        mls::bad_path_all,
+    ),
+    insider_of_mls(
+        "mls-false-complainer",
+        "a member complains of all commits of others: nobody is removed",
+        mls::false_complainer,
+    ),
     insider_of_mls("mls-proposal-flooder", "a member has many proposals ordered", mls::proposal_flooder),
     Scenario {
         name: "mls-no-welcome",
