@@ -54,6 +54,8 @@ struct Judged {
     accusers: BTreeSet<CertHash>,
     /// Whether we could open it.
     opened: bool,
+    /// When we judged it.
+    at: Monotonic,
 }
 
 impl Judged {
@@ -66,7 +68,8 @@ impl Judged {
 
 impl<E: Engine> Mls<E> {
     /// A commit of our epoch leads on, and we could open it, so that the engine has followed it, or not.
-    pub(super) fn note_commit(&mut self, commit: &[u8], by: CertHash, opened: bool) {
+    pub(super) fn note_commit(&mut self, now: Now, commit: &[u8], by: CertHash, opened: bool) {
+        let at = now.monotonic;
         let Some(about) = self.about(commit, by, opened) else { return };
         let Some((counter, people)) = self.inside().map(|it| (it.epoch.counter, it.people.clone())) else { return };
         let commits = &mut self.complained.commits;
@@ -76,7 +79,7 @@ impl<E: Engine> Mls<E> {
             commits.remove(oldest);
         }
         let accusers = BTreeSet::new();
-        commits.push_back(Judged { about, counter, people, accusers, opened });
+        commits.push_back(Judged { about, counter, people, accusers, opened, at });
     }
 
     /// Names a commit of the engine's epoch, or the one that led to it.
@@ -102,7 +105,7 @@ impl<E: Engine> Mls<E> {
         let committer = self.inside().and_then(|it| it.engine.committer());
         let by = committer.and_then(|it| self.judge.verify(&it.credential).ok()).map(|it| it.hash);
         if let Some(by) = by.filter(|by| *by != self.me.hash) {
-            self.note_commit(commit, by, false);
+            self.note_commit(now, commit, by, false);
             self.prepare_complaint(now, commit, by);
         }
         self.come_in_anew(now);
@@ -249,6 +252,15 @@ impl<E: Engine> Mls<E> {
         self.complained.deserted.iter().any(|(it, _)| it == group_id)
     }
 
+    /// Whether the author of a commit that we could not open shows us a way, and it may come to light yet that nobody else can.
+    pub(super) fn is_way_of_author(&self, now: Now, engine: &E, opening: &[u8]) -> bool {
+        let claim = E::inspect_group_info(opening).ok().and_then(|it| engine.member(it.by));
+        let Some(by) = claim.and_then(|it| self.judge.verify(&it.credential).ok()) else { return false };
+        let lasts = self.paced(AUTHOR_AFTER);
+        let is_its = |it: &Judged| !it.opened && it.about.accused == by.hash && now.monotonic.since(it.at) < lasts;
+        self.complained.commits.iter().any(is_its)
+    }
+
     /// Of a group that we found: 1, or behind the epochs of one that its members left.
     pub(super) fn first_counter(&self) -> u32 {
         let left = self.complained.deserted.back();
@@ -290,5 +302,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 const PAUSES_DOUBLE: u32 = 7;
 /// A victim that has opened all commits for so long is as one for the first time.
 const LATELY: Duration = Duration::from_secs(600);
+/// A victim comes in by the author of the commit only so much later: by then the others have complained, or are away.
+const AUTHOR_AFTER: Duration = Duration::from_secs(10);
 /// Others may have been in so many epochs more, with the author of the commit, before they left a group.
 const COUNTERS_APART: u32 = 1024;

@@ -185,7 +185,7 @@ impl<E: Engine> Mls<E> {
             }
             Ok(change) => {
                 if let Some(by) = self.author_of(&change) {
-                    self.note_commit(commit, by, true);
+                    self.note_commit(now, commit, by, true);
                 }
                 let lost = ours.is_none();
                 let has_clock = now.utc.is_some();

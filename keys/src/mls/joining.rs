@@ -450,7 +450,8 @@ impl<E: Engine> Mls<E> {
             }
             Err(_) => return,
         };
-        if self.is_deserted(&engine.context().group_id) || self.knows_revoked(&engine) {
+        let is_left = self.is_deserted(&engine.context().group_id);
+        if is_left || self.knows_revoked(&engine) || self.is_way_of_author(now, &engine, &annex.opening) {
             return;
         }
         if self.only_founds() && matches!(self.phase, Phase::Outside(_)) {

@@ -174,7 +174,7 @@ fn rule_d3_a_victim_waits_longer_each_time() {
         net.assert_together(&[0, 1, 2]);
     }
     assert_eq!(complaints(&net), 6);
-    assert!(waits[0] < 500_000 && waits[5] > 8_000_000, "{waits:?}");
+    assert!(waits[0] < 1_000_000 && waits[5] > 8_000_000, "{waits:?}");
 }
 
 #[test]
