@@ -44,7 +44,7 @@ struct Silence {
     /// Something of another member was opened, at a time that is not known yet.
     ended: bool,
     /// It is long, and so was told.
-    is_told: bool,
+    is_notified: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -95,8 +95,8 @@ impl Beacons {
 
     /// When it has been silent for too long.
     fn silent_at(&self) -> Option<Monotonic> {
-        let Silence { since, paused, is_told, .. } = &self.silence;
-        let since = since.filter(|_| paused.is_none() && !is_told)?;
+        let Silence { since, paused, is_notified, .. } = &self.silence;
+        let since = since.filter(|_| paused.is_none() && !is_notified)?;
         Some(since + self.turns?.silence_max())
     }
 
@@ -176,7 +176,7 @@ impl Log {
         let silence = &mut self.beacons.silence;
         silence.since = silence.since.map(|_| now.monotonic);
         silence.paused = silence.paused.map(|_| now.monotonic);
-        if std::mem::take(&mut silence.is_told) {
+        if std::mem::take(&mut silence.is_notified) {
             self.outputs.push_back(Output::Silence(None));
         }
     }
@@ -192,7 +192,7 @@ impl Log {
         if self.beacons.silent_at().is_some_and(|at| at <= now.monotonic)
             && let Some(since) = self.beacons.silence.since
         {
-            self.beacons.silence.is_told = true;
+            self.beacons.silence.is_notified = true;
             self.outputs.push_back(Output::Silence(Some(now.monotonic.since(since))));
         }
     }

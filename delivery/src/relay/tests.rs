@@ -1,6 +1,7 @@
 //! Members of a group at one relay, with virtual time: an MQTT broker that forwards, and the real directory.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use sealcast_crypto::hash::sha256;
 use sealcast_crypto::secret::Secret;
@@ -14,8 +15,6 @@ use sealcast_wire::{
     Address, CertHash, Change, EpochId, Fetch, FetchId, Fetched, Guarantee, Incarnation, KeyPackages, MemberId,
     Monotonic, Now, Protect, Roster, Slot, To, Utc, View,
 };
-
-use std::sync::Arc;
 
 use super::{Config, DIRECTORY, Handle, MQTT, Relay};
 use crate::memory::Frame;
