@@ -107,7 +107,7 @@ impl Trust {
     fn read(group: &str, anchor: &TrustAnchor, extensions: &[Extension]) -> Result<Trust, Refusal> {
         let mut trust = Trust::new(group);
         let Some(extension) = extensions.iter().find(|it| it.kind == TRUST) else { return Ok(trust) };
-        let (crl, statements, mut complaints) = parse(&extension.data).map_err(|Malformed| Refusal::Right)?;
+        let Parts { crl, statements, complaints } = parse(&extension.data).map_err(|Malformed| Refusal::Right)?;
         if !crl.is_empty() {
             trust.crl = Some(Arc::new(Crl::verify(crl, anchor).map_err(|_| Refusal::Right)?));
         }
@@ -115,15 +115,20 @@ impl Trust {
             let statement = SignedEviction::verify(statement, anchor).map_err(|_| Refusal::Right)?;
             trust.evictions.insert(statement).map_err(|_| Refusal::Right)?;
         }
-        trust.complaints = Complaints::read(group, anchor, &mut complaints).map_err(|Malformed| Refusal::Right)?;
-        complaints.end().map_err(|Malformed| Refusal::Right)?;
+        trust.complaints = Complaints::read(group, anchor, complaints).map_err(|Malformed| Refusal::Right)?;
         // One encoding of one content.
         if trust.extension() == *extension { Ok(trust) } else { Err(Refusal::Right) }
     }
 }
 
-/// The list, the statements, and what is behind them.
-fn parse(data: &[u8]) -> Result<(&[u8], Vec<&[u8]>, Reader<'_>), Malformed> {
+/// The extension's content, of which nothing is verified.
+struct Parts<'a> {
+    crl: &'a [u8],
+    statements: Vec<&'a [u8]>,
+    complaints: &'a [u8],
+}
+
+fn parse(data: &[u8]) -> Result<Parts<'_>, Malformed> {
     if data.len() > limits::MLS_TRUST_BYTES_MAX {
         return Err(Malformed);
     }
@@ -132,7 +137,7 @@ fn parse(data: &[u8]) -> Result<(&[u8], Vec<&[u8]>, Reader<'_>), Malformed> {
     let crl = r.take(crl)?;
     let count = r.count16(2, limits::EVICTIONS_MAX)?;
     let statements = (0..count).map(|_| r.bytes16(limits::STATEMENT_BYTES_MAX)).collect::<Result<_, _>>()?;
-    Ok((crl, statements, r))
+    Ok(Parts { crl, statements, complaints: r.rest() })
 }
 
 impl Certificates {

@@ -179,8 +179,8 @@ impl Complaints {
     }
 
     /// What [`Complaints::bytes`] made of complaints that exclude all who are accused in them.
-    pub(super) fn read(group: &str, anchor: &TrustAnchor, r: &mut Reader<'_>) -> Result<Complaints, Malformed> {
-        let mut complaints = Complaints::default();
+    pub(super) fn read(group: &str, anchor: &TrustAnchor, bytes: &[u8]) -> Result<Complaints, Malformed> {
+        let (mut r, mut complaints) = (Reader::new(bytes), Complaints::default());
         if r.remaining() == 0 {
             return Ok(complaints);
         }
@@ -188,10 +188,11 @@ impl Complaints {
             return Err(Malformed);
         }
         for _ in 0..r.count16(1, limits::MLS_ACCUSED_MAX * limits::MLS_COMPLAINTS)? {
-            let complaint = Complaint::read(r)?;
+            let complaint = Complaint::read(&mut r)?;
             let accuser = complaint.verify(group, anchor).ok_or(Malformed)?;
             complaints.insert(Proved { complaint, accuser });
         }
+        r.end()?;
         let whole = complaints.0.values().all(|of| of.len() == limits::MLS_COMPLAINTS);
         if whole { Ok(complaints) } else { Err(Malformed) }
     }

@@ -30,8 +30,6 @@ pub(super) struct Outside {
     mail: Option<Entry>,
     /// The group that we found, until the order has our FOUND.
     founds: Option<(Vec<Token>, [u8; 32], Vec<u8>)>,
-    /// Whether it was looked what is posted at the directory.
-    pub(super) has_looked: bool,
     /// The group that we found, and the position of its FOUND: messages stand before it, so there may be a group already.
     late: Option<(u64, [u8; 32])>,
 }
@@ -136,17 +134,11 @@ impl<E: Engine> Mls<E> {
         if asks || outside.entry.is_some() || outside.mail.is_some() || outside.founds.is_some() {
             return self.timers.set(Timer::Found, now.monotonic + self.paced(FOUND_AFTER));
         }
-        if self.look_for_post(now) {
-            return self.timers.set(Timer::Found, now.monotonic + self.paced(FOUND_AFTER));
-        }
         if !self.config.founds {
+            self.look_for_post(now);
             // Somebody may come who answers, or posts.
-            if let Phase::Outside(outside) = &mut self.phase {
-                outside.has_looked = false;
-            }
             return self.timers.set(Timer::Found, now.monotonic + self.paced(LOOK_AGAIN));
         }
-        let Phase::Outside(outside) = &self.phase else { return };
         if let Some((position, group_id)) = outside.late {
             self.form(now, position, &group_id);
             return self.follow_log(now);
@@ -197,6 +189,7 @@ impl<E: Engine> Mls<E> {
         if position > FIRST {
             outside.late = Some((position, group_id));
             self.timers.set(Timer::Found, now.monotonic + self.paced(FOUND_AFTER * 4));
+            self.look_for_post(now);
             return false;
         }
         self.form(now, position, &group_id);

@@ -1,7 +1,7 @@
 //! The way in that lies at a directory, for newcomers who meet no member.
 //!
 //! Who leads to an epoch posts its GroupInfo, where the directory has what devices offer: as the last resort of nobody. A newcomer
-//! whom nobody answers takes that before it would found a group, and makes its commit. Nobody need confirm that: the log from the
+//! whom nobody answers takes that instead of founding a group, and makes its commit. Nobody need confirm that: the log from the
 //! message that led to the posted epoch to the commit holds no other commit, so it is the first one (D1).
 //!
 //! Who is no member any more, and has the bootstrap key, can post, too, and lead into an epoch that it reads, as it can where it
@@ -58,14 +58,11 @@ impl<E: Engine> Mls<E> {
         self.outputs.push_back(Output::Packages(packages));
     }
 
-    /// Fetches what is posted, once for each time that nobody answered; whether it does.
-    pub(super) fn look_for_post(&mut self, now: Now) -> bool {
-        let Phase::Outside(outside) = &mut self.phase else { return false };
-        if !self.config.directory || !self.config.joins || std::mem::replace(&mut outside.has_looked, true) {
-            return false;
+    /// Fetches what is posted: nobody answered.
+    pub(super) fn look_for_post(&mut self, now: Now) {
+        if self.config.directory && self.config.joins {
+            self.fetch(now, Fetch::KeyPackage(NOBODY));
         }
-        self.fetch(now, Fetch::KeyPackage(NOBODY));
-        true
     }
 
     /// What is posted: the log is read from what led to it.

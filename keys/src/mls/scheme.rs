@@ -458,7 +458,7 @@ impl<E: Engine> Mls<E> {
         let Some(what) = self.fetching.remove(&id) else { return };
         match (what, result) {
             (Fetch::KeyPackage(NOBODY), Fetched::Bytes(bytes)) => self.post_came(now, &bytes),
-            (Fetch::KeyPackage(NOBODY), _) => self.timers.sooner(Timer::Found, now.monotonic),
+            (Fetch::KeyPackage(NOBODY), _) => {}
             (Fetch::KeyPackage(cert), Fetched::Bytes(bytes)) => self.package_came(now, cert, &bytes),
             (Fetch::Blob(hash), Fetched::Bytes(bytes)) if sha256(&bytes) == hash => {
                 self.piece_came(now, hash, &bytes);

@@ -110,9 +110,6 @@ pub(super) fn swapper(knobs: &Knobs, dice: &mut Dice) -> Script {
     lies(&mut script, n, RelayLie::Swaps);
     script.then(Step::Start(n - 2)).then(Step::Start(n - 1));
     goes_on(&mut script, 0..n - 2, dice);
-    // One that was told all by announcements asked for nothing yet: it comes back to entries that it has to read.
-    script.then(Step::Crash(n - 2)).then(Step::Crash(n - 1)).then(Step::Command(0, Command::Rotate)).wait(2 * SECOND);
-    script.then(Step::Start(n - 2)).then(Step::Start(n - 1));
     script.then(Step::Blames { members: [n - 2, n - 1].into(), proof: false, within: TIMEOUT });
     lies_no_more(&mut script, n);
     publish(script, n)
