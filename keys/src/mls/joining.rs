@@ -661,7 +661,7 @@ pub(super) struct Start {
 /// A founder waits so long for a group that is there.
 const FOUND_AFTER: Duration = Duration::from_millis(400);
 /// The position of a log's first message.
-const FIRST: u64 = 1;
+pub(super) const FIRST: u64 = 1;
 /// How often it is looked whether something is posted, by who founds no group.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
 const WANT_AGAIN: Duration = Duration::from_millis(100);

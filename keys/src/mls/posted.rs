@@ -13,7 +13,7 @@ use sealcast_wire::{CertHash, Change, EpochId, Fetch, Flush, KeyPackages, Now, U
 
 use super::engine::Engine;
 use super::following::name_of;
-use super::joining::Start;
+use super::joining::{FIRST, Start};
 use super::message::{Annex, Card, Entry, EntryKind, Message};
 use super::packages::PACKAGE_LASTS;
 use super::people::People;
@@ -73,7 +73,7 @@ impl<E: Engine> Mls<E> {
         };
         let Phase::Outside(outside) = &mut self.phase else { return };
         if outside.take_posted(now, entry.clone()) {
-            self.outputs.push_back(Output::Again(entry.position.saturating_sub(1)));
+            self.outputs.push_back(Output::Again(entry.position.saturating_sub(1).max(FIRST)));
             self.entry_came(now);
         }
     }
@@ -90,7 +90,7 @@ impl<E: Engine> Mls<E> {
             }
         }
         let mut counter = posted.counter;
-        let mut has_beginning = false;
+        let mut has_beginning = posted.position == FIRST;
         for (at, message, _) in self.log.waits.iter().filter(|(at, ..)| (posted.position..position).contains(at)) {
             match message {
                 _ if *at == posted.position => has_beginning = true,
