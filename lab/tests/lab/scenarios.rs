@@ -157,11 +157,11 @@ fn rule_a4_mls_rights_forger() {
     hold("mls-rights-forger", |knobs| knobs, &seeds);
 }
 
-/// In five other seeds a newcomer asks for nothing that the relay swaps, and so has nothing against it: see
+/// In three other seeds a newcomer asks for nothing that the relay swaps, and so has nothing against it: see
 /// `docs/known-issues.md`.
 #[test]
 fn rule_d1_mls_relay_swapper() {
-    let seeds: Vec<u64> = (0..50).filter(|seed| ![8, 13, 35, 42, 43].contains(seed)).collect();
+    let seeds: Vec<u64> = (0..50).filter(|seed| ![22, 31, 45].contains(seed)).collect();
     hold("mls-relay-swapper", |knobs| knobs, &seeds);
 }
 
