@@ -78,14 +78,14 @@ mod tests {
             |seed| Authority::create("ca", Algorithm::P256, NOW, &mut ChaCha20Rng::seed_from_u64(seed)).unwrap();
         let (mut ours, mut theirs) = (create(7), create(8));
         let (ann, bob) = (certified(&mut ours, "ann"), certified(&mut ours, "bob"));
-        let stranger = certified(&mut theirs, "ann");
+        let outsider = certified(&mut theirs, "ann");
         let names = |identity, group| {
             let Names { group, messages, announcements, .. } = Names::of(group, Some(identity));
             (group.0, messages, announcements)
         };
         let ward = names(&ann, "ward");
         assert_eq!(ward, names(&bob, "ward"), "it is the same for every member, and at every start");
-        for (who, other) in [(&ann, names(&ann, "desk")), (&stranger, names(&stranger, "ward"))] {
+        for (who, other) in [(&ann, names(&ann, "desk")), (&outsider, names(&outsider, "ward"))] {
             assert!(ward.0 != other.0 && ward.1 != other.1, "{:?}", who.certificate().name);
         }
         assert_eq!((ward.1.len(), ward.2.len()), (64, 68), "hex of what is derived, and no word of it");
