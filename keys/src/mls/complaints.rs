@@ -121,7 +121,7 @@ impl Complaints {
         self.0.get(accused).is_some_and(|of| of.len() >= limits::MLS_COMPLAINTS)
     }
 
-    /// As many complaints as exclude each of those who are accused, by accusers of whom `counts` holds.
+    /// As many complaints as exclude each of those who are accused, by accusers that `counts` accepts.
     pub(super) fn excluding(&self, counts: impl Fn(&Verified) -> bool) -> Complaints {
         let enough = |of: &BTreeMap<Arc<str>, Proved>| {
             let counting = of.iter().filter(|(_, it)| counts(&it.accuser)).take(limits::MLS_COMPLAINTS);
