@@ -17,6 +17,7 @@ pub(crate) mod publisher;
 mod relay;
 
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
@@ -75,6 +76,16 @@ pub(crate) struct Plan {
     /// No progress bar
     #[arg(long)]
     pub(crate) no_progress: bool,
+}
+
+impl Plan {
+    /// Why it ended before its last kill: somebody interrupted it, or something did not hold.
+    fn ended(&self, end: &AtomicBool, kills: u32, why: &Failure) -> Failure {
+        match end.load(Ordering::Acquire) {
+            true => format!("ended after {kills} kills; nothing is left of the processes").into(),
+            false => format!("after {kills} kills (seed {}): {why}", self.seed).into(),
+        }
+    }
 }
 
 /// One to `most` of `n`.

@@ -6,7 +6,6 @@
 //! delivered to nobody.
 
 use std::process::ExitCode;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -58,12 +57,7 @@ impl Ordered {
         let (begun, end) = (Instant::now(), interrupted()?);
         let mut members = Members::start(self.keys, self.rate, &self.detect, end.clone())?;
         let mut seen = Seen::default();
-        self.kill(&mut members, &mut seen).map_err(|why| {
-            if end.load(Ordering::Acquire) {
-                return Failure::from(format!("ended after {} kills; nothing is left of the members", seen.kills));
-            }
-            Failure::from(format!("after {} kills (seed {}): {why}", seen.kills, self.plan.seed))
-        })?;
+        self.kill(&mut members, &mut seen).map_err(|why| self.plan.ended(&end, seen.kills, &why))?;
         let ms = |it: Duration| it.as_secs_f64() * 1e3;
         let (seconds, counts) = (begun.elapsed().as_secs_f64(), &members.counts);
         let (acknowledged, delivered) = (members.ledger.acknowledged(), members.ledger.len());

@@ -9,7 +9,6 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -56,12 +55,7 @@ impl Relay {
         let (begun, end) = (Instant::now(), interrupted()?);
         let mut members = Members::at_a_relay(self.rate, end.clone())?;
         let mut seen = Seen::default();
-        let searched = self.kill(&mut members, &mut seen).map_err(|why| {
-            if end.load(Ordering::Acquire) {
-                return Failure::from(format!("ended after {} kills; nothing is left of the processes", seen.kills));
-            }
-            Failure::from(format!("after {} kills (seed {}): {why}", seen.kills, self.plan.seed))
-        })?;
+        let searched = self.kill(&mut members, &mut seen).map_err(|why| self.plan.ended(&end, seen.kills, &why))?;
         let ms = |it: Duration| it.as_secs_f64() * 1e3;
         let (seconds, counts) = (begun.elapsed().as_secs_f64(), &members.counts);
         let (acknowledged, delivered) = (members.ledger.acknowledged(), members.ledger.len());
