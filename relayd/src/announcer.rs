@@ -12,22 +12,21 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use rumqttc::Outgoing;
 use rumqttc::v5::mqttbytes::QoS;
 use rumqttc::v5::mqttbytes::v5::{Packet, PubAckReason};
 use rumqttc::v5::{AsyncClient, ConnectionError, Event, EventLoop, MqttOptions};
+use rumqttc::{Outgoing, Transport};
 use sealcast_relay::directory::Published;
 use sealcast_relay::key::RelayKey;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 use tracing::{info, warn};
-use zeroize::Zeroizing;
 
 use crate::limits;
 use crate::lock;
 use crate::metrics::{Metrics, Unpublished};
-use crate::mqtt::{Broker, Prefix};
+use crate::mqtt::{Prefix, Way};
 
 /// Announcements that wait. Clones are the same queue.
 #[derive(Clone)]
@@ -133,18 +132,21 @@ pub struct Announcer {
 
 impl Announcer {
     /// Starts it. It connects, and connects again, as long as it lives.
-    pub fn start(
-        announcements: Announcements,
-        broker: &Broker,
-        password: Option<&Zeroizing<String>>,
-        relay: &RelayKey,
-    ) -> Announcer {
+    pub fn start(announcements: Announcements, broker: &Way, relay: &RelayKey) -> Announcer {
         let id = format!("sealcast-relay-{}", hex::encode(&relay.as_bytes()[..8]));
-        let mut options = MqttOptions::new(id, &broker.host, broker.port);
+        let mut options = match broker {
+            Way::Tcp(broker, _) => MqttOptions::new(id, &broker.host, broker.port),
+            Way::Unix(path) => MqttOptions::new(id, path.to_string_lossy(), 0),
+        };
         options.set_keep_alive(limits::MQTT_KEEP_ALIVE).set_connection_timeout(limits::MQTT_CONNECT_SECONDS);
         options.set_clean_start(true);
-        if let Some(user) = &broker.user {
-            options.set_credentials(user, password.map_or("", |it| it.as_str()));
+        match broker {
+            Way::Tcp(broker, password) => {
+                if let Some(user) = &broker.user {
+                    options.set_credentials(user, password.as_ref().map_or("", |it| it.as_str()));
+                }
+            }
+            Way::Unix(_) => _ = options.set_transport(Transport::unix()),
         }
         let is_connected = Arc::new(AtomicBool::new(false));
         let state = State { announcements: announcements.clone(), is_connected: is_connected.clone(), options };

@@ -5,6 +5,7 @@
 //! format        'sealcast-relay 1'                              written last: with it, the key is there
 //! receipt.key   the secret of the receipt key, SC-SECRET-1…     0600
 //! rows/         what the directory keeps
+//! mosquitto…    files of the relay's own MQTT broker, mqtt.sock its socket
 //! ```
 //! A folder whose key is lost gets no new one: members pin the key, and another one would be another directory.
 
@@ -115,7 +116,7 @@ impl Folder {
     }
 
     /// Writes a file whole or not at all, durably.
-    fn write(&self, name: &str, content: &[u8]) -> Result<(), Failure> {
+    pub(crate) fn write(&self, name: &str, content: &[u8]) -> Result<(), Failure> {
         let (path, new) = (self.path.join(name), self.path.join(format!("{name}.new")));
         let write = || -> io::Result<()> {
             match fs::remove_file(&new) {

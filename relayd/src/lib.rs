@@ -5,8 +5,8 @@
 //!                                                 ◀─ responses ─┤    one durable commit for all requests of a batch (G6)
 //!                                                               └─▶ announcer ── MQTT, QoS 1 ──▶ broker ──▶ members
 //! ```
-//! Sockets, files, threads and clocks are here; all judgement is in the pure crate. The MQTT broker is another program: it is
-//! as little trusted as this one.
+//! Sockets, files, threads and clocks are here; all judgement is in the pure crate. The MQTT broker is another program, which
+//! this one starts unless there is one already: it is as little trusted as this one.
 //!
 //! | module | what |
 //! |---|---|
@@ -18,6 +18,7 @@
 //! | [`folder`] | the data folder: lock, format, receipt key |
 //! | [`announcer`] | what the directory accepted, to the MQTT broker |
 //! | [`mqtt`] | where the broker is |
+//! | [`mosquitto`] | a broker of the relay's own |
 //! | [`tls`] | certificate and key from files |
 //! | [`budget`] | bytes that requests and responses may take |
 //! | [`metrics`] | figures for Prometheus |
@@ -35,6 +36,7 @@ pub mod folder;
 pub mod limits;
 pub mod log;
 pub mod metrics;
+pub mod mosquitto;
 pub mod mqtt;
 pub mod rows;
 pub mod serve;

@@ -69,6 +69,22 @@ pub const RECONNECT_AFTER: (Duration, Duration) = (Duration::from_millis(100), D
 pub const MQTT_CONNECT_SECONDS: u64 = 5;
 /// How often it shows the MQTT broker that it is there.
 pub const MQTT_KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// Bytes of an MQTT packet that the relay's own broker takes: a message of 1 MiB, and what is around it.
+pub const MQTT_PACKET_BYTES_MAX: usize = (1 << 20) + (64 << 10);
+/// Messages that it has sent to a member and that the member has not acknowledged.
+pub const BROKER_IN_FLIGHT_MAX: usize = 1000;
+/// Bytes that it keeps for a member that is slow or away; later ones are lost to that member, which reads the log.
+pub const BROKER_QUEUED_BYTES_MAX: usize = 16 << 20;
+/// How often it writes what it keeps.
+pub const BROKER_SAVE_EVERY: Duration = Duration::from_secs(300);
+/// How long it may take to start.
+pub const BROKER_START_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long it may take to end before it is killed.
+pub const BROKER_CLOSE_TIMEOUT: Duration = Duration::from_millis(1500);
+/// How often is looked whether it has started or ended.
+pub const BROKER_TICK: Duration = Duration::from_millis(5);
+/// Bytes of the path of a Unix socket.
+pub const SOCKET_PATH_BYTES_MAX: usize = 107;
 /// Bytes of the prefix of MQTT topics.
 pub const PREFIX_BYTES_MAX: usize = 64;
 

@@ -10,8 +10,9 @@ use rustix::fs::Mode;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit, umask};
 use sealcast_relayd::failure::{Code, Failure};
 use sealcast_relayd::log;
+use sealcast_relayd::mosquitto::Setup;
 use sealcast_relayd::mqtt::{Broker, Prefix, password};
-use sealcast_relayd::serve::{Config, Links, Relay};
+use sealcast_relayd::serve::{Config, Links, Mqtt, Relay};
 use sealcast_relayd::tls::Files;
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
@@ -27,10 +28,10 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Runs the directory of a relay until SIGINT or SIGTERM.
+    /// Runs a relay until SIGINT or SIGTERM: a directory, and the MQTT broker Mosquitto.
     ///
-    /// The directory keeps logs of handshakes, blobs, key packages and Welcomes for groups, and announces what a log took at an
-    /// MQTT broker, which is another program. The first start makes the data folder and in it the receipt key, which members
+    /// The directory keeps logs of handshakes, blobs, key packages and Welcomes for groups, and announces what a log took at the
+    /// MQTT broker. It starts Mosquitto itself, unless --mqtt names a broker that runs already. The first start makes the data folder and in it the receipt key, which members
     /// pin: keep a copy. Exit codes: 0 ended when asked, 1 the disk failed, 2 wrong usage, 3 something in a file is wrong, 4 an
     /// address cannot be used.
     Run(Run),
@@ -44,16 +45,22 @@ struct Run {
     /// Where the directory listens.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7690")]
     listen: SocketAddr,
-    /// The MQTT broker: mqtt://[user@]HOST[:PORT]. A password is in --mqtt-password-file or SEALCAST_MQTT_PASSWORD.
+    /// Where the MQTT broker listens that it starts.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:1883", conflicts_with = "mqtt")]
+    mqtt_listen: SocketAddr,
+    /// Who may use that broker: a file that mosquitto_passwd writes. Without it, everybody may.
+    #[arg(long, value_name = "FILE", conflicts_with = "mqtt")]
+    mqtt_users: Option<PathBuf>,
+    /// A broker that runs already: mqtt://[user@]HOST[:PORT]. A password is in --mqtt-password-file or SEALCAST_MQTT_PASSWORD.
     #[arg(long, value_name = "URL")]
-    mqtt: Broker,
-    /// A file whose first line is the password at the MQTT broker.
-    #[arg(long, value_name = "FILE")]
+    mqtt: Option<Broker>,
+    /// A file whose first line is the password at that broker.
+    #[arg(long, value_name = "FILE", requires = "mqtt")]
     mqtt_password_file: Option<PathBuf>,
     /// The first levels of MQTT topics.
     #[arg(long, value_name = "TOPIC", default_value = "sealcast")]
     prefix: Prefix,
-    /// The certificate of the directory and those that lead to its authority, PEM.
+    /// The certificate of directory and broker and those that lead to its authority, PEM.
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     tls_cert: Option<PathBuf>,
     /// The private key of the certificate, PEM.
@@ -112,16 +119,18 @@ fn serve(run: Run) -> Result<(), Failure> {
 }
 
 fn configure(run: Run) -> Result<Config, Failure> {
-    let password = password(run.mqtt_password_file.as_deref())?;
-    let files = run.tls_cert.zip(run.tls_key);
+    let tls = run.tls_cert.zip(run.tls_key).map(|(certificates, key)| Files { certificates, key });
+    let mqtt = match run.mqtt {
+        Some(broker) => Mqtt::At(broker, password(run.mqtt_password_file.as_deref())?),
+        None => Mqtt::Own(Setup { listen: run.mqtt_listen, users: run.mqtt_users, tls: tls.clone() }),
+    };
     Ok(Config {
         data: run.data,
         listen: run.listen,
         public_url: run.directory_url,
-        mqtt: run.mqtt,
-        password,
+        mqtt,
         prefix: run.prefix,
-        tls: files.map(|(certificates, key)| Files { certificates, key }),
+        tls,
         insecure: run.insecure,
         metrics: run.metrics,
     })

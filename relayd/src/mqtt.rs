@@ -1,7 +1,7 @@
 //! Where the MQTT broker is, and below which topics announcements go.
 
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use sealcast_relay::ids::GroupId;
@@ -20,6 +20,24 @@ pub struct Broker {
     pub port: u16,
     /// As whom the relay logs in.
     pub user: Option<String>,
+}
+
+/// Where announcements go.
+#[derive(Clone, Debug)]
+pub enum Way {
+    /// To a broker at an address.
+    Tcp(Broker, Option<Zeroizing<String>>),
+    /// To one of this machine, by its socket.
+    Unix(PathBuf),
+}
+
+impl fmt::Display for Way {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Way::Tcp(broker, _) => broker.fmt(f),
+            Way::Unix(path) => write!(f, "at {}", path.display()),
+        }
+    }
 }
 
 /// A text is no broker.

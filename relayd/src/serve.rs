@@ -4,6 +4,7 @@ use std::net::{SocketAddr, TcpListener as StdListener};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use axum::http::Uri;
 use sealcast_relay::directory::{self, Directory};
 use sealcast_relay::key::RelayKey;
 use tokio::net::TcpListener;
@@ -18,7 +19,8 @@ use crate::failure::{Code, Failure};
 use crate::folder::Folder;
 use crate::limits;
 use crate::metrics::Metrics;
-use crate::mqtt::{Broker, Prefix};
+use crate::mosquitto::{self, Mosquitto};
+use crate::mqtt::{Broker, Prefix, Way};
 use crate::rows::Rows;
 use crate::tls::Files;
 use crate::writer::{Requests, Writer};
@@ -32,9 +34,7 @@ pub struct Config {
     /// How members reach it, if not there.
     pub public_url: Option<String>,
     /// The MQTT broker.
-    pub mqtt: Broker,
-    /// The relay's password there.
-    pub password: Option<Zeroizing<String>>,
+    pub mqtt: Mqtt,
     /// Below which topics announcements go.
     pub prefix: Prefix,
     /// Certificate and key of the directory.
@@ -43,6 +43,14 @@ pub struct Config {
     pub insecure: bool,
     /// Where figures are shown.
     pub metrics: Option<SocketAddr>,
+}
+
+/// The MQTT broker of a relay.
+pub enum Mqtt {
+    /// One that runs already, and the relay's password there.
+    At(Broker, Option<Zeroizing<String>>),
+    /// One of its own.
+    Own(mosquitto::Setup),
 }
 
 /// What members need to know.
@@ -72,6 +80,7 @@ pub struct Relay {
     announcer: Announcer,
     end: watch::Sender<bool>,
     servers: Vec<JoinHandle<()>>,
+    mosquitto: Option<Mosquitto>,
     folder: Folder,
 }
 
@@ -87,19 +96,31 @@ impl Relay {
         let figures = config.metrics.map(|at| listen("--metrics", at)).transpose()?;
         let (folder, key) = Folder::open(&config.data)?;
         let rows = Rows::open(&folder.rows()).map_err(|e| Failure::storage(folder.path(), &e.0))?;
+        let (mosquitto, way, mqtt) = match config.mqtt {
+            Mqtt::At(broker, password) => {
+                let url = broker.to_string();
+                (None, Way::Tcp(broker, password), url)
+            }
+            Mqtt::Own(setup) => {
+                let mosquitto = Mosquitto::start(&folder, &setup)?;
+                let way = Way::Unix(mosquitto.socket().to_owned());
+                let url = mqtt_url(mosquitto.listens(), setup.tls.is_some(), config.public_url.as_deref());
+                (Some(mosquitto), way, url)
+            }
+        };
 
         let metrics = Arc::new(Metrics::default());
         let directory = Directory::new(directory::Config::default(), key);
         let relay = *directory.public();
         let announcements = Announcements::new(config.prefix.clone(), metrics.clone());
-        let announcer = Announcer::start(announcements.clone(), &config.mqtt, config.password.as_ref(), &relay);
+        let announcer = Announcer::start(announcements.clone(), &way, &relay);
         let started = Writer::start(directory, rows, announcements, metrics.clone());
         let (writer, requests) = started.map_err(|e| Failure::file(folder.path(), &e))?;
 
         let links = Links {
             relay,
             directory: config.public_url.clone().unwrap_or_else(|| directory_url(listens, tls.is_some())),
-            mqtt: format!("{}/{}", config.mqtt, config.prefix),
+            mqtt: format!("{mqtt}/{}", config.prefix),
             metrics: figures.as_ref().map(|(_, at)| format!("http://{at}/metrics")),
         };
         let (end, ended) = watch::channel(false);
@@ -112,7 +133,7 @@ impl Relay {
             let server = Server { listener, tls: None, router, connections_max, metrics };
             servers.push(tokio::spawn(server.run(ended)));
         }
-        Ok(Relay { links, writer, announcer, end, servers, folder })
+        Ok(Relay { links, writer, announcer, end, servers, mosquitto, folder })
     }
 
     /// What members need to know.
@@ -138,6 +159,9 @@ impl Relay {
         // All senders of requests went with the servers.
         let _ = tokio::task::spawn_blocking(move || self.writer.join()).await;
         self.announcer.stop().await;
+        if let Some(mosquitto) = self.mosquitto {
+            let _ = tokio::task::spawn_blocking(move || drop(mosquitto)).await;
+        }
         drop(self.folder);
     }
 }
@@ -154,16 +178,43 @@ fn serve_directory(
     tokio::spawn(Server { listener, tls, router, connections_max, metrics: metrics.clone() }.run(ended.clone()))
 }
 
-/// Receipts and sealed entries need no secrecy, but names of groups do: they let others read sealed bytes.
+/// Receipts and sealed entries need no secrecy, but names of groups do: they let others read sealed bytes. A broker for other
+/// machines that lets everybody in is soon anybody's.
 fn is_secured(config: &Config) -> Result<(), Failure> {
-    if config.tls.is_some() || config.insecure || config.listen.ip().is_loopback() {
+    if config.insecure {
         return Ok(());
     }
-    Err(Failure::new(
-        Code::Usage,
-        format!("without TLS the directory serves this machine alone, and {} is an address for others", config.listen),
-        "add --tls-cert FILE --tls-key FILE; behind a proxy with TLS, --listen 127.0.0.1:7690; in a test, --insecure",
-    ))
+    if config.tls.is_none() && !config.listen.ip().is_loopback() {
+        let at = config.listen;
+        return Err(Failure::new(
+            Code::Usage,
+            format!("without TLS the directory serves this machine alone, and {at} is an address for others"),
+            "add --tls-cert FILE --tls-key FILE; behind a proxy with TLS, --listen 127.0.0.1:7690; in a test, --insecure",
+        ));
+    }
+    match &config.mqtt {
+        Mqtt::Own(setup) if !setup.listen.ip().is_loopback() && (setup.tls.is_none() || setup.users.is_none()) => {
+            let at = setup.listen;
+            Err(Failure::new(
+                Code::Usage,
+                format!("without TLS and passwords the MQTT broker serves this machine alone, and {at} is for others"),
+                "add --tls-cert FILE --tls-key FILE --mqtt-users FILE, which mosquitto_passwd writes; in a test, --insecure",
+            ))
+        }
+        Mqtt::Own(_) | Mqtt::At(..) => Ok(()),
+    }
+}
+
+/// How members reach a broker of the relay's own: it is where the directory is.
+fn mqtt_url(listens: SocketAddr, has_tls: bool, directory: Option<&str>) -> String {
+    let scheme = if has_tls { "mqtts" } else { "mqtt" };
+    let is_public = !listens.ip().is_loopback();
+    let host = directory.filter(|_| is_public).and_then(|it| it.parse::<Uri>().ok()?.host().map(str::to_owned));
+    match host {
+        Some(host) => format!("{scheme}://{host}:{}", listens.port()),
+        None if listens.ip().is_unspecified() => format!("{scheme}://HOST:{}", listens.port()),
+        None => format!("{scheme}://{listens}"),
+    }
 }
 
 fn listen(option: &str, at: SocketAddr) -> Result<(TcpListener, SocketAddr), Failure> {

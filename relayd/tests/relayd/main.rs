@@ -6,5 +6,6 @@ mod crashes;
 mod directory;
 mod hostile;
 mod member;
+mod mosquitto;
 mod process;
 mod starting;
