@@ -28,7 +28,7 @@ Examples:
   sealcast relay check --ctx ward
   sealcast relay evidence
   sealcast relay evidence verify proof.json
-  sealcast relay run --data relay --mqtt mqtt://127.0.0.1:1883"
+  sealcast relay run --data relay"
 )]
 pub(crate) struct Relay {
     #[command(subcommand)]
@@ -45,7 +45,7 @@ enum Verb {
         #[command(subcommand)]
         verb: Option<EvidenceVerb>,
     },
-    /// Run a directory (starts sealcast-relay)
+    /// Run a relay (starts sealcast-relay, which starts Mosquitto)
     Run {
         /// Passed on as they are: 'sealcast-relay run --help' lists them
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]

@@ -12,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-use crate::common::relay::{ANYBODY, Mosquitto, program};
+use crate::common::relay::program;
 use crate::common::{Home, brokers_programs, free_port};
 use regex::Regex;
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -161,13 +161,12 @@ impl Drop for Machine {
 
 /// Types a document's console.
 fn type_in(text: &str, document: &str, heading: &str) {
-    type_at(text, document, &[heading], &[]);
+    type_at(text, document, &[heading]);
 }
 
-/// Types a document's consoles; ports of the text that others listen at have these numbers here.
-fn type_at(text: &str, document: &str, headings: &[&str], listened: &[(&str, u16)]) {
-    let mut ports: Vec<(&str, u16)> = ["7667", "7680", "7690"].map(|it| (it, free_port())).to_vec();
-    ports.extend(listened);
+/// Types a document's consoles.
+fn type_at(text: &str, document: &str, headings: &[&str]) {
+    let ports = ["7667", "7680", "7690", "1883"].map(|it| (it, free_port()));
     let mut machines: BTreeMap<String, Machine> = BTreeMap::new();
     let mut keys = BTreeMap::from(["scpub1", "scrl1"].map(|kind| (kind, String::new())));
     let all = steps(headings.iter().flat_map(|heading| consoles(document, heading)).collect());
@@ -254,11 +253,7 @@ fn brokers_in_five_minutes() {
 #[test]
 fn a_relay_in_five_minutes() {
     program();
-    let home = Home::new("relay-mosquitto");
-    // The system's, which the text installs, listens at 1883 of this machine and lets everybody in there, too.
-    let mosquitto = Mosquitto::start(home.path(), free_port(), ANYBODY);
-    let headings = ["# A relay in five minutes", "## Members"];
-    type_at("relay", "docs/quickstart-relay.md", &headings, &[("1883", mosquitto.port)]);
+    type_at("relay", "docs/quickstart-relay.md", &["# A relay in five minutes", "## Members"]);
 }
 
 #[test]
