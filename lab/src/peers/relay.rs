@@ -35,8 +35,9 @@ impl Servers {
         let port = || -> Result<u16, Failure> { Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port()) };
         let (mqtt, listen) = (port()?, port()?);
         let mut servers = Servers { broker: None, directory: None, mqtt, listen, url: String::new(), folder };
+        // In a network of its own a program is root, and may become nobody else.
         let text = format!(
-            "listener {mqtt} 127.0.0.1\nallow_anonymous true\npersistence false\nmax_queued_messages 0\nset_tcp_nodelay true\n"
+            "user root\nlistener {mqtt} 127.0.0.1\nallow_anonymous true\npersistence false\nmax_queued_messages 0\nset_tcp_nodelay true\n"
         );
         fs::write(servers.settings(), text)?;
         servers.start_broker()?;
