@@ -62,8 +62,8 @@ impl<K: Keys, D: Delivery> Group<K, D> {
                 }
                 self.evicting |= view.change == Change::Evicted;
                 self.delivery.handle(now, Input::Prepare { view: &view, flush });
-                if let Flush::At(_) = flush {
-                    self.ends_here();
+                if let Flush::At(position) = flush {
+                    self.ends_at(position);
                 }
             }
             // An eviction stands, whatever becomes of an attempt: the evicted must not read what is

@@ -60,9 +60,9 @@ pub(super) struct OrderedRecords {
     /// Until when records of a client wait for keys that we have not got: one wait for each in an epoch, whatever epochs
     /// it names.
     key_deadlines: BTreeMap<Option<[u8; 32]>, Monotonic>,
-    /// The epoch of the last record that was passed, and those before it.
+    /// The epoch of the last record that was passed, and those before it, each with the index where it ended.
     newest: Option<EpochId>,
-    over: VecDeque<EpochId>,
+    over: VecDeque<(EpochId, u64)>,
     /// Clients whose records were opened since somebody was excluded last.
     insiders: BTreeSet<[u8; 32]>,
     /// Those before them, who were left out for nothing but their silence, if they were.
@@ -174,27 +174,35 @@ impl OrderedRecords {
         Some(record)
     }
 
-    /// A record of this epoch is passed; the epoch that is over now, if one is.
-    fn pass(&mut self, epoch: EpochId, from: Source) -> Option<EpochId> {
+    /// A record of this epoch is passed at an index; the epoch that it ends, if it does.
+    fn pass(&mut self, epoch: EpochId, index: u64, from: Source) -> Option<EpochId> {
         if let Source::Client { key, .. } = from
             && self.insiders.len() < limits::KNOWN_PEOPLE_MAX
         {
             self.insiders.insert(key);
         }
+        if self.keys == KeysIn::Commits {
+            return None;
+        }
         let old = self.newest.replace(epoch).filter(|old| *old != epoch)?;
-        self.end(old);
+        self.end(old, index);
         Some(old)
     }
 
-    /// The epoch is over from here on.
-    fn end(&mut self, old: EpochId) {
-        if self.over.contains(&old) {
+    /// The epoch is over from this index on, unless it ended before.
+    fn end(&mut self, old: EpochId, index: u64) {
+        if self.over.iter().any(|(epoch, _)| *epoch == old) {
             return;
         }
         if self.over.len() >= limits::FORMER_EPOCHS_MAX {
             self.over.pop_front();
         }
-        self.over.push_back(old);
+        self.over.push_back((old, index));
+    }
+
+    /// Whether the epoch is over at this index.
+    fn is_over(&self, epoch: EpochId, index: u64) -> bool {
+        self.over.iter().any(|(old, end)| *old == epoch && *end <= index)
     }
 
     fn is_insider(&self, from: Source) -> bool {
@@ -338,7 +346,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
     fn judge_record(&self, now: Now, record: &Record) -> Verdict {
         let Some(ordered) = &self.ordered else { return Verdict::Void(Dropped::Foreign) };
         let Ok(header) = Header::parse(&record.datagram) else { return Verdict::Void(Dropped::Malformed) };
-        if ordered.over.contains(&header.epoch) {
+        if ordered.is_over(header.epoch, record.index) {
             return Verdict::Void(Dropped::OldKey);
         }
         let status = match ordered.keys {
@@ -378,7 +386,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
                 if let Some(ordered) = self.ordered.as_mut().filter(|_| ours.is_none()) {
                     ordered.met(from);
                 }
-                if let Some(old) = self.ordered.as_mut().and_then(|ordered| ordered.pass(epoch, from)) {
+                if let Some(old) = self.ordered.as_mut().and_then(|ordered| ordered.pass(epoch, index, from)) {
                     self.cut(now, old, epoch);
                 }
                 self.delivery.open_at(index, source, flags, frame, &*protect)
@@ -415,10 +423,10 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         false
     }
 
-    /// The commit that leads to the next epoch is passed: what comes behind it is void, however late we are to follow it.
-    pub(super) fn ends_here(&mut self) {
+    /// The commit at this position leads to the next epoch: what comes behind it is void, however late we are to follow it.
+    pub(super) fn ends_at(&mut self, position: u64) {
         if let Some(ordered) = self.ordered.as_mut().filter(|it| it.keys == KeysIn::Commits) {
-            self.ring.begun().into_iter().for_each(|epoch| ordered.end(epoch));
+            self.ring.begun().into_iter().for_each(|epoch| ordered.end(epoch, position));
         }
     }
 
@@ -507,11 +515,14 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         ordered.installed(epoch.view.change, excludes);
         ordered.barrier = None;
         ordered.begins = false;
-        if let (KeysIn::Commits, Some(before)) = (ordered.keys, before) {
+        if ordered.keys == KeysIn::Commits {
             ordered.newest = Some(epoch.view.epoch);
-            ordered.end(before);
+            before.into_iter().for_each(|before| ordered.end(before, 0));
+            // The scheme may say next that this epoch has ended already.
+            ordered.again = true;
+        } else {
+            self.pass_records(now);
         }
-        self.pass_records(now);
     }
 
     /// Publishers of an epoch that is being installed wait until all is back that they sealed before.
@@ -559,7 +570,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
     pub(super) fn open_when_back(&mut self, now: Now) {
         let Some(ordered) = self.ordered.as_mut().filter(|it| it.opening && it.ours.is_empty()) else { return };
         let mut gate = lock(&self.gate);
-        let is_over = |it: &Arc<Epoch>| ordered.over.contains(&it.view.epoch);
+        let is_over = |it: &Arc<Epoch>| ordered.is_over(it.view.epoch, u64::MAX);
         if gate.is_paused() || gate.epoch().is_none_or(is_over) {
             return;
         }

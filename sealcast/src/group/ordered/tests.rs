@@ -99,3 +99,41 @@ fn rule_g8_who_was_excluded_makes_nobody_wait_any_more() {
     group.take_record(NOW, sent(1, 3, datagram(9, 64)));
     assert_eq!(group.ordered.as_ref().map(|it| it.waiting.len()), Some(0));
 }
+
+/// Two members in epoch 1, where a commit has a position.
+fn with_commits() -> Group<Script, Wire> {
+    let (mut group, _) = group_over(BEST_EFFORT, vec![installed(1, 2, Change::Formed)], true);
+    drain(&mut group);
+    let ordered = group.ordered.as_mut().expect("it places");
+    ordered.keys = KeysIn::Commits;
+    ordered.insiders.insert([3; 32]);
+    group
+}
+
+fn ends_at(position: u64) -> keys::Output {
+    keys::Output::Prepare { view: view(3, 2, Change::Rekeyed), flush: Flush::At(position) }
+}
+
+#[test]
+fn rule_b4_an_epoch_that_is_known_late_ends_at_its_commit_all_the_same() {
+    let mut group = with_commits();
+    for index in [4, 6] {
+        group.take_record(NOW, sent(index, 3, datagram(2, 64)));
+    }
+    group.keys.outputs.extend([installed(2, 2, Change::Joined), ends_at(5)]);
+    drain(&mut group);
+    assert_eq!(group.ordered.as_ref().map(|it| it.waiting.len()), Some(0));
+    assert_eq!(group.drops().of(Dropped::OldKey), 1, "its author seals the later one again");
+}
+
+#[test]
+fn rule_b4_a_record_before_a_commit_counts_however_long_another_one_kept_it_waiting() {
+    let mut group = with_commits();
+    group.take_record(NOW, sent(1, 3, datagram(9, 64)));
+    group.take_record(NOW, sent(2, 4, datagram(1, 64)));
+    group.keys.outputs.push_back(ends_at(3));
+    drain(&mut group);
+    group.handle_timeout(at(NOW, limits::EPOCH_OVERLAP));
+    assert_eq!(group.ordered.as_ref().map(|it| it.waiting.len()), Some(0));
+    assert_eq!((group.drops().of(Dropped::NoKey), group.drops().of(Dropped::OldKey)), (1, 0));
+}
