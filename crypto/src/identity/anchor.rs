@@ -182,6 +182,16 @@ impl TrustAnchor {
         self.verify_signed(certificate)
     }
 
+    /// What [`TrustAnchor::verify_issued`] said of a certificate before, as the caller knows by a record that it sealed itself:
+    /// the signature is not verified again.
+    ///
+    /// # Errors
+    /// It is not this authority's, or malformed.
+    pub fn recall(&self, certificate: &Certificate) -> Result<Arc<Verified>, CertificateError> {
+        self.check_role(certificate)?;
+        verified(certificate)
+    }
+
     /// Conditions 2 and, by name, 3.
     fn check_role(&self, certificate: &Certificate) -> Result<(), CertificateError> {
         if certificate.authority {
@@ -232,19 +242,24 @@ impl TrustAnchor {
         let ends = std::slice::from_ref(&self.authority.path_end);
         let purpose = webpki::KeyUsage::client_auth();
         leaf.verify_for_usage(ALGORITHMS, ends, &[], time, purpose, None, None).map_err(from_webpki)?;
-        Ok(Arc::new(Verified {
-            hash: certificate.hash(),
-            name: certificate.name().clone(),
-            serial: certificate.serial(),
-            not_before: certificate.not_before(),
-            not_after: certificate.not_after(),
-            rights: certificate.rights().clone(),
-            attributes: certificate.attributes().to_vec(),
-            key: certificate.key()?,
-            sealing: certificate.sealing(),
-            der: certificate.der().clone(),
-        }))
+        verified(certificate)
     }
+}
+
+/// A certificate whose signature is good.
+fn verified(certificate: &Certificate) -> Result<Arc<Verified>, CertificateError> {
+    Ok(Arc::new(Verified {
+        hash: certificate.hash(),
+        name: certificate.name().clone(),
+        serial: certificate.serial(),
+        not_before: certificate.not_before(),
+        not_after: certificate.not_after(),
+        rights: certificate.rights().clone(),
+        attributes: certificate.attributes().to_vec(),
+        key: certificate.key()?,
+        sealing: certificate.sealing(),
+        der: certificate.der().clone(),
+    }))
 }
 
 /// The time by which dates are judged: the clock's, but never before a time that has surely come (G5).
