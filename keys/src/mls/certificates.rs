@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use sealcast_crypto::identity::certificate::Certificate;
+use sealcast_crypto::identity::certificate::{Certificate, CertificateError};
 use sealcast_crypto::identity::evictions::Evictions;
 use sealcast_crypto::identity::pattern::Pattern;
 use sealcast_crypto::identity::statement::SignedEviction;
@@ -36,6 +36,8 @@ pub struct Certificates {
     /// What no extension says.
     nobody: Arc<Trust>,
 }
+
+type Verify = fn(&TrustAnchor, &Certificate) -> Result<Arc<Verified>, CertificateError>;
 
 /// Whom a group excludes: the authority's revocation list, statements of eviction (A4), and complaints about commits (D3).
 #[derive(Clone, Debug)]
@@ -168,6 +170,15 @@ impl Certificates {
     /// # Errors
     /// [`Refusal::Credential`].
     pub fn verify(&self, credential: &Credential) -> Result<Arc<Verified>, Refusal> {
+        self.verify_by(credential, TrustAnchor::verify_issued)
+    }
+
+    /// The same of one that a run before verified, by this authority: [`TrustAnchor::recall`].
+    pub(super) fn recall(&self, credential: &Credential) -> Result<Arc<Verified>, Refusal> {
+        self.verify_by(credential, TrustAnchor::recall)
+    }
+
+    fn verify_by(&self, credential: &Credential, verify: Verify) -> Result<Arc<Verified>, Refusal> {
         let Credential::X509(chain) = credential else { return Err(Refusal::Credential) };
         let [der] = chain.as_slice() else { return Err(Refusal::Credential) };
         let certificate = Certificate::parse(der).map_err(|_| Refusal::Credential)?;
@@ -176,7 +187,7 @@ impl Certificates {
             return Ok(known.clone());
         }
         // Several threads may verify at once.
-        let verified = self.anchor.verify_issued(&certificate).map_err(|_| Refusal::Credential)?;
+        let verified = verify(&self.anchor, &certificate).map_err(|_| Refusal::Credential)?;
         let mut known = known();
         if known.len() >= limits::MLS_PEOPLE_MAX {
             known.clear();

@@ -220,13 +220,21 @@ impl<E: Engine> Mls<E> {
 
     /// The state of a member that came in.
     pub(super) fn begin_inside(&mut self, engine: E, base: Secret<32>, start: Start) {
+        self.go_inside(engine, base, start, false);
+    }
+
+    /// The same; certificates and cards that are `known` a run before found to be good.
+    pub(super) fn go_inside(&mut self, engine: E, base: Secret<32>, start: Start, known: bool) {
         let Start { counter, position, founded, cut, cards } = start;
         let cards: BTreeMap<CertHash, Card> = cards.into_iter().map(|card| (card.id.cert, card)).collect();
         let mut people = People::default();
         for (leaf, claim) in engine.members() {
-            if let Ok(it) = self.judge.verify(&claim.credential) {
-                let card = cards.get(&it.hash);
-                people.admit(&self.group, slot(leaf), it, card);
+            let it = if known { self.judge.recall(&claim.credential) } else { self.judge.verify(&claim.credential) };
+            let Ok(it) = it else { continue };
+            let card = cards.get(&it.hash);
+            match known {
+                true => people.recall(slot(leaf), it, card),
+                false => people.admit(&self.group, slot(leaf), it, card),
             }
         }
         self.journal.begin_anew();

@@ -44,6 +44,18 @@ impl People {
         if let Some(card) = card {
             self.cards.insert(group, card, &it.key);
         }
+        self.sit(slot, it);
+    }
+
+    /// The same with a card that a run before found to be good.
+    pub(super) fn recall(&mut self, slot: Slot, it: Arc<Verified>, card: Option<&Card>) {
+        if let Some((card, origin)) = card.and_then(|card| Some((card, card.origin_key()?))) {
+            self.cards.put(card, origin);
+        }
+        self.sit(slot, it);
+    }
+
+    fn sit(&mut self, slot: Slot, it: Arc<Verified>) {
         if let Some((_, until)) = &mut self.in_by {
             *until = it.not_after.min(*until);
         }
@@ -103,10 +115,14 @@ impl Cards {
     /// Takes in a card that this key signed, instead of the one before; whether it did.
     fn insert(&mut self, group: &str, card: &Card, key: &PublicKey) -> bool {
         let Some(origin) = card.check(group, key) else { return false };
+        self.put(card, origin);
+        true
+    }
+
+    fn put(&mut self, card: &Card, origin: PublicKey) {
         self.remove(&card.id.cert);
         self.1.insert(&card.id.cert.0, &card.run_bytes());
         self.0.insert(card.id.cert, Arc::new(Known { card: card.clone(), origin }));
-        true
     }
 
     fn remove(&mut self, cert: &CertHash) {

@@ -17,6 +17,7 @@ use super::joining::Start;
 use super::journal::{self, Cause, Journal, STATE_1, Step};
 use super::message::{Card, Message};
 use super::packages::OwnPackage;
+use super::people::digest_of;
 use super::scheme::{Mls, Phase, Timer};
 use crate::{MemberStatus, Output, Status, TreeStatus};
 
@@ -41,6 +42,8 @@ pub(super) struct State {
     /// What the group is still to commit.
     wishes: Vec<u8>,
     pending: Option<Sent>,
+    /// Which authority's certificates and which cards were found to be good: its certificate's hash, and the cards' digest.
+    verified: Option<[[u8; 32]; 2]>,
     pub(super) cards: Vec<Card>,
     pub(super) tree: Vec<u8>,
     /// What led on from there.
@@ -120,8 +123,8 @@ impl State {
         let (position, founded, counter) = (r.u64()?, r.u64()?, r.u32()?);
         let (base, cut) = (Secret::from_bytes(r.array()?), r.array()?);
         let (checkpoint, wishes, pending) = (Checkpoint(Zeroizing::default()), Vec::new(), None);
-        let (cards, tree, steps) = Default::default();
-        Ok(State { position, founded, counter, base, cut, checkpoint, wishes, pending, cards, tree, steps })
+        let (verified, cards, tree, steps) = Default::default();
+        Ok(State { position, founded, counter, base, cut, checkpoint, wishes, pending, verified, cards, tree, steps })
     }
 
     fn read_wanted(mut self, mut r: Reader<'_>) -> Result<State, Malformed> {
@@ -132,6 +135,10 @@ impl State {
             let welcome = long(&mut r)?.to_vec();
             let welcome = (!welcome.is_empty()).then_some(welcome);
             self.pending = Some(Sent { epoch, message, record, welcome, wishes: long(&mut r)?.to_vec() });
+        }
+        // A program before this one did not say it.
+        if r.remaining() > 0 {
+            self.verified = Some([r.array()?, r.array()?]);
         }
         r.end()?;
         Ok(self)
@@ -171,6 +178,8 @@ impl<E: Engine> Mls<E> {
             put_long(&mut w, pending.welcome.as_deref().unwrap_or_default());
             put_long(&mut w, &written(pending.wishes.iter()));
         }
+        let cards = inside.people.cards.digest();
+        w.raw(&self.judge.anchor().certificate().hash().0).raw(&cards);
         Zeroizing::new(w.finish())
     }
 
@@ -184,9 +193,12 @@ impl<E: Engine> Mls<E> {
     /// Goes on where the last run ended. Nothing is sealed before the group knows this run.
     pub(super) fn resume(&mut self, now: Now, state: State) -> Option<()> {
         let engine = E::restore(&self.setup, &state.checkpoint, &state.tree).ok()?;
-        let State { position, founded, counter, base, cut, cards, wishes, pending, steps, .. } = state;
+        let State { position, founded, counter, base, cut, cards, wishes, pending, verified, steps, .. } = state;
         let journal = std::mem::take(&mut self.journal);
-        self.begin_inside(engine, base, Start { counter, position, founded, cut, cards });
+        // The engine compared the tree with what is sealed; a thousand signatures take a tenth of a second.
+        let authority = self.judge.anchor().certificate().hash().0;
+        let known = verified.is_some_and(|it| digest_of(&cards).is_some_and(|cards| it == [authority, cards]));
+        self.go_inside(engine, base, Start { counter, position, founded, cut, cards }, known);
         self.journal = journal;
         let replayed = !steps.is_empty();
         steps.into_iter().try_for_each(|step| self.replay(step))?;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use sealcast_crypto::hash::sha256;
 use sealcast_crypto::secret::Secret;
 use sealcast_wire::codec::Writer;
 
@@ -111,6 +112,28 @@ fn rule_g6_what_a_crash_tore_is_noticed() {
         let mut changed = whole.clone();
         changed.get_mut(numbers.last().unwrap()).unwrap()[change] ^= 1;
         assert!(goes_on(&changed) <= last, "byte {change}");
+    }
+}
+
+#[test]
+fn rule_g4_a_card_that_was_changed_on_the_disk_is_verified_anew() {
+    for changes in [false, true] {
+        let mut net = formed(3, 6);
+        net.crash(1);
+        let records = &mut net.nodes[1].records;
+        let mut numbers: Vec<u64> =
+            records.keys().filter(|id| **id >= 1 << 32 && **id & FILE_KEY == 0).copied().collect();
+        numbers.retain(|id| !records[id].is_empty());
+        let base = numbers.iter().rposition(|id| records[id].starts_with(&[2, 0])).unwrap();
+        // The last card's signature, and the chain with it.
+        *records.get_mut(&numbers[base]).unwrap().last_mut().unwrap() ^= u8::from(changes);
+        for pair in numbers[base..].windows(2) {
+            let before = sha256(&records[&pair[0]]);
+            records.get_mut(&pair[1]).unwrap()[2..34].copy_from_slice(&before);
+        }
+        net.start(1);
+        let cards = net.nodes[1].keys.as_ref().unwrap().inside().unwrap().cards.len();
+        assert_eq!(cards, if changes { 2 } else { 3 });
     }
 }
 
