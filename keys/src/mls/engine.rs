@@ -345,6 +345,8 @@ pub struct GroupSummary {
     pub tree_hash: Vec<u8>,
     /// Who signed it.
     pub by: LeafIndex,
+    /// The extensions of its group context.
+    pub extensions: Vec<Extension>,
 }
 
 /// What the outside of a message says (RFC 9420, section 6).

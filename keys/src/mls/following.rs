@@ -129,8 +129,8 @@ impl<E: Engine> Mls<E> {
                 self.timers.sooner(Timer::Want, now.monotonic + self.paced(BEHIND_AFTER));
             }
             // Of an epoch that is over: void.
-            Message::Commit { .. }
-            | Message::Proposal { .. }
+            Message::Commit { cards, .. } => self.note_astray(now, &cards),
+            Message::Proposal { .. }
             | Message::Part { .. }
             | Message::Want { .. }
             | Message::Entry(_)

@@ -288,6 +288,7 @@ impl<E: Engine> Mls<E> {
         let is_old = |of: &Option<(Entry, Monotonic)>| {
             of.as_ref().is_none_or(|(_, since)| now.monotonic.since(*since) >= ENTRY_LASTS)
         };
+        let warns = self.inside().is_some_and(|it| is_old(&it.probe)) && self.hears_warning(now);
         match (&mut self.phase, &entry.kind) {
             (Phase::Outside(outside), EntryKind::Welcome(_) | EntryKind::GroupInfo(_)) if is_old(&outside.entry) => {
                 outside.entry = Some((entry, now.monotonic));
@@ -305,13 +306,14 @@ impl<E: Engine> Mls<E> {
                 }
                 self.timers.set(Timer::Want, now.monotonic + self.paced(WANT_AGAIN));
             }
-            // A founder alone that came too late gives way to the group that was there before, and a member that is behind
-            // follows: if it proves to be a way, and not before.
+            // A founder alone that came too late gives way to the group that was there before, a member that is behind follows,
+            // and a newcomer can be warned: if it proves to be a way, and not before.
             (Phase::Inside(inside), EntryKind::GroupInfo(_))
                 if inside.entering.is_none()
                     && is_old(&inside.probe)
                     && (inside.members.len() == 1 && entry.founded < inside.founded
-                        || inside.behind && entry.epoch > inside.engine.context().epoch) =>
+                        || inside.behind && entry.epoch > inside.engine.context().epoch
+                        || warns) =>
             {
                 inside.probe = Some((entry, now.monotonic));
             }
@@ -408,7 +410,8 @@ impl<E: Engine> Mls<E> {
         let utc = self.utc(now);
         let Some(mut engine) = self.join_by_package(&annex.opening, &annex.tree, utc) else { return };
         let context = engine.context();
-        if context.epoch != entry.epoch || self.is_deserted(&context.group_id) || self.knows_revoked(&engine) {
+        let is_left = self.is_deserted(&context.group_id) || self.was_warned_of(&engine);
+        if context.epoch != entry.epoch || is_left || self.knows_revoked(&engine) {
             return;
         }
         let Some(base) = base_of(&mut engine) else { return };
@@ -420,6 +423,7 @@ impl<E: Engine> Mls<E> {
         self.timers.stop(Timer::Want);
         self.timers.stop(Timer::Found);
         self.begin_inside(engine, base, Start { counter, position, founded, cut, cards: annex.cards });
+        self.came(now);
         if self.config.directory {
             // What lies between that position and what we heard of the order was never ours to hear.
             self.log.waits.clear();
@@ -437,6 +441,16 @@ impl<E: Engine> Mls<E> {
             return;
         }
         let (utc, seed) = (self.utc(now), self.seed());
+        let Ok(shown) = E::inspect_group_info(&annex.opening) else { return };
+        // A way that neither a founder alone nor a member that is behind looks for is for who is warned.
+        let follows = |it: &Inside<E>| {
+            let here = it.engine.context();
+            it.members.len() == 1 && entry.founded < it.founded
+                || it.behind && entry.epoch > here.epoch && here.group_id == shown.group_id
+        };
+        if self.inside().is_some_and(|it| !follows(it)) && !self.is_warned_by(&shown.extensions) {
+            return;
+        }
         // Others judge by clocks that differ from ours, and leave a margin.
         if self.judge.is_over(&self.me, 0) {
             return;
@@ -451,16 +465,12 @@ impl<E: Engine> Mls<E> {
             }
             Err(_) => return,
         };
-        let is_left = self.is_deserted(&engine.context().group_id);
+        let is_left = self.is_deserted(&engine.context().group_id) || self.was_warned_of(&engine);
         if is_left || self.knows_revoked(&engine) || self.is_way_of_author(now, &engine, &annex.opening) {
             return;
         }
         if self.only_founds() && matches!(self.phase, Phase::Outside(_)) {
             return self.exclude(Exclusion::Exists);
-        }
-        let ours = self.inside().map(|it| (it.engine.context().group_id, it.members.len()));
-        if ours.is_some_and(|(group_id, members)| members > 1 && group_id != engine.context().group_id) {
-            return;
         }
         let Some(base) = base_of(&mut engine) else { return };
         self.end_data();
@@ -537,6 +547,7 @@ impl<E: Engine> Mls<E> {
         self.withdrawn = 0;
         self.timers.stop(Timer::Want);
         self.begin_inside(engine, base, start);
+        self.came(now);
         self.enter(now, Change::Formed);
         self.post_soon(now);
         self.set_turn(now);
@@ -589,7 +600,7 @@ impl<E: Engine> Mls<E> {
     }
 
     /// The GroupInfo of this epoch.
-    fn show_way(&mut self, now: Now, to: To, cert: CertHash) {
+    pub(super) fn show_way(&mut self, now: Now, to: To, cert: CertHash) {
         let Some(inside) = self.inside() else { return };
         if inside.members.len() >= limits::MLS_MEMBERS_MAX {
             return;

@@ -7,6 +7,7 @@
 
 mod access;
 mod admitting;
+mod astray;
 mod body;
 pub mod certificates;
 mod committing;

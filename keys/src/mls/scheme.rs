@@ -20,6 +20,7 @@
 //! | `complaining` | who counts that, and what follows |
 //! | `joining` | the ways in, and how members help those outside |
 //! | `posted` | the way in that lies at a directory, for newcomers who meet no member |
+//! | `astray` | newcomers whom somebody that is excluded let in |
 //! | `body` | what is too long for a message |
 //! | `admitting` | who asks to be let in, and commits that let in many |
 //! | `packages` | our own key packages |
@@ -49,6 +50,7 @@ use sealcast_wire::{
 };
 
 use super::admitting::Admission;
+use super::astray::Astray;
 use super::certificates::{Certificates, TRUST, Trust};
 use super::committing::{Pending, Wish};
 use super::complaining::Complained;
@@ -178,6 +180,8 @@ pub struct Mls<E> {
     pub(super) leaving: bool,
     /// Commits that some cannot open.
     pub(super) complained: Complained,
+    /// Newcomers whom somebody misled, and whether we are one.
+    pub(super) astray: Astray,
     /// External commits in a row that did not wait to be ordered.
     pub(super) withdrawn: u32,
     names: u64,
@@ -262,6 +266,8 @@ pub(super) enum Timer {
     Packages,
     /// Post the way into this epoch.
     Post,
+    /// Show newcomers the way whom somebody misled.
+    Astray,
 }
 
 impl<E: Engine> Mls<E> {
@@ -329,6 +335,7 @@ impl<E: Engine> Mls<E> {
             answered: BTreeMap::new(),
             leaving: false,
             complained: Complained::default(),
+            astray: Astray::default(),
             withdrawn: 0,
             names: 0,
             outputs: VecDeque::new(),
@@ -606,6 +613,7 @@ impl<E: Engine> Keys for Mls<E> {
                 Timer::Erase => self.erase(),
                 Timer::Packages => self.offer_packages(now),
                 Timer::Post => self.post(now),
+                Timer::Astray => self.show_astray(now),
             }
         }
         self.arm_erasure(now);

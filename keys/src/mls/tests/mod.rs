@@ -1,6 +1,7 @@
 //! Members of `keys=mls` in a small network, with the real engine.
 
 mod admission;
+mod astray;
 mod complaints;
 mod journal;
 mod large;

@@ -61,7 +61,7 @@ pub(super) struct Node {
     pub(super) notices: Vec<Notice>,
     pub(super) pending: Vec<PendingStatus>,
     /// The next position of the order that it hears.
-    next: usize,
+    pub(super) next: usize,
     /// Messages that it cannot hear.
     pub(super) deaf: bool,
     life: u64,
@@ -394,13 +394,19 @@ impl Net {
         run.into_iter().for_each(|to| self.push(500, Event::Ordered(to)));
     }
 
-    /// Asserts that these, and nobody else, are in one view, and that each opens what each seals.
+    /// Asserts that these are in one epoch.
+    pub(super) fn assert_together_among(&self, members: &[usize]) {
+        let epochs = members.iter().map(|it| self.nodes[*it].views.last().map(|it| it.view.epoch)).collect::<Vec<_>>();
+        assert!(epochs[0].is_some() && epochs.iter().all(|it| *it == epochs[0]), "{epochs:?}");
+    }
+
     /// A member is in a view of so many.
     pub(super) fn assert_members(&self, node: usize, count: usize) {
         let members = self.nodes[node].views.last().map(|it| it.view.members.len());
         assert_eq!(members, Some(count), "m{node}");
     }
 
+    /// Asserts that these, and nobody else, are in one view, and that each opens what each seals.
     pub(super) fn assert_together(&mut self, members: &[usize]) {
         let mut names: Vec<CertHash> = members.iter().map(|it| self.cert(*it)).collect();
         names.sort();

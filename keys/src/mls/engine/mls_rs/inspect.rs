@@ -12,7 +12,7 @@ use sealcast_wire::Utc;
 use sealcast_wire::codec::{Reader, Writer};
 use zeroize::Zeroizing;
 
-use super::identity::claim_of;
+use super::identity::{claim_of, extensions_of};
 use super::record::encoded;
 use crate::mls::engine::{
     Content, Envelope, GroupSummary, KeyPackage, LeafIndex, Malformed, PackageKind, Reference, put_length,
@@ -70,6 +70,7 @@ pub(super) fn group_info(info: &GroupInfo) -> GroupSummary {
         epoch: context.epoch,
         tree_hash: context.tree_hash.clone(),
         by: LeafIndex(info.sender()),
+        extensions: extensions_of(&context.extensions),
     }
 }
 
