@@ -26,7 +26,7 @@ use tracing::{info, warn};
 use crate::limits;
 use crate::lock;
 use crate::metrics::{Metrics, Unpublished};
-use crate::mqtt::{Prefix, Way};
+use crate::mqtt::{Address, Prefix};
 
 /// Announcements that wait. Clones are the same queue.
 #[derive(Clone)]
@@ -132,21 +132,21 @@ pub struct Announcer {
 
 impl Announcer {
     /// Starts it. It connects, and connects again, as long as it lives.
-    pub fn start(announcements: Announcements, broker: &Way, relay: &RelayKey) -> Announcer {
+    pub fn start(announcements: Announcements, broker: &Address, relay: &RelayKey) -> Announcer {
         let id = format!("sealcast-relay-{}", hex::encode(&relay.as_bytes()[..8]));
         let mut options = match broker {
-            Way::Tcp(broker, _) => MqttOptions::new(id, &broker.host, broker.port),
-            Way::Unix(path) => MqttOptions::new(id, path.to_string_lossy(), 0),
+            Address::Tcp(broker, _) => MqttOptions::new(id, &broker.host, broker.port),
+            Address::Unix(path) => MqttOptions::new(id, path.to_string_lossy(), 0),
         };
         options.set_keep_alive(limits::MQTT_KEEP_ALIVE).set_connection_timeout(limits::MQTT_CONNECT_SECONDS);
         options.set_clean_start(true);
         match broker {
-            Way::Tcp(broker, password) => {
+            Address::Tcp(broker, password) => {
                 if let Some(user) = &broker.user {
                     options.set_credentials(user, password.as_ref().map_or("", |it| it.as_str()));
                 }
             }
-            Way::Unix(_) => _ = options.set_transport(Transport::unix()),
+            Address::Unix(_) => _ = options.set_transport(Transport::unix()),
         }
         let is_connected = Arc::new(AtomicBool::new(false));
         let state = State { announcements: announcements.clone(), is_connected: is_connected.clone(), options };

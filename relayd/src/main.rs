@@ -122,7 +122,7 @@ fn configure(run: Run) -> Result<Config, Failure> {
     let tls = run.tls_cert.zip(run.tls_key).map(|(certificates, key)| Files { certificates, key });
     let mqtt = match run.mqtt {
         Some(broker) => Mqtt::At(broker, password(run.mqtt_password_file.as_deref())?),
-        None => Mqtt::Own(Setup { listen: run.mqtt_listen, users: run.mqtt_users, tls: tls.clone() }),
+        None => Mqtt::Child(Setup { listen: run.mqtt_listen, users: run.mqtt_users, tls: tls.clone() }),
     };
     Ok(Config {
         data: run.data,

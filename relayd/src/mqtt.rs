@@ -24,18 +24,18 @@ pub struct Broker {
 
 /// Where announcements go.
 #[derive(Clone, Debug)]
-pub enum Way {
+pub enum Address {
     /// To a broker at an address.
     Tcp(Broker, Option<Zeroizing<String>>),
     /// To one of this machine, by its socket.
     Unix(PathBuf),
 }
 
-impl fmt::Display for Way {
+impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Way::Tcp(broker, _) => broker.fmt(f),
-            Way::Unix(path) => write!(f, "at {}", path.display()),
+            Address::Tcp(broker, _) => broker.fmt(f),
+            Address::Unix(path) => write!(f, "at {}", path.display()),
         }
     }
 }

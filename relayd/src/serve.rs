@@ -20,7 +20,7 @@ use crate::folder::Folder;
 use crate::limits;
 use crate::metrics::Metrics;
 use crate::mosquitto::{self, Mosquitto};
-use crate::mqtt::{Broker, Prefix, Way};
+use crate::mqtt::{Address, Broker, Prefix};
 use crate::rows::Rows;
 use crate::tls::Files;
 use crate::writer::{Requests, Writer};
@@ -50,7 +50,7 @@ pub enum Mqtt {
     /// One that runs already, and the relay's password there.
     At(Broker, Option<Zeroizing<String>>),
     /// One of its own.
-    Own(mosquitto::Setup),
+    Child(mosquitto::Setup),
 }
 
 /// What members need to know.
@@ -96,16 +96,16 @@ impl Relay {
         let figures = config.metrics.map(|at| listen("--metrics", at)).transpose()?;
         let (folder, key) = Folder::open(&config.data)?;
         let rows = Rows::open(&folder.rows()).map_err(|e| Failure::storage(folder.path(), &e.0))?;
-        let (mosquitto, way, mqtt) = match config.mqtt {
+        let (mosquitto, address, mqtt) = match config.mqtt {
             Mqtt::At(broker, password) => {
                 let url = broker.to_string();
-                (None, Way::Tcp(broker, password), url)
+                (None, Address::Tcp(broker, password), url)
             }
-            Mqtt::Own(setup) => {
+            Mqtt::Child(setup) => {
                 let mosquitto = Mosquitto::start(&folder, &setup)?;
-                let way = Way::Unix(mosquitto.socket().to_owned());
+                let address = Address::Unix(mosquitto.socket().to_owned());
                 let url = mqtt_url(mosquitto.listens(), setup.tls.is_some(), config.public_url.as_deref());
-                (Some(mosquitto), way, url)
+                (Some(mosquitto), address, url)
             }
         };
 
@@ -113,7 +113,7 @@ impl Relay {
         let directory = Directory::new(directory::Config::default(), key);
         let relay = *directory.public();
         let announcements = Announcements::new(config.prefix.clone(), metrics.clone());
-        let announcer = Announcer::start(announcements.clone(), &way, &relay);
+        let announcer = Announcer::start(announcements.clone(), &address, &relay);
         let started = Writer::start(directory, rows, announcements, metrics.clone());
         let (writer, requests) = started.map_err(|e| Failure::file(folder.path(), &e))?;
 
@@ -193,7 +193,7 @@ fn is_secured(config: &Config) -> Result<(), Failure> {
         ));
     }
     match &config.mqtt {
-        Mqtt::Own(setup) if !setup.listen.ip().is_loopback() && (setup.tls.is_none() || setup.users.is_none()) => {
+        Mqtt::Child(setup) if !setup.listen.ip().is_loopback() && (setup.tls.is_none() || setup.users.is_none()) => {
             let at = setup.listen;
             Err(Failure::new(
                 Code::Usage,
@@ -201,7 +201,7 @@ fn is_secured(config: &Config) -> Result<(), Failure> {
                 "add --tls-cert FILE --tls-key FILE --mqtt-users FILE, which mosquitto_passwd writes; in a test, --insecure",
             ))
         }
-        Mqtt::Own(_) | Mqtt::At(..) => Ok(()),
+        Mqtt::Child(_) | Mqtt::At(..) => Ok(()),
     }
 }
 
