@@ -138,6 +138,7 @@ scenarios! { fifty;
     rule_d2_mls_relay_amnesiac = "mls-relay-amnesiac",
     rule_d1_mls_admission = "mls-admission",
     rule_d1_mls_no_welcome = "mls-no-welcome",
+    rule_a4_mls_rights_forger = "mls-rights-forger",
 }
 
 scenarios! { twenty;
@@ -148,13 +149,6 @@ scenarios! { twenty;
     rule_g4_mls_relay_replayer = "mls-relay-replayer",
     rule_d1_mls_relay_admission = "mls-relay-admission",
     rule_d1_mls_relay_content_withholder = "mls-relay-content-withholder",
-}
-
-/// In another one the liar, which comes in anew all the time, gets a message twice: see `docs/known-issues.md`.
-#[test]
-fn rule_a4_mls_rights_forger() {
-    let seeds: Vec<u64> = (0..50).filter(|seed| *seed != 49).collect();
-    hold("mls-rights-forger", |knobs| knobs, &seeds);
 }
 
 /// In three other seeds a newcomer asks for nothing that the relay swaps, and so has nothing against it: see
