@@ -21,9 +21,13 @@ mod text;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches};
+use mimalloc::MiMalloc;
 
 use commands::Cli;
 use output::Output;
+
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 fn main() -> ExitCode {
     interrupt::install();

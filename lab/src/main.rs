@@ -3,7 +3,12 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use mimalloc::MiMalloc;
 use sealcast_lab::{brokers, experiments, figures, history, kills, netns, peers, scenarios};
+
+/// That of the program `sealcast`: members are measured as they run there.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 /// Simulations, experiments and figures.
 #[derive(Parser)]
