@@ -158,7 +158,7 @@ impl Paths {
         let at = |name: &str| folder.join(name);
         let paths =
             Paths { config: at(CONFIG), socket: at("mqtt.sock"), pid: at("mosquitto.pid"), kept: at("mosquitto") };
-        let fits = |it: &str| it.len() <= limits::SOCKET_PATH_BYTES_MAX && !it.contains(char::is_control);
+        let fits = |it: &str| it.len() <= limits::SOCKET_PATH_BYTES_MAX && !it.contains([' ', '\n', '\t']);
         if !paths.socket.to_str().is_some_and(fits) {
             return Err(Failure::new(
                 Code::BadValue,
