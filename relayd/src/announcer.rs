@@ -133,7 +133,10 @@ pub struct Announcer {
 impl Announcer {
     /// Starts it. It connects, and connects again, as long as it lives.
     pub fn start(announcements: Announcements, broker: &Address, relay: &RelayKey) -> Announcer {
-        let id = format!("sealcast-relay-{}", hex::encode(&relay.as_bytes()[..8]));
+        // A client of the same name would take over the connection: no other one knows it.
+        let mut unique = [0; 8];
+        let _ = getrandom::fill(&mut unique);
+        let id = format!("sealcast-relay-{}-{}", hex::encode(&relay.as_bytes()[..4]), hex::encode(unique));
         let mut options = match broker {
             Address::Tcp(broker, _) => MqttOptions::new(id, &broker.host, broker.port),
             Address::Unix(path) => MqttOptions::new(id, path.to_string_lossy(), 0),

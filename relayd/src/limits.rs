@@ -75,6 +75,10 @@ pub const MQTT_PACKET_BYTES_MAX: usize = (1 << 20) + (64 << 10);
 pub const BROKER_IN_FLIGHT_MAX: usize = 1000;
 /// Bytes that it keeps for a member that is slow or away; later ones are lost to that member, which reads the log.
 pub const BROKER_QUEUED_BYTES_MAX: usize = 16 << 20;
+/// Connections that it takes.
+pub const BROKER_CONNECTIONS_MAX: usize = 16 << 10;
+/// Bytes of memory that it takes: beyond them it takes no messages.
+pub const BROKER_MEMORY_MAX: usize = 1 << 30;
 /// How often it writes what it keeps.
 pub const BROKER_SAVE_EVERY: Duration = Duration::from_secs(300);
 /// How long it may take to start.

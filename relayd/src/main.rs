@@ -1,6 +1,6 @@
 //! `sealcast-relay`: a relay for MLS groups. It forwards and stores sealed bytes.
 
-use std::io::Write as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -31,7 +31,7 @@ enum Command {
     /// Runs a relay until SIGINT or SIGTERM: a directory, and the MQTT broker Mosquitto.
     ///
     /// The directory keeps logs of handshakes, blobs, key packages and Welcomes for groups, and announces what a log took at the
-    /// MQTT broker. It starts Mosquitto itself, unless --mqtt names a broker that runs already. The first start makes the data folder and in it the receipt key, which members
+    /// MQTT broker. It starts Mosquitto itself, unless --mqtt names a broker that runs already; SIGHUP has that one read its users again. The first start makes the data folder and in it the receipt key, which members
     /// pin: keep a copy. Exit codes: 0 ended when asked, 1 the disk failed, 2 wrong usage, 3 something in a file is wrong, 4 an
     /// address cannot be used.
     Run(Run),
@@ -102,13 +102,19 @@ fn serve(run: Run) -> Result<(), Failure> {
     let served = runtime.block_on(async {
         let hear = |kind| signal(kind).map_err(|e| system("signals cannot be heard", &e));
         let (mut term, mut interrupt) = (hear(SignalKind::terminate())?, hear(SignalKind::interrupt())?);
+        let mut hangup = hear(SignalKind::hangup())?;
         let json = run.json;
         let mut relay = Relay::start(configure(run)?).await?;
         show(relay.links(), json);
-        let failure = tokio::select! {
-            failure = relay.failed() => Some(failure),
-            _ = term.recv() => None,
-            _ = interrupt.recv() => None,
+        // A terminal that is closed ends its programs; one without a terminal reads its users again.
+        let is_typed = std::io::stdin().is_terminal();
+        let failure = loop {
+            tokio::select! {
+                failure = relay.failed() => break Some(failure),
+                _ = term.recv() => break None,
+                _ = interrupt.recv() => break None,
+                _ = hangup.recv() => if is_typed { break None } else { relay.reload() },
+            }
         };
         info!("ending");
         relay.stop().await;

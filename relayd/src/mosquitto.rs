@@ -8,7 +8,7 @@
 
 use std::fs;
 use std::io::{self, BufRead as _, BufReader};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -60,14 +60,23 @@ impl Mosquitto {
     pub fn start(folder: &Folder, setup: &Setup) -> Result<Mosquitto, Failure> {
         let paths = Paths::within(folder.path())?;
         paths.end_earlier();
-        let listens = free(setup.listen).map_err(|e| Failure::address("--mqtt-listen", setup.listen, &e))?;
-        folder.write(CONFIG, paths.config(listens, setup)?.as_bytes())?;
         match fs::create_dir(&paths.kept) {
             Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(Failure::file(&paths.kept, &e)),
             _ => {}
         }
-        let mut running = paths.spawn()?;
-        running.wait_until_it_listens(&paths)?;
+        // Somebody may take a free port before Mosquitto does.
+        let mut tries = if setup.listen.port() == 0 { FREE_PORTS } else { 1 };
+        let (listens, running) = loop {
+            let listens = free(setup.listen).map_err(|e| Failure::address("--mqtt-listen", setup.listen, &e))?;
+            folder.write(CONFIG, paths.config(listens, setup)?.as_bytes())?;
+            let mut running = paths.spawn()?;
+            tries -= 1;
+            match running.wait_until_it_listens(&paths, listens) {
+                Ok(()) => break (listens, running),
+                Err(failure) if tries == 0 => return Err(failure),
+                Err(_) => {}
+            }
+        };
         let state = Arc::new(Mutex::new(State { is_ending: false, pid: running.pid() }));
         let socket = paths.socket.clone();
         let supervised = state.clone();
@@ -80,6 +89,13 @@ impl Mosquitto {
     /// Where members reach it.
     pub fn listens(&self) -> SocketAddr {
         self.listens
+    }
+
+    /// Has it read its users again.
+    pub fn reload(&self) {
+        if let Some(pid) = lock(&self.state).pid {
+            let _ = kill_process(pid, Signal::HUP);
+        }
     }
 
     /// Where the relay does.
@@ -100,8 +116,10 @@ impl Drop for Mosquitto {
         thread.thread().unpark();
         for signal in [Signal::TERM, Signal::KILL] {
             let begun = Instant::now();
-            // It may have ended already.
-            let _ = pid.map(|it| kill_process(it, signal));
+            // Its number may be another process's once it has ended.
+            if let Some(pid) = pid.filter(|_| !thread.is_finished()) {
+                let _ = kill_process(pid, signal);
+            }
             while !thread.is_finished() && begun.elapsed() < limits::BROKER_CLOSE_TIMEOUT {
                 thread::sleep(limits::BROKER_TICK);
             }
@@ -182,6 +200,8 @@ impl Paths {
             format!("max_packet_size {}", limits::MQTT_PACKET_BYTES_MAX),
             format!("max_inflight_messages {}", limits::BROKER_IN_FLIGHT_MAX),
             "max_queued_messages 0".into(),
+            "retain_available false".into(),
+            format!("memory_limit {}", limits::BROKER_MEMORY_MAX),
             format!("max_queued_bytes {}", limits::BROKER_QUEUED_BYTES_MAX),
             "set_tcp_nodelay true".into(),
             "log_dest stderr".into(),
@@ -189,12 +209,16 @@ impl Paths {
             format!("listener 0 {}", socket.display()),
             "allow_anonymous true".into(),
             format!("listener {} {}", listens.port(), listens.ip()),
+            // Before a listener it would be said of another one, which everybody reaches at 1883.
+            format!("max_connections {}", limits::BROKER_CONNECTIONS_MAX),
         ];
         match &setup.users {
             None => lines.push("allow_anonymous true".into()),
             Some(users) => {
+                let path = whole(users, "--mqtt-users")?;
+                has_users(users)?;
                 lines.push("allow_anonymous false".into());
-                lines.push(format!("password_file {}", whole(users, "--mqtt-users")?));
+                lines.push(format!("password_file {path}"));
             }
         }
         if let Some(Files { certificates, key }) = &setup.tls {
@@ -250,8 +274,8 @@ impl Paths {
             let mut arguments = line.split(|it| *it == 0).skip(1);
             arguments.any(|it| it == self.config.as_os_str().as_encoded_bytes())
         };
-        let begun = Instant::now();
         for signal in [Signal::TERM, Signal::KILL] {
+            let begun = Instant::now();
             while is_it() && begun.elapsed() < limits::BROKER_CLOSE_TIMEOUT {
                 let _ = kill_process(pid, signal);
                 thread::sleep(limits::BROKER_TICK);
@@ -279,9 +303,10 @@ impl Running {
         if said.is_empty() { status } else { format!("{said} ({status})") }
     }
 
-    fn wait_until_it_listens(&mut self, paths: &Paths) -> Result<(), Failure> {
+    fn wait_until_it_listens(&mut self, paths: &Paths, at: SocketAddr) -> Result<(), Failure> {
         let begun = Instant::now();
-        while UnixStream::connect(&paths.socket).is_err() {
+        let listens = || UnixStream::connect(&paths.socket).is_ok() && TcpStream::connect(near(at)).is_ok();
+        while !listens() {
             let has_ended = self.child.try_wait().is_ok_and(|it| it.is_some());
             if !has_ended && begun.elapsed() < limits::BROKER_START_TIMEOUT {
                 thread::sleep(limits::BROKER_TICK);
@@ -298,6 +323,31 @@ impl Running {
         }
         Ok(())
     }
+}
+
+/// Where a program of this machine reaches what listens there.
+fn near(at: SocketAddr) -> SocketAddr {
+    match at.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => (Ipv4Addr::LOCALHOST, at.port()).into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => (Ipv6Addr::LOCALHOST, at.port()).into(),
+        _ => at,
+    }
+}
+
+/// Whether a file is one of `mosquitto_passwd`: Mosquitto says nothing of another one, and lets nobody in.
+fn has_users(path: &Path) -> Result<(), Failure> {
+    let hint =
+        "make it with 'mosquitto_passwd -c FILE NAME'; 'mosquitto_passwd -U FILE' hashes passwords that are in clear";
+    let text =
+        fs::read_to_string(path).map_err(|e| Failure::new(Code::Content, format!("{}: {e}", path.display()), hint))?;
+    let mut lines = text.lines().filter(|it| !it.is_empty() && !it.starts_with('#')).peekable();
+    let is_user =
+        |line: &str| line.split_once(':').is_some_and(|(name, hash)| !name.is_empty() && hash.starts_with('$'));
+    if lines.peek().is_some() && lines.all(is_user) {
+        return Ok(());
+    }
+    let what = format!("{}: these are no users of Mosquitto with hashed passwords", path.display());
+    Err(Failure::new(Code::Content, what, hint))
 }
 
 /// The address, which nobody uses, with a port.
@@ -322,3 +372,5 @@ fn is_missing(started: &io::Result<Child>) -> bool {
 /// Systems keep servers where not all users' paths lead.
 const PROGRAMS: [&str; 3] = ["mosquitto", "/usr/sbin/mosquitto", "/usr/local/sbin/mosquitto"];
 const CONFIG: &str = "mosquitto.conf";
+/// How many free ports are tried.
+const FREE_PORTS: u32 = 4;

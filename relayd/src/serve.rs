@@ -141,6 +141,11 @@ impl Relay {
         &self.links
     }
 
+    /// Has a broker of its own read its users again.
+    pub fn reload(&self) {
+        self.mosquitto.iter().for_each(Mosquitto::reload);
+    }
+
     /// Comes when the relay cannot go on.
     pub async fn failed(&mut self) -> Failure {
         match (&mut self.writer.failed).await {

@@ -6,12 +6,14 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+use rumqttc::v5::mqttbytes::v5::{ConnectReturnCode, Packet};
+use rumqttc::v5::{Client, Event, MqttOptions};
 use rustix::process::{Pid, Signal, kill_process};
 use sealcast_relay::follower::Outcome;
 
 use crate::broker::subscribe;
 use crate::member::Member;
-use crate::process::{Process, TIMEOUT, end, nobody, until};
+use crate::process::{Process, TIMEOUT, end, until};
 
 /// A command that runs a relay with a broker of its own at this address.
 fn command(data: &Path, listen: SocketAddr, arguments: &[&str]) -> Command {
@@ -21,15 +23,49 @@ fn command(data: &Path, listen: SocketAddr, arguments: &[&str]) -> Command {
     command
 }
 
+/// A free port.
+fn any() -> SocketAddr {
+    "127.0.0.1:0".parse().expect("an address")
+}
+
+/// Where the broker listens.
+fn mqtt_of(relay: &Process) -> SocketAddr {
+    let at = relay.link("mqtt").strip_prefix("mqtt://").and_then(|it| it.strip_suffix("/sealcast"));
+    at.expect("a URL").parse().expect("an address")
+}
+
 /// The process of a folder's broker.
 fn broker_of(data: &Path) -> Option<Pid> {
     fs::read_to_string(data.join("mosquitto.pid")).ok()?.trim().parse().ok().and_then(Pid::from_raw)
+}
+
+/// The ports at which a process listens.
+fn ports_of(pid: Pid) -> Vec<u16> {
+    let links = fs::read_dir(format!("/proc/{}/fd", pid.as_raw_nonzero())).expect("it runs");
+    let links = links.filter_map(|it| Some(fs::read_link(it.ok()?.path()).ok()?.to_string_lossy().into_owned()));
+    let sockets: Vec<String> =
+        links.filter_map(|it| Some(it.strip_prefix("socket:[")?.trim_end_matches(']').into())).collect();
+    let all = ["tcp", "tcp6"].map(|it| fs::read_to_string(format!("/proc/net/{it}")).unwrap_or_default()).concat();
+    let lines = all.lines().map(|it| it.split_whitespace().collect::<Vec<_>>());
+    let listens =
+        lines.filter(|it| it.get(3) == Some(&"0A") && it.get(9).is_some_and(|it| sockets.iter().any(|own| own == it)));
+    listens.filter_map(|it| u16::from_str_radix(it[1].rsplit(':').next()?, 16).ok()).collect()
 }
 
 fn runs(pid: Pid) -> bool {
     let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap_or_default();
     // One that has ended waits for its parent.
     !stat.is_empty() && !stat.contains(") Z ")
+}
+
+/// Whether the broker lets in somebody of this name, whose password is `secret`.
+fn is_let_in(at: SocketAddr, user: Option<&str>) -> bool {
+    let mut options = MqttOptions::new("somebody", at.ip().to_string(), at.port());
+    options.set_keep_alive(Duration::from_secs(5));
+    user.into_iter().for_each(|it| _ = options.set_credentials(it, "secret"));
+    let (_client, mut connection) = Client::new(options, 8);
+    let first = connection.iter().find(|it| !matches!(it, Ok(Event::Outgoing(_))));
+    matches!(first, Some(Ok(Event::Incoming(Packet::ConnAck(it)))) if it.code == ConnectReturnCode::Success)
 }
 
 /// What the log takes is heard at the broker.
@@ -41,13 +77,14 @@ fn is_heard(relay: &Process, at: SocketAddr, member: &mut Member, position: u64)
 
 #[test]
 fn a_relay_brings_its_broker_which_ends_with_it_and_is_started_again() {
-    let (dir, at) = (tempfile::tempdir().unwrap(), nobody());
+    let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("relay");
-    let relay = Process::run(command(&data, at, &[]));
-    assert_eq!(relay.link("mqtt"), format!("mqtt://{at}/sealcast"));
+    let relay = Process::run(command(&data, any(), &[]));
+    let at = mqtt_of(&relay);
     let mut member = Member::new(&relay, 1);
     is_heard(&relay, at, &mut member, 1);
     let first = broker_of(&data).expect("its process");
+    assert_eq!(ports_of(first), [at.port()], "and at no other port");
     kill_process(first, Signal::KILL).unwrap();
     until("it is started again", || broker_of(&data).is_some_and(|it| it != first && runs(it)));
     until("it listens", || std::net::TcpStream::connect(at).is_ok());
@@ -61,9 +98,10 @@ fn a_relay_brings_its_broker_which_ends_with_it_and_is_started_again() {
 
 #[test]
 fn a_relay_that_was_killed_starts_again_with_its_broker() {
-    let (dir, at) = (tempfile::tempdir().unwrap(), nobody());
+    let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("relay");
-    let relay = Process::run(command(&data, at, &[]));
+    let relay = Process::run(command(&data, any(), &[]));
+    let at = mqtt_of(&relay);
     let left = broker_of(&data).expect("its process");
     relay.kill();
     assert!(runs(left), "it goes on");
@@ -76,21 +114,17 @@ fn a_relay_that_was_killed_starts_again_with_its_broker() {
 
 #[test]
 fn a_broker_of_its_own_lets_in_those_with_passwords_if_there_are_some() {
-    let (dir, at) = (tempfile::tempdir().unwrap(), nobody());
+    let dir = tempfile::tempdir().unwrap();
     let users = dir.path().join("users");
     let made = Command::new("mosquitto_passwd").args(["-b", "-c"]).arg(&users).args(["ann", "secret"]).status();
     assert!(made.expect("Mosquitto is installed: make setup").success());
-    let relay = Process::run(command(&dir.path().join("relay"), at, &["--mqtt-users", users.to_str().unwrap()]));
-    let code = |arguments: &[&str]| {
-        let mut publish = Command::new("mosquitto_pub");
-        let port = at.port().to_string();
-        publish.args(["-h", "127.0.0.1", "-p", &port, "-t", "sealcast/x", "-m", "x"]).args(arguments);
-        publish.output().map(|it| it.status.code())
-    };
-    if let Ok(without) = code(&[]) {
-        assert_ne!(without, Some(0));
-        assert_eq!(code(&["-u", "ann", "-P", "secret"]).unwrap(), Some(0));
-    }
+    let relay = Process::run(command(&dir.path().join("relay"), any(), &["--mqtt-users", users.to_str().unwrap()]));
+    let at = mqtt_of(&relay);
+    assert!(!is_let_in(at, None) && is_let_in(at, Some("ann")) && !is_let_in(at, Some("bob")));
+    let made = Command::new("mosquitto_passwd").arg("-b").arg(&users).args(["bob", "secret"]).status();
+    assert!(made.unwrap().success());
+    kill_process(relay.pid(), Signal::HUP).unwrap();
+    until("the users are read again", || is_let_in(at, Some("bob")));
     // The relay itself needs none.
     assert_eq!(Member::new(&relay, 1).append(b"1"), Some(Outcome::Won(1)));
     until("it is connected", || relay.said().contains("connected to the MQTT broker at "));
@@ -110,6 +144,10 @@ fn what_is_wrong_with_a_broker_of_its_own_is_one_line_with_a_hint() {
     wrong(&taken.local_addr().unwrap().to_string(), &[], 4, "the port is in use");
     wrong("0.0.0.0:0", &[], 2, "without TLS and passwords the MQTT broker serves this machine alone");
     wrong("127.0.0.1:0", &["--mqtt-users", "/nowhere/users"], 3, "/nowhere/users");
-    // It is read by Mosquitto alone.
-    wrong("127.0.0.1:0", &["--mqtt-users", dir.path().to_str().unwrap()], 1, "the MQTT broker does not start: ");
+    let clear = dir.path().join("clear");
+    fs::write(&clear, "ann:secret\n").unwrap();
+    wrong("127.0.0.1:0", &["--mqtt-users", clear.to_str().unwrap()], 3, "no users of Mosquitto with hashed passwords");
+    let spaced = dir.path().join("a folder");
+    let (ended, said) = end(command(&spaced, any(), &[]));
+    assert!(ended == Some(2) && said.contains("E0203"), "{ended:?} {said}");
 }
