@@ -206,8 +206,13 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         let excludes = self.excludes(&epoch.view) && before.is_some();
         self.evicting = false;
         let overlap = if self.orders_all() { ordered::OPEN_END } else { limits::EPOCH_OVERLAP };
-        let beside = self.ordered.as_ref().is_some_and(|it| it.keys == KeysIn::Beside);
-        let kept = beside.then(|| now.monotonic + if excludes { limits::EPOCH_OVERLAP } else { ordered::OPEN_END });
+        let kept = self.ordered.as_ref().and_then(|it| match it.keys {
+            KeysIn::Messages => None,
+            // A record before the commit may wait behind one of an epoch that is not known.
+            KeysIn::Commits => Some(now.monotonic + limits::EPOCH_OVERLAP * 2),
+            KeysIn::Beside if excludes => Some(now.monotonic + limits::EPOCH_OVERLAP),
+            KeysIn::Beside => Some(now.monotonic + ordered::OPEN_END),
+        });
         self.keep_addresses(&epoch.view);
         self.ring.install(now.monotonic, epoch.clone(), excludes, overlap, self.passed_until(now), kept);
         let Epoch { view, protect, access } = &*epoch;
