@@ -1,100 +1,138 @@
-//! Newcomers whom somebody that is excluded led astray.
+//! Members of another epoch than ours, led there by somebody who is excluded.
 //!
-//! Who was evicted and has the bootstrap key can answer a newcomer first, and lead it into an epoch that it still reads. The
-//! newcomer's commit stands in the order, where it is void. A member that finds it there shows its author the way; the group context
-//! on that way says whom the group excludes, signed by those who may. A newcomer that sees that somebody of its own group
-//! is excluded there comes in anew, by that way, and by no other one that leads to whom it was warned of.
+//! Who was evicted and has the bootstrap key can answer a newcomer first, and lead it into a fork of the group, or a group of its
+//! own, that it reads. What the newcomer then has ordered is void for the others. A member that finds such a message in the order
+//! says whom its group excludes (WARNING): statements that are signed by those who may exclude. Who hears that somebody
+//! of its own group is excluded seals nothing any more, and looks for a group without that one.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use sealcast_crypto::identity::Verified;
-use sealcast_wire::{CertHash, Monotonic, Now, To, limits};
+use rand_core::Rng as _;
+use sealcast_crypto::hash::sha256;
+use sealcast_wire::{Dropped, Monotonic, Now, To, limits};
 
 use super::certificates::Trust;
 use super::engine::Engine;
-use super::judge::Extension;
-use super::message::Card;
-use super::scheme::{Mls, Timer, slot};
+use super::message::Message;
+use super::scheme::{Mls, Timer};
 
-/// What a member knows of newcomers that lost their way, and of its own one.
+/// What is said of whom the group excludes.
 #[derive(Default)]
 pub(super) struct Astray {
-    /// Whose commit on an epoch that is over stands in the order, and in which run it made it.
-    newcomers: BTreeMap<CertHash, u64>,
-    /// When we came in, in this run; until [`WARNED_FOR`] later a member can warn us.
-    came: Option<Monotonic>,
-    /// How many warnings were looked at.
-    heard: u32,
-    /// Whom we were warned of.
-    warning: Option<Trust>,
+    /// When we said it last.
+    said: Option<Monotonic>,
+    /// Hashes of ours that others said since somebody was found astray.
+    heard: BTreeSet<[u8; 32]>,
+    /// Statements that were verified in the second that began then.
+    verified: (Monotonic, u32),
+    /// Until then we look for the right group, before we exclude anybody from ours.
+    seeks: Monotonic,
 }
 
 impl<E: Engine> Mls<E> {
-    /// A commit of an epoch that is over: a newcomer may believe that it won, where somebody is excluded who can say so.
-    pub(super) fn note_astray(&mut self, now: Now, cards: &[Card]) {
-        let [card] = cards else { return };
-        let trust = self.inside().and_then(|it| self.judge.trust(&it.engine.context().extensions).ok());
-        let excludes = trust.is_some_and(|it| !it.evictions.is_empty() || it.crl.is_some());
-        if excludes && self.astray.newcomers.len() < limits::MLS_ANSWERS_MAX {
-            self.astray.newcomers.insert(card.id.cert, card.run);
-            self.timers.sooner(Timer::Astray, now.monotonic + self.paced(SHOWN_AFTER));
+    /// Something ordered is void here, and may count for somebody astray.
+    pub(super) fn note_astray(&mut self, now: Now) {
+        if self.timers.is_set(Timer::Astray) || self.exclusions().is_empty() {
+            return;
         }
+        let Some(inside) = self.inside() else { return };
+        let members = u32::try_from(inside.members.len()).unwrap_or(u32::MAX);
+        let spread = SPREAD.saturating_mul(members).min(SPREAD_MOST);
+        let spread = spread.mul_f64(f64::from(self.rng.next_u32()) / f64::from(u32::MAX));
+        let next = self.astray.said.map_or(now.monotonic, |at| now.monotonic.max(at + SAID_EVERY));
+        self.astray.heard.clear();
+        self.timers.set(Timer::Astray, next + self.paced(SAID_AFTER + spread));
     }
 
-    /// Shows those the way that did not come in meanwhile. Of all members, two do so.
-    pub(super) fn show_astray(&mut self, now: Now) {
-        for (cert, run) in std::mem::take(&mut self.astray.newcomers) {
-            let Some(inside) = self.inside().filter(|it| it.entering.is_none()) else { return };
-            let own = slot(inside.engine.own_leaf());
-            let is_in = inside.cards.get(&cert).is_some_and(|it| it.run >= run);
-            if !is_in && (0..2).any(|tries| inside.drawn(&cert, tries) == Some(own)) && self.may_answer(now, cert) {
-                self.show_way(now, To::Group, cert);
+    /// Says whom the group excludes, as far as nobody else has said it.
+    pub(super) fn warn_astray(&mut self, now: Now) {
+        let heard = std::mem::take(&mut self.astray.heard);
+        let mut statements: Vec<Vec<u8>> = Vec::new();
+        let mut bytes = 0;
+        for it in self.exclusions().into_iter().filter(|it| !heard.contains(&sha256(it))) {
+            if bytes + it.len() > limits::MLS_PIECE_BYTES && !statements.is_empty() {
+                let part = std::mem::take(&mut statements);
+                self.tell(To::Group, &Message::Warning(part));
+                bytes = 0;
+            }
+            bytes += it.len();
+            statements.push(it);
+        }
+        if !statements.is_empty() {
+            self.tell(To::Group, &Message::Warning(statements));
+        }
+        self.astray.said = Some(now.monotonic);
+    }
+
+    /// Statements of eviction and the list of our group. Complaints are none of those who may exclude.
+    fn exclusions(&self) -> Vec<Vec<u8>> {
+        let trust = self.inside().and_then(|it| self.judge.trust(&it.engine.context().extensions).ok());
+        let Some(trust) = trust else { return Vec::new() };
+        let mut of = Trust::new(&self.group);
+        (of.crl, of.evictions) = (trust.crl.clone(), trust.evictions.clone());
+        of.statements()
+    }
+
+    /// Somebody says whom its group excludes.
+    pub(super) fn hear_warning(&mut self, now: Now, statements: &[Vec<u8>]) -> Result<(), Dropped> {
+        let known: BTreeSet<[u8; 32]> = self.known.statements().iter().map(|it| sha256(it)).collect();
+        for it in statements {
+            let hash = sha256(it);
+            if known.contains(&hash) {
+                self.astray.heard.insert(hash);
+                continue;
+            }
+            if now.monotonic.since(self.astray.verified.0) >= VERIFIED_IN {
+                self.astray.verified = (now.monotonic, 0);
+            }
+            if self.astray.verified.1 >= VERIFIED_MOST {
+                return Err(Dropped::Queue);
+            }
+            self.astray.verified.1 += 1;
+            let before = self.known.extension();
+            self.learn_now(now, it);
+            // Not when it is said again: that must not keep ours from excluding somebody.
+            if self.known.extension() != before {
+                self.astray.seeks = now.monotonic + SEEKS_FOR;
             }
         }
+        self.seek_others(now);
+        Ok(())
     }
 
-    /// We came in.
-    pub(super) fn came(&mut self, now: Now) {
-        (self.astray.came, self.astray.heard) = (Some(now.monotonic), 0);
-    }
-
-    /// Whether a way into another epoch is looked at though we are inside: each costs a tree.
-    pub(super) fn hears_warning(&mut self, now: Now) -> bool {
-        let is_new = self.astray.came.is_some_and(|at| now.monotonic.since(at) < WARNED_FOR);
-        let hears = is_new && self.astray.heard < WARNINGS_MAX;
-        self.astray.heard += u32::from(hears);
-        hears
-    }
-
-    /// Whether a group excludes somebody of ours: then ours is not the one of today. Complaints do not count, which are no
-    /// statements of those who may exclude.
-    pub(super) fn is_warned_by(&mut self, extensions: &[Extension]) -> bool {
-        let (Some(inside), Ok(trust)) = (self.inside(), self.judge.trust(extensions)) else { return false };
-        let mut warning = Trust::new(&self.group);
-        (warning.crl, warning.evictions) = (trust.crl.clone(), trust.evictions.clone());
-        let is_out = |it: &std::sync::Arc<Verified>| warning.excludes(it);
-        let warned = inside.members.values().any(is_out);
-        if warned {
-            // Whom our group excluded is not in the right one either.
-            self.known = self.known.with(&warning);
-            (warning.crl, warning.evictions) = (self.known.crl.clone(), self.known.evictions.clone());
-            self.astray.warning = Some(warning);
+    /// While somebody of our group is known to be excluded, there may be a group without that one.
+    fn seek_others(&mut self, now: Now) {
+        if self.has_excluded()
+            && let Some(inside) = self.inside_mut()
+        {
+            (inside.behind, inside.tries) = (true, 0);
+            self.timers.sooner(Timer::Want, now.monotonic);
         }
-        warned
     }
 
-    /// Whether a way leads to somebody of whom we were warned.
-    pub(super) fn was_warned_of(&self, engine: &E) -> bool {
-        let Some(warning) = &self.astray.warning else { return false };
+    /// Whether we look for the right group.
+    pub(super) fn seeks(&self, now: Now) -> bool {
+        now.monotonic < self.astray.seeks
+    }
+
+    /// Whether a group has nobody for a member whom we know to be excluded.
+    pub(super) fn is_clean(&self, engine: &E) -> bool {
         let members = engine.members();
-        let members = members.iter().filter_map(|(_, claim)| self.judge.verify(&claim.credential).ok());
-        members.into_iter().any(|it| warning.excludes(&it))
+        let mut members = members.iter().filter_map(|(_, claim)| self.judge.verify(&claim.credential).ok());
+        members.all(|it| !self.known.excludes(&it))
     }
 }
 
-/// A commit that lost a race is asked about by its author before.
-const SHOWN_AFTER: Duration = Duration::from_secs(1);
-/// So long after it came in, a member can be warned.
-const WARNED_FOR: Duration = Duration::from_secs(600);
-const WARNINGS_MAX: u32 = 4;
+/// A commit that lost a race is made anew before.
+const SAID_AFTER: Duration = Duration::from_secs(1);
+/// Members speak one after the other, and those later say nothing.
+const SPREAD: Duration = Duration::from_millis(50);
+const SPREAD_MOST: Duration = Duration::from_secs(10);
+/// How often one member says it.
+const SAID_EVERY: Duration = Duration::from_secs(10);
+/// So many statements that it does not know a member verifies in so long.
+const VERIFIED_MOST: u32 = 64;
+const VERIFIED_IN: Duration = Duration::from_secs(1);
+/// Shorter than the time after which a removal is withheld: then what is known is committed.
+const SEEKS_FOR: Duration = Duration::from_secs(25);

@@ -63,7 +63,7 @@ impl<E: Engine> Mls<E> {
             self.compared = Some((trust.clone(), lacks));
         }
         let lacks = self.compared.as_ref().is_some_and(|(_, lacks)| *lacks);
-        if lacks {
+        if lacks && !self.seeks(now) {
             self.wish(now, Wish::Exclude);
         }
         let judge = self.judge.clone();
@@ -112,12 +112,19 @@ impl<E: Engine> Mls<E> {
         out.filter(|leaf| *leaf != own).collect()
     }
 
+    /// Whether somebody of our group is known to be excluded.
+    pub(super) fn has_excluded(&self) -> bool {
+        !self.excluded().is_empty()
+    }
+
     /// Somebody is to be removed and still is a member (D2): who orders may be withholding it.
     pub(super) fn removal_withheld(&mut self, now: Now) {
         let whom = self.excluded();
         if whom.is_empty() {
             return;
         }
+        // What we were told, and found in no other group, our own one lacks.
+        self.remember(now);
         let Some(inside) = self.inside() else { return };
         let names = whom.iter().filter_map(|leaf| inside.members.get(&super::scheme::slot(*leaf)));
         let certs: Vec<_> = names.map(|it| (it.hash, it.name.to_string())).collect();

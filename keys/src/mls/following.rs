@@ -118,24 +118,25 @@ impl<E: Engine> Mls<E> {
                     self.judge(now, position, message);
                 }
             }
-            Message::Card(card) => self.judge_card(position, &card),
+            Message::Card(card) => self.judge_card(now, position, &card),
             Message::Complaint(complaint) => self.hear_complaint(now, complaint),
             Message::Found { card, .. } => self.answer_founder(now, &card),
             // Void, unless it is we who missed something: anybody can write a number.
             Message::Commit { epoch, .. } | Message::Part { epoch, .. } if epoch > current => {
+                self.note_astray(now);
                 if let Some(inside) = self.inside_mut() {
                     inside.behind = true;
                 }
                 self.timers.sooner(Timer::Want, now.monotonic + self.paced(BEHIND_AFTER));
             }
             // Of an epoch that is over: void.
-            Message::Commit { cards, .. } => self.note_astray(now, &cards),
+            Message::Commit { .. } | Message::Part { .. } => self.note_astray(now),
             Message::Proposal { .. }
-            | Message::Part { .. }
             | Message::Want { .. }
             | Message::Entry(_)
             | Message::Seek(_)
             | Message::Piece(_)
+            | Message::Warning(_)
             | Message::Package { .. } => {}
         }
     }
@@ -200,6 +201,7 @@ impl<E: Engine> Mls<E> {
             Err(Some(ProcessError::NoPathSecret)) => self.cannot_open(now, commit),
             Err(Some(ProcessError::Ours)) => self.rejoin(now),
             Err(_) => {
+                self.note_astray(now);
                 if let Some(pending) = ours {
                     self.pending = Some(pending);
                     self.give_up_pending(now);
@@ -276,8 +278,11 @@ impl<E: Engine> Mls<E> {
     }
 
     /// A member runs anew: the epoch's tree stays, its data gets new keys (G4).
-    fn judge_card(&mut self, position: u64, card: &Card) {
+    fn judge_card(&mut self, now: Now, position: u64, card: &Card) {
         let group = self.group.clone();
+        if self.inside().is_some_and(|it| it.leaf_of(&card.id.cert).is_none()) {
+            return self.note_astray(now);
+        }
         let Some(inside) = self.inside_mut() else { return };
         let mut people = inside.people.clone();
         if !people.run(&group, card) {

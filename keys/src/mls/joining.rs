@@ -288,7 +288,7 @@ impl<E: Engine> Mls<E> {
         let is_old = |of: &Option<(Entry, Monotonic)>| {
             of.as_ref().is_none_or(|(_, since)| now.monotonic.since(*since) >= ENTRY_LASTS)
         };
-        let warns = self.inside().is_some_and(|it| is_old(&it.probe)) && self.hears_warning(now);
+        let seeks = self.has_excluded();
         match (&mut self.phase, &entry.kind) {
             (Phase::Outside(outside), EntryKind::Welcome(_) | EntryKind::GroupInfo(_)) if is_old(&outside.entry) => {
                 outside.entry = Some((entry, now.monotonic));
@@ -307,13 +307,13 @@ impl<E: Engine> Mls<E> {
                 self.timers.set(Timer::Want, now.monotonic + self.paced(WANT_AGAIN));
             }
             // A founder alone that came too late gives way to the group that was there before, a member that is behind follows,
-            // and a newcomer can be warned: if it proves to be a way, and not before.
+            // and one that was warned looks for others: if it proves to be a way, and not before.
             (Phase::Inside(inside), EntryKind::GroupInfo(_))
                 if inside.entering.is_none()
                     && is_old(&inside.probe)
                     && (inside.members.len() == 1 && entry.founded < inside.founded
                         || inside.behind && entry.epoch > inside.engine.context().epoch
-                        || warns) =>
+                        || seeks) =>
             {
                 inside.probe = Some((entry, now.monotonic));
             }
@@ -410,8 +410,7 @@ impl<E: Engine> Mls<E> {
         let utc = self.utc(now);
         let Some(mut engine) = self.join_by_package(&annex.opening, &annex.tree, utc) else { return };
         let context = engine.context();
-        let is_left = self.is_deserted(&context.group_id) || self.was_warned_of(&engine);
-        if context.epoch != entry.epoch || is_left || self.knows_revoked(&engine) {
+        if context.epoch != entry.epoch || self.is_deserted(&context.group_id) || self.knows_revoked(&engine) {
             return;
         }
         let Some(base) = base_of(&mut engine) else { return };
@@ -423,7 +422,6 @@ impl<E: Engine> Mls<E> {
         self.timers.stop(Timer::Want);
         self.timers.stop(Timer::Found);
         self.begin_inside(engine, base, Start { counter, position, founded, cut, cards: annex.cards });
-        self.came(now);
         if self.config.directory {
             // What lies between that position and what we heard of the order was never ours to hear.
             self.log.waits.clear();
@@ -441,16 +439,6 @@ impl<E: Engine> Mls<E> {
             return;
         }
         let (utc, seed) = (self.utc(now), self.seed());
-        let Ok(shown) = E::inspect_group_info(&annex.opening) else { return };
-        // A way that neither a founder alone nor a member that is behind looks for is for who is warned.
-        let follows = |it: &Inside<E>| {
-            let here = it.engine.context();
-            it.members.len() == 1 && entry.founded < it.founded
-                || it.behind && entry.epoch > here.epoch && here.group_id == shown.group_id
-        };
-        if self.inside().is_some_and(|it| !follows(it)) && !self.is_warned_by(&shown.extensions) {
-            return;
-        }
         // Others judge by clocks that differ from ours, and leave a margin.
         if self.judge.is_over(&self.me, 0) {
             return;
@@ -461,11 +449,27 @@ impl<E: Engine> Mls<E> {
             Ok(made) => made,
             // Signed by who may say so. Another member that is out is removed soon.
             Err(JoinError::Setup(SetupError::Refused(Refusal::Revoked))) => {
-                return self.exclude(Exclusion::Evicted { reason: String::new() });
+                let shown = E::inspect_group_info(&annex.opening).ok();
+                let trust = shown.and_then(|it| self.judge.trust(&it.extensions).ok());
+                if trust.is_some_and(|it| self.known.with(&it).excludes(&self.me)) {
+                    self.exclude(Exclusion::Evicted { reason: String::new() });
+                }
+                return;
             }
             Err(_) => return,
         };
-        let is_left = self.is_deserted(&engine.context().group_id) || self.was_warned_of(&engine);
+        let context = engine.context();
+        let follows = |it: &Inside<E>| {
+            let here = it.engine.context();
+            it.members.len() == 1 && entry.founded < it.founded
+                || it.behind && entry.epoch > here.epoch && here.group_id == context.group_id
+        };
+        // Who knows of an excluded member looks for any group without that one.
+        let fits = match self.has_excluded() {
+            true => self.is_clean(&engine),
+            false => self.inside().is_none_or(follows),
+        };
+        let is_left = self.is_deserted(&context.group_id) || !fits;
         if is_left || self.knows_revoked(&engine) || self.is_way_of_author(now, &engine, &annex.opening) {
             return;
         }
@@ -547,7 +551,6 @@ impl<E: Engine> Mls<E> {
         self.withdrawn = 0;
         self.timers.stop(Timer::Want);
         self.begin_inside(engine, base, start);
-        self.came(now);
         self.enter(now, Change::Formed);
         self.post_soon(now);
         self.set_turn(now);
@@ -600,7 +603,7 @@ impl<E: Engine> Mls<E> {
     }
 
     /// The GroupInfo of this epoch.
-    pub(super) fn show_way(&mut self, now: Now, to: To, cert: CertHash) {
+    fn show_way(&mut self, now: Now, to: To, cert: CertHash) {
         let Some(inside) = self.inside() else { return };
         if inside.members.len() >= limits::MLS_MEMBERS_MAX {
             return;

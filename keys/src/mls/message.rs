@@ -58,6 +58,8 @@ pub(super) enum Message {
     },
     Entry(Entry),
     Seek(Sought),
+    /// Statements of eviction, and a revocation list.
+    Warning(Vec<Vec<u8>>),
     /// Sealed, as its hash names it.
     Piece(Vec<u8>),
     /// Sealed, too.
@@ -222,6 +224,10 @@ impl Message {
             Message::Seek(Sought::Package { cert, tries }) => _ = w.u8(SEEK).u8(1).raw(&cert.0).u32(*tries),
             Message::Piece(bytes) => _ = w.u8(PIECE).bytes16(bytes),
             Message::Package { cert, bytes } => _ = w.u8(PACKAGE).raw(&cert.0).bytes16(bytes),
+            Message::Warning(statements) => {
+                w.u8(WARNING).u16(statements.len() as u16);
+                statements.iter().for_each(|it| _ = w.bytes16(it));
+            }
         }
         w.finish()
     }
@@ -276,6 +282,11 @@ impl Message {
             PIECE => Message::Piece(r.bytes16(limits::OPEN_BYTES_MAX)?.to_vec()),
             PACKAGE => {
                 Message::Package { cert: CertHash(r.array()?), bytes: r.bytes16(limits::OPEN_BYTES_MAX)?.to_vec() }
+            }
+            WARNING => {
+                let count = r.count16(2, limits::EVICTIONS_MAX)?;
+                let statement = |_| Ok(r.bytes16(limits::OPEN_BYTES_MAX)?.to_vec());
+                Message::Warning((0..count).map(statement).collect::<Result<_, Malformed>>()?)
             }
             _ => return Err(Malformed),
         };
@@ -352,3 +363,4 @@ const SEEK: u8 = 8;
 const PIECE: u8 = 9;
 const PACKAGE: u8 = 10;
 const COMPLAINT: u8 = 11;
+const WARNING: u8 = 12;

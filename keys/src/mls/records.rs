@@ -108,7 +108,9 @@ impl State {
         state.cards = (0..count).map(|_| Card::read(&mut r)).collect::<Result<_, _>>()?;
         state.checkpoint = Checkpoint(Zeroizing::new(long(&mut r)?.to_vec()));
         state.tree = long(&mut r)?.to_vec();
-        state.read_wanted(r)
+        let state = state.read_wanted(r)?;
+        // Nothing seals it.
+        Ok(State { verified: None, ..state })
     }
 
     /// What a checkpoint seals, without the cards, the tree and the steps.

@@ -20,7 +20,7 @@
 //! | `complaining` | who counts that, and what follows |
 //! | `joining` | the ways in, and how members help those outside |
 //! | `posted` | the way in that lies at a directory, for newcomers who meet no member |
-//! | `astray` | newcomers whom somebody that is excluded let in |
+//! | `astray` | members in a fork, led there by somebody who is excluded |
 //! | `body` | what is too long for a message |
 //! | `admitting` | who asks to be let in, and commits that let in many |
 //! | `packages` | our own key packages |
@@ -180,7 +180,7 @@ pub struct Mls<E> {
     pub(super) leaving: bool,
     /// Commits that some cannot open.
     pub(super) complained: Complained,
-    /// Newcomers whom somebody misled, and whether we are one.
+    /// What is said to members whom somebody excluded led astray.
     pub(super) astray: Astray,
     /// External commits in a row that did not wait to be ordered.
     pub(super) withdrawn: u32,
@@ -266,7 +266,7 @@ pub(super) enum Timer {
     Packages,
     /// Post the way into this epoch.
     Post,
-    /// Show newcomers the way whom somebody misled.
+    /// Say whom the group excludes.
     Astray,
 }
 
@@ -524,6 +524,7 @@ impl<E: Engine> Mls<E> {
             (Message::Seek(what), _) => self.hear_seek(now, source, &what),
             (Message::Piece(bytes), _) => self.hear_piece(now, &bytes),
             (Message::Package { cert, bytes }, _) => self.hear_package(now, cert, bytes),
+            (Message::Warning(statements), _) => self.hear_warning(now, &statements),
             (message, Some(position)) => self.hear_ordered(now, position, message, opened),
             // What has no position decides nothing.
             (_, None) => Err(Dropped::Malformed),
@@ -613,7 +614,7 @@ impl<E: Engine> Keys for Mls<E> {
                 Timer::Erase => self.erase(),
                 Timer::Packages => self.offer_packages(now),
                 Timer::Post => self.post(now),
-                Timer::Astray => self.show_astray(now),
+                Timer::Astray => self.warn_astray(now),
             }
         }
         self.arm_erasure(now);

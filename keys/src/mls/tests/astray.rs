@@ -7,8 +7,8 @@ use crate::Command;
 use crate::mls::posted::NOBODY;
 
 /// Three members of which the last one is evicted and goes on as if it were not, while the others are off; and one more device,
-/// which it let in.
-fn captured(seed: u64) -> Net {
+/// which it let in. The evicted one changes its key so many times before.
+fn captured(seed: u64, ahead: usize) -> Net {
     let mut net = Net::new(4, seed);
     (0..3).for_each(|node| {
         net.start(node);
@@ -22,22 +22,30 @@ fn captured(seed: u64) -> Net {
     net.assert_together(&[0, 1]);
     (0..2).for_each(|node| net.crash(node));
     // It passes over what evicts it, and takes away what the others posted.
-    net.directory.remove(&Fetch::KeyPackage(NOBODY));
     net.nodes[2].next = net.log.len();
     net.nodes[2].deaf = false;
+    for _ in 0..ahead {
+        net.command(2, Command::Rotate);
+        net.run(1_000);
+    }
+    net.directory.remove(&Fetch::KeyPackage(NOBODY));
     net.start(3);
     net.run(5_000);
-    net.assert_together_among(&[2, 3]);
+    net.assert_in_one_epoch(&[2, 3]);
     net.assert_members(3, 4);
     net
 }
 
 #[test]
-fn rule_d1_a_newcomer_whom_an_evicted_member_let_in_is_shown_the_way_by_who_comes_next() {
-    for seed in 0..8 {
-        let mut net = captured(seed);
+fn rule_d1_a_newcomer_whom_an_evicted_member_let_in_hears_of_it_from_who_comes_next() {
+    for (seed, ahead) in (0..8).flat_map(|seed| [(seed, 0), (seed, 1), (seed, 4)]) {
+        let mut net = captured(seed, ahead);
         net.start(1);
-        net.run(8_000);
+        // It seals nothing from then on.
+        net.run(2_500);
+        let is_free = |net: &Net| net.nodes[3].holds || net.nodes[3].views.last().unwrap().view.members.len() == 3;
+        assert!(is_free(&net), "seed {seed}, ahead by {ahead}");
+        net.run(20_000);
         net.start(0);
         net.run(4_000);
         net.assert_together(&[0, 1, 3]);
@@ -45,17 +53,15 @@ fn rule_d1_a_newcomer_whom_an_evicted_member_let_in_is_shown_the_way_by_who_come
 }
 
 #[test]
-fn who_was_warned_of_an_evicted_member_follows_it_no_more() {
+fn a_captured_member_that_runs_anew_hears_of_it_too_and_however_late() {
     for seed in 0..4 {
-        let mut net = captured(seed);
-        net.start(1);
-        net.run(8_000);
-        net.crash(1);
+        let mut net = captured(seed, 2);
         net.crash(3);
         net.start(3);
-        net.run(8_000);
-        net.start(0);
+        net.run(1_800_000);
         net.start(1);
+        net.run(30_000);
+        net.start(0);
         net.run(4_000);
         net.assert_together(&[0, 1, 3]);
     }

@@ -395,7 +395,7 @@ impl Net {
     }
 
     /// Asserts that these are in one epoch.
-    pub(super) fn assert_together_among(&self, members: &[usize]) {
+    pub(super) fn assert_in_one_epoch(&self, members: &[usize]) {
         let epochs = members.iter().map(|it| self.nodes[*it].views.last().map(|it| it.view.epoch)).collect::<Vec<_>>();
         assert!(epochs[0].is_some() && epochs.iter().all(|it| *it == epochs[0]), "{epochs:?}");
     }
