@@ -17,7 +17,7 @@ use super::engine::Engine;
 use super::message::Message;
 use super::scheme::{Mls, Timer};
 
-/// What is said of whom the group excludes.
+/// What members say about those whom the group excludes.
 #[derive(Default)]
 pub(super) struct Astray {
     /// When we said it last.
@@ -90,10 +90,8 @@ impl<E: Engine> Mls<E> {
                 return Err(Dropped::Queue);
             }
             self.astray.verified.1 += 1;
-            let before = self.known.extension();
-            self.learn_now(now, it);
             // Not when it is said again: that must not keep ours from excluding somebody.
-            if self.known.extension() != before {
+            if self.learn_now(now, it) {
                 self.astray.seeks = now.monotonic + SEEKS_FOR;
             }
         }
@@ -104,7 +102,7 @@ impl<E: Engine> Mls<E> {
     /// While somebody of our group is known to be excluded, there may be a group without that one.
     fn seek_others(&mut self, now: Now) {
         if self.has_excluded()
-            && let Some(inside) = self.inside_mut()
+            && let Some(inside) = self.inside_mut().filter(|it| !it.behind)
         {
             (inside.behind, inside.tries) = (true, 0);
             self.timers.sooner(Timer::Want, now.monotonic);

@@ -72,22 +72,28 @@ impl<E: Engine> Mls<E> {
         }
     }
 
-    /// A statement of ours, or that our application knows: it counts whatever becomes of its commit.
-    pub(super) fn learn_now(&mut self, now: Now, statement: &[u8]) {
+    /// A statement of ours, or that somebody knows: it counts whatever becomes of its commit. Whether it is new.
+    pub(super) fn learn_now(&mut self, now: Now, statement: &[u8]) -> bool {
         let before = self.known.clone();
         self.learn_statements(&[statement.to_vec()]);
         let all = std::mem::replace(&mut self.known, before);
-        self.know(&all);
-        self.hold(now);
+        let is_new = self.know(&all);
+        if is_new {
+            self.hold(now);
+        }
+        is_new
     }
 
-    pub(super) fn know(&mut self, more: &Trust) {
+    /// Remembers what some exclude; whether that is new.
+    pub(super) fn know(&mut self, more: &Trust) -> bool {
         let all = self.known.with(more);
-        if all.extension() != self.known.extension() {
+        let is_new = all.extension() != self.known.extension();
+        if is_new {
             self.known = all;
             self.compared = None;
             self.outputs.push_back(Output::Store { id: STATEMENTS, record: write(&self.known.statements()) });
         }
+        is_new
     }
 
     /// Publishers pause while an excluded one is a member: it reads what is sealed.

@@ -309,11 +309,7 @@ impl<E: Engine> Mls<E> {
             // A founder alone that came too late gives way to the group that was there before, a member that is behind follows,
             // and one that was warned looks for others: if it proves to be a way, and not before.
             (Phase::Inside(inside), EntryKind::GroupInfo(_))
-                if inside.entering.is_none()
-                    && is_old(&inside.probe)
-                    && (inside.members.len() == 1 && entry.founded < inside.founded
-                        || inside.behind && entry.epoch > inside.engine.context().epoch
-                        || seeks) =>
+                if inside.entering.is_none() && is_old(&inside.probe) && (seeks || inside.follows(&entry)) =>
             {
                 inside.probe = Some((entry, now.monotonic));
             }
@@ -459,15 +455,11 @@ impl<E: Engine> Mls<E> {
             Err(_) => return,
         };
         let context = engine.context();
-        let follows = |it: &Inside<E>| {
-            let here = it.engine.context();
-            it.members.len() == 1 && entry.founded < it.founded
-                || it.behind && entry.epoch > here.epoch && here.group_id == context.group_id
-        };
+        let is_ours = |it: &Inside<E>| it.members.len() == 1 || it.engine.context().group_id == context.group_id;
         // Who knows of an excluded member looks for any group without that one.
         let fits = match self.has_excluded() {
             true => self.is_clean(&engine),
-            false => self.inside().is_none_or(follows),
+            false => self.inside().is_none_or(|it| it.follows(entry) && is_ours(it)),
         };
         let is_left = self.is_deserted(&context.group_id) || !fits;
         if is_left || self.knows_revoked(&engine) || self.is_way_of_author(now, &engine, &annex.opening) {
@@ -668,6 +660,14 @@ impl<E: Engine> Mls<E> {
         if card.id.cert != self.me.hash && self.may_answer(now, card.id.cert) {
             self.show_way(now, To::Group, card.id.cert);
         }
+    }
+}
+
+impl<E: Engine> Inside<E> {
+    /// Whether a member looks for such a way: a founder alone that came too late, or one that is behind.
+    fn follows(&self, entry: &Entry) -> bool {
+        self.members.len() == 1 && entry.founded < self.founded
+            || self.behind && entry.epoch > self.engine.context().epoch
     }
 }
 

@@ -162,7 +162,7 @@ impl Card {
         self.origin_key()
     }
 
-    /// The key that it names, whoever signed it.
+    /// The key that it names; its signature is not verified.
     pub(super) fn origin_key(&self) -> Option<PublicKey> {
         PublicKey::new(Algorithm::Ed25519, &self.origin).ok()
     }

@@ -1,10 +1,11 @@
 //! Newcomers whom an evicted member answers first.
 
-use sealcast_wire::Fetch;
+use sealcast_wire::{Dropped, Fetch};
 
+use super::formed;
 use super::net::Net;
-use crate::Command;
 use crate::mls::posted::NOBODY;
+use crate::{Command, Keys as _};
 
 /// Three members of which the last one is evicted and goes on as if it were not, while the others are off; and one more device,
 /// which it let in. The evicted one changes its key so many times before.
@@ -65,4 +66,19 @@ fn a_captured_member_that_runs_anew_hears_of_it_too_and_however_late() {
         net.run(4_000);
         net.assert_together(&[0, 1, 3]);
     }
+}
+
+#[test]
+fn rule_g8_warnings_without_end_cost_so_many_signatures_a_second_and_nothing_else() {
+    let mut net = formed(3, 9);
+    let garbage: Vec<Vec<u8>> = (0..100_u8).map(|it| vec![it; 300]).collect();
+    let heard = net.with(0, |keys, now| {
+        let heard = keys.hear_warning(now, &garbage);
+        assert!(keys.poll().is_none(), "nobody is told, and nothing is stored");
+        heard
+    });
+    assert_eq!(heard, Err(Dropped::Queue));
+    net.run(2_000);
+    assert_eq!(net.with(0, |keys, now| keys.hear_warning(now, &garbage[..64])), Ok(()));
+    net.assert_together(&[0, 1, 2]);
 }
