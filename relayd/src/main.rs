@@ -31,8 +31,8 @@ enum Command {
     /// Runs a relay until SIGINT or SIGTERM: a directory, and the MQTT broker Mosquitto.
     ///
     /// The directory keeps logs of handshakes, blobs, key packages and Welcomes for groups, and announces what a log took at the
-    /// MQTT broker. It starts Mosquitto itself, unless --mqtt names a broker that runs already; SIGHUP has that one read its users again. The first start makes the data folder and in it the receipt key, which members
-    /// pin: keep a copy. Exit codes: 0 ended when asked, 1 the disk failed, 2 wrong usage, 3 something in a file is wrong, 4 an
+    /// MQTT broker. It starts Mosquitto itself, unless --mqtt names a broker that runs already; SIGHUP has Mosquitto read its
+    /// users again. The first start makes the data folder and in it the receipt key, which members pin: keep a copy. Exit codes: 0 ended when asked, 1 the disk failed, 2 wrong usage, 3 something in a file is wrong, 4 an
     /// address cannot be used.
     Run(Run),
 }
