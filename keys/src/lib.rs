@@ -184,6 +184,10 @@ pub enum Input<'a> {
     Flushed(EpochId, [u8; 32]),
     /// The transport carries messages from now on, where it had to connect first: the scheme begins.
     Up,
+    /// All records of the order up to this position are delivered, or void: a later run needs none of them.
+    Passed(u64),
+    /// This process ends: what a later run is to know is stored now.
+    Ends,
     /// Somebody asks what the scheme knows of its group; the answer comes as [`Output::Described`], if it knows anything.
     Describe,
 }
@@ -240,6 +244,14 @@ pub enum Output {
     },
     /// The change that was prepared will not happen.
     Abandoned,
+    /// A run before delivered what has a position up to this one in the order, and was sealed for this epoch: it does not come
+    /// again.
+    DeliveredBefore {
+        /// The epoch, of which the key follows.
+        epoch: EpochId,
+        /// The last position.
+        until: u64,
+    },
     /// A key is agreed: open with it from now on; seal with it once `Epoch` follows.
     Keyed {
         /// The epoch.

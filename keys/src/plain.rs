@@ -48,6 +48,8 @@ impl Keys for Plain {
             Input::Delivered(_)
             | Input::Outcome(..)
             | Input::InForce(_)
+            | Input::Passed(_)
+            | Input::Ends
             | Input::Fetched(..)
             | Input::PackagesKept(_)
             | Input::Suspected(_)

@@ -54,6 +54,51 @@ fn a_group_at_a_relay_that_reads_nothing_outlives_its_processes_and_the_relay_s(
 }
 
 #[test]
+fn who_comes_back_to_a_relay_gets_what_was_ordered_meanwhile_and_nothing_twice() {
+    let home = Home::new("relay-away");
+    home.good(&["ca", "init", "exchange"]);
+    for member in ["ann", "bob"] {
+        home.good(&["ca", "issue", member]);
+    }
+    let relay = Relay::start(&home);
+    let url = format!("{}&wait=60s", relay.url("mls", "exchange"));
+    let mut ann = hears(&home, "ann", &url, "1");
+    ann.line_within("1 member", TIMEOUT).expect("she founds the group");
+    let mut bob = hears(&home, "bob", &url, "100");
+    bob.line_within("2 members", TIMEOUT).expect("he is let in");
+    // It goes out through the session that runs: the epoch stays.
+    let orders = |what| home.good(&["--id", "bob", "--url", &url, "pub", "--ordered", "orders", what]);
+    orders("first");
+    let (exit, heard) = ann.end();
+    assert!(exit == 0 && heard.contains("first"), "{heard}");
+    orders("second");
+    orders("third");
+    let (exit, heard) = hears(&home, "ann", &url, "2").end();
+    let has = |what: &str| heard.contains(what);
+    assert!(exit == 0 && has("second") && has("third") && !has("first"), "{heard}");
+
+    // Killed, more than a second after it took something.
+    let mut ann = hears(&home, "ann", &url, "100");
+    ann.line_within("2 members", TIMEOUT).expect("she is back");
+    orders("fourth");
+    ann.line_within("fourth", TIMEOUT).expect("she hears it");
+    std::thread::sleep(Duration::from_millis(1500));
+    drop(ann);
+    orders("fifth");
+    let (exit, heard) = hears(&home, "ann", &url, "1").end();
+    assert!(exit == 0 && heard.contains("fifth"), "{heard}");
+
+    // With history that holds for all that is published, also by who is there for a moment alone.
+    drop(bob);
+    let url = format!("{url}&history=on");
+    for what in ["sixth", "seventh"] {
+        home.good(&["--id", "bob", "--url", &url, "pub", "orders", what]);
+    }
+    let (exit, heard) = hears(&home, "ann", &url, "2").end();
+    assert!(exit == 0 && heard.contains("sixth") && heard.contains("seventh"), "{heard}");
+}
+
+#[test]
 fn what_is_wrong_with_a_relay_is_said() {
     let home = Home::new("relay-wrong");
     home.good(&["ca", "init", "exchange"]);

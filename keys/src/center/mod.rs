@@ -862,6 +862,8 @@ impl Keys for Center {
             Input::Up
             | Input::Outcome(..)
             | Input::InForce(_)
+            | Input::Passed(_)
+            | Input::Ends
             | Input::Delivered(_)
             | Input::Fetched(..)
             | Input::PackagesKept(_) => Ok(()),

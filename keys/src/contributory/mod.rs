@@ -709,6 +709,8 @@ impl Keys for Contributory {
             // Messages are said again until they are answered, datagrams are sealed, and nothing is fetched.
             Input::Outcome(..)
             | Input::InForce(_)
+            | Input::Passed(_)
+            | Input::Ends
             | Input::Delivered(_)
             | Input::Fetched(..)
             | Input::PackagesKept(_) => Ok(()),

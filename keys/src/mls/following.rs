@@ -360,7 +360,7 @@ impl<E: Engine> Mls<E> {
         self.enter_anew(now, change, true);
     }
 
-    /// The same. One that a run before was in is not `new`: what it delivered would come again.
+    /// The same. One that a run before was in is not `new`.
     pub(super) fn enter_anew(&mut self, now: Now, change: Change, new: bool) {
         let (group, suite, signs) = (self.group.clone(), self.config.suite, self.config.signs);
         let (origin, card) = (self.origin.clone(), self.card.clone());
@@ -392,9 +392,11 @@ impl<E: Engine> Mls<E> {
             self.outputs.push_back(Output::Epoch { view, protect: Some(protect), access });
         } else {
             // It can be read; nothing is sealed before the others know our run.
-            if new {
-                self.outputs.push_back(Output::Keyed { epoch, protect, view, access, passed: true });
+            if !new {
+                let until = self.delivered_before(epoch);
+                self.outputs.push_back(Output::DeliveredBefore { epoch, until });
             }
+            self.outputs.push_back(Output::Keyed { epoch, protect, view, access, passed: true });
             self.timers.sooner(Timer::Card, now.monotonic);
         }
         self.done();

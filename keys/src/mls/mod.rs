@@ -19,6 +19,7 @@ mod following;
 mod joining;
 mod journal;
 pub mod judge;
+mod mark;
 mod message;
 #[cfg(any(test, feature = "misbehaving"))]
 pub mod misbehaving;

@@ -28,6 +28,7 @@
 //! | `people` | who is in, and how each runs |
 //! | `access` | an epoch's keys |
 //! | `excluded` | whom no later group may let in |
+//! | `mark` | how far it delivered what was ordered |
 //! | `records` | what a process leaves for the next one |
 //! | `journal` | how that lies on disk |
 
@@ -58,7 +59,8 @@ use super::engine::{Engine, Handshake, LeafIndex, Setup, Signer, Step, Suite};
 use super::following::{Entering, Log, Parts};
 use super::joining::{External, Outside, Welcomed};
 use super::journal::Journal;
-use super::judge::{Credential, Judge};
+use super::judge::{Claim, Credential, Judge};
+use super::mark::Marks;
 use super::message::{Card, Entry, Message};
 use super::packages::OwnPackage;
 use super::people::{Cards, People};
@@ -170,6 +172,7 @@ pub struct Mls<E> {
     /// Whether the next answer of a directory is filled up.
     pub(super) refills: bool,
     pub(super) admission: Admission,
+    pub(super) marks: Marks,
     pub(super) timers: Timers<Timer>,
     /// The roster that our application saw last.
     pub(super) shown: Option<Roster>,
@@ -271,6 +274,8 @@ pub(super) enum Timer {
 }
 
 impl<E: Engine> Mls<E> {
+    /// Store how far we delivered what was ordered.
+    Mark,
     /// A process of this member, with what an earlier one left. `seed` is this run's only randomness: never use one twice.
     ///
     /// # Errors
@@ -337,6 +342,7 @@ impl<E: Engine> Mls<E> {
             complained: Complained::default(),
             astray: Astray::default(),
             withdrawn: 0,
+            marks: Marks::of(stored),
             names: 0,
             outputs: VecDeque::new(),
             config,
@@ -358,6 +364,7 @@ impl<E: Engine> Mls<E> {
     }
 
     pub(super) fn inside(&self) -> Option<&Inside<E>> {
+        mls.begin_marks();
         if let Phase::Inside(inside) = &self.phase { Some(inside) } else { None }
     }
 
@@ -514,6 +521,8 @@ impl<E: Engine> Mls<E> {
         if matches!(self.phase, Phase::Out) {
             return Err(Dropped::Stale);
         }
+            Input::Passed(position) => self.passed(now, position),
+            Input::Ends => self.store_mark(),
         let opened = self.bootstrap_key.open(bytes).map_err(|_| Dropped::Foreign)?;
         let message = Message::read(&opened).map_err(|_| Dropped::Malformed)?;
         match (message, position) {
@@ -628,6 +637,7 @@ impl<E: Engine> Keys for Mls<E> {
 /// A call's time and randomness.
 pub(super) fn step(utc: Utc, seed: &Secret<32>) -> Step<'_> {
     Step { utc, seed }
+                Timer::Mark => self.store_mark(),
 }
 
 /// From a failure to the next try.

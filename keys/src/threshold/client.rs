@@ -90,6 +90,8 @@ impl Fetching {
             | Input::Outcome(..)
             | Input::Suspected(_)
             | Input::Slow(_)
+            | Input::Passed(_)
+            | Input::Ends
             | Input::Flushed(..)
             | Input::Describe => {}
         }

@@ -393,6 +393,8 @@ impl<G: PrimeGroup> Keys for Threshold<G> {
             | Input::PackagesKept(_)
             | Input::Suspected(_)
             | Input::Slow(_)
+            | Input::Passed(_)
+            | Input::Ends
             | Input::Flushed(..)
             | Input::Up => {}
         }

@@ -844,6 +844,7 @@ impl Keys for MlsShaped {
             Input::Slow(_) => {}
             Input::Flushed(epoch, cut) => self.flushed(now, epoch, cut),
             Input::Delivered(_) | Input::InForce(_) | Input::PackagesKept(_) | Input::Up | Input::Describe => {}
+            Input::Passed(_) | Input::Ends => {}
         }
         Ok(())
     }

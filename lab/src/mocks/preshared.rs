@@ -60,6 +60,8 @@ impl Keys for Preshared {
             Input::Delivered(_)
             | Input::Outcome(..)
             | Input::InForce(_)
+            | Input::Passed(_)
+            | Input::Ends
             | Input::Fetched(..)
             | Input::PackagesKept(_)
             | Input::Suspected(_)

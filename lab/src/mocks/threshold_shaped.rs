@@ -226,6 +226,8 @@ impl Keys for ThresholdShaped {
             Input::Command(_) => return Err(CommandError::Unsupported.into()),
             Input::Outcome(..)
             | Input::InForce(_)
+            | Input::Passed(_)
+            | Input::Ends
             | Input::PackagesKept(_)
             | Input::Suspected(_)
             | Input::Slow(_)

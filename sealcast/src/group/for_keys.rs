@@ -12,11 +12,12 @@ use super::gate::{self, Epoch, Pass, Publication, PublishError};
 use super::message::ViewEvent;
 use super::ordered::KeysIn;
 use super::vouch::{self, TAG_HERE, TAG_KEYS};
-use super::{Group, Output, Vouching, lock, ordered};
+use super::{Group, Output, Vouching, lock, ordered, ring};
 
 /// Whether an output concerns this process alone until something else follows from it, which waits for the disk (G6).
 pub(super) fn stays_inside(output: &keys::Output) -> bool {
-    matches!(output, keys::Output::Prepare { .. } | keys::Output::Keyed { .. } | keys::Output::Checkpointed(_))
+    use keys::Output::{Checkpointed, DeliveredBefore, Keyed, Prepare};
+    matches!(output, Prepare { .. } | Keyed { .. } | DeliveredBefore { .. } | Checkpointed(_))
 }
 
 impl<K: Keys, D: Delivery> Group<K, D> {
@@ -77,12 +78,20 @@ impl<K: Keys, D: Delivery> Group<K, D> {
                 self.open_when_back(now);
                 self.release(now, |_| true);
             }
+            keys::Output::DeliveredBefore { epoch, until } => {
+                if let Some(ordered) = &mut self.ordered {
+                    ordered.delivered_before = Some((epoch, until));
+                }
+            }
             keys::Output::Keyed { epoch, protect, view, access, passed } => {
                 self.delivery.handle(now, Input::Keyed { view: &view, protect: &protect, access: &access });
                 let keyed = Arc::new(Epoch { view: Arc::new(view), protect: Some(protect), access });
                 match self.passed_until(now) {
                     _ if !passed => self.ring.keyed(keyed),
-                    Some(until) => self.ring.passed(keyed, until),
+                    Some(until) => {
+                        self.ring.supersede_passed(now.monotonic + limits::EPOCH_OVERLAP * 2);
+                        self.ring.passed(keyed, until);
+                    }
                     None => {}
                 }
                 self.release(now, |h| h.epoch == epoch);
@@ -181,6 +190,10 @@ impl<K: Keys, D: Delivery> Group<K, D> {
     /// How long keys are of use that were agreed and not installed: others may have, and sealed with them. Where all is
     /// ordered, they are of none.
     fn passed_until(&self, now: Now) -> Option<Monotonic> {
+        // Where a run before ended, the others may be still.
+        if self.ordered.as_ref().is_some_and(|it| it.keys == KeysIn::Commits) && self.ring.current().is_none() {
+            return Some(ring::UNTIL_NEXT);
+        }
         (!self.orders_all()).then(|| now.monotonic + limits::EPOCH_OVERLAP)
     }
 

@@ -252,6 +252,11 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         self.keys.properties().stays
     }
 
+    /// This process ends: what a later run is to know is stored next.
+    pub fn ends(&mut self, now: Now) {
+        self.tell_keys(now, keys::Input::Ends);
+    }
+
     /// Whether a message waited for a key when it was published: what the way calls it was not known yet.
     pub fn is_named(token: delivery::Token) -> bool {
         token.0 & NAMED != 0

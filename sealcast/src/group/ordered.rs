@@ -30,7 +30,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sealcast_delivery::{Delivery, Input, Outcome, Token};
-use sealcast_keys::{Command, Exclusion, Keys};
+use sealcast_keys::{self as keys, Command, Exclusion, Keys};
 use sealcast_wire::{Change, Dropped, EpochId, Header, Monotonic, Now, Source, limits};
 
 use super::gate::{Epoch, Pass, Publication, Queued};
@@ -86,6 +86,10 @@ pub(super) struct OrderedRecords {
     barrier: Option<Token>,
     /// Something may be passed now that could not before.
     again: bool,
+    /// What was sealed for this epoch, up to this position, a run before delivered.
+    pub(super) delivered_before: Option<(EpochId, u64)>,
+    /// The last position that was passed, until the key scheme knows.
+    passed: Option<u64>,
 }
 
 /// A message of ours under way.
@@ -135,7 +139,16 @@ impl OrderedRecords {
             begins: false,
             barrier: None,
             again: false,
+            delivered_before: None,
+            passed: None,
         }
+    }
+
+    /// Whether a run before delivered it.
+    fn is_delivered(&self, record: &Record) -> bool {
+        let of = |it: &Header| self.delivered_before.is_some_and(|(epoch, _)| epoch == it.epoch);
+        let is_before = self.delivered_before.is_some_and(|(_, until)| record.index <= until);
+        is_before && record.ours.is_none() && Header::parse(&record.datagram).is_ok_and(|it| of(&it))
     }
 
     /// Whether all messages of ours have their place.
@@ -171,6 +184,7 @@ impl OrderedRecords {
         self.until = None;
         let record = self.waiting.pop_front()?;
         self.bytes -= record.datagram.len();
+        self.passed = Some(record.index);
         Some(record)
     }
 
@@ -257,6 +271,9 @@ impl<K: Keys, D: Delivery> Group<K, D> {
     /// A record came at its place.
     pub(super) fn take_record(&mut self, now: Now, record: Record) {
         let Some(ordered) = &mut self.ordered else { return self.drops.count(Dropped::Foreign) };
+        if ordered.is_delivered(&record) {
+            return;
+        }
         let full = ordered.waiting.len() >= limits::ORDERED_RECORDS_MAX
             || ordered.bytes + record.datagram.len() > limits::ORDERED_BYTES_MAX;
         if full || self.leaving.is_some() {
@@ -272,6 +289,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
     pub(super) fn forget_records(&mut self) {
         if let Some(ordered) = &mut self.ordered {
             while ordered.pop().is_some() {}
+            ordered.passed = None;
         }
     }
 
@@ -322,6 +340,9 @@ impl<K: Keys, D: Delivery> Group<K, D> {
                 }
                 Verdict::Wait { .. } => {}
             }
+        }
+        if let Some(position) = self.ordered.as_mut().and_then(|it| it.passed.take_if(|_| it.keys == KeysIn::Commits)) {
+            self.tell_keys(now, keys::Input::Passed(position));
         }
         self.open_when_back(now);
         self.regulate(now);

@@ -111,6 +111,13 @@ impl Ring {
         self.hold(epoch, phase);
     }
 
+    /// The last key that was passed over is superseded by another one.
+    pub(super) fn supersede_passed(&mut self, end: Monotonic) {
+        for entry in self.entries.iter_mut().filter(|e| e.phase == Phase::Passed { until: UNTIL_NEXT }) {
+            entry.phase = Phase::Passed { until: end };
+        }
+    }
+
     fn hold(&mut self, epoch: Arc<Epoch>, phase: Phase) {
         if self.position(epoch.view.epoch).is_none() {
             self.free();
@@ -161,7 +168,7 @@ impl Ring {
                 Phase::Current | Phase::Suspended => Phase::Overlap { until },
                 // Who was excluded may hold the keys of earlier epochs too.
                 Phase::Overlap { until } if excludes => Phase::Closing { until },
-                Phase::Passed { until } => after_passing(&entry.epoch.view, &epoch.view, until),
+                Phase::Passed { until: end } => after_passing(&entry.epoch.view, &epoch.view, end.min(until)),
                 Phase::Keyed | Phase::Overlap { .. } | Phase::Closing { .. } | Phase::Kept => entry.phase,
             };
         }
@@ -309,7 +316,7 @@ impl Ring {
             Phase::Kept => Some(e.kept.unwrap_or_default()),
             Phase::Keyed | Phase::Current | Phase::Suspended => None,
         });
-        ends.min()
+        ends.min().filter(|it| *it != UNTIL_NEXT)
     }
 
     /// Forgets every key.
@@ -366,6 +373,9 @@ impl Ring {
 fn after_passing(passed: &View, current: &View, until: Monotonic) -> Phase {
     if passed.members.is_within(&current.members) { Phase::Overlap { until } } else { Phase::Closing { until } }
 }
+
+/// Until another epoch is in use, or passed over.
+pub(super) const UNTIL_NEXT: Monotonic = Monotonic(u64::MAX);
 
 const _: () = assert!(limits::EPOCHS_OVERLAPPED > 1);
 

@@ -44,9 +44,11 @@ impl Keys for Script {
             keys::Input::Delivered(message) => format!("open {}", message.index),
             keys::Input::Flushed(epoch, cut) => format!("flushed {} {}", epoch.counter, cut[0]),
             keys::Input::Up => "up".to_owned(),
+            keys::Input::Passed(position) => format!("passed {position}"),
             keys::Input::InForce(_)
             | keys::Input::Fetched(..)
             | keys::Input::PackagesKept(_)
+            | keys::Input::Ends
             | keys::Input::Describe => {
                 return Ok(());
             }

@@ -324,7 +324,15 @@ impl Driver {
                     shared.became(token, outcome, all);
                 }
                 Output::Confirmed => shared.changed.ring(),
-                Output::Closed(unordered) => shared.left(unordered),
+                Output::Closed(unordered) => {
+                    // Nobody may wait for this process once it is told.
+                    if std::mem::take(&mut stored)
+                        && let Some(Err(e)) = self.store.as_mut().map(Store::sync)
+                    {
+                        shared.fail(&e);
+                    }
+                    shared.left(unordered);
+                }
             }
         }
     }

@@ -309,6 +309,7 @@ impl Net {
             match output {
                 Output::Send { bytes, .. } => self.broadcast(i, bytes),
                 Output::Keyed { epoch, .. } => node.keyed.push(epoch),
+                Output::DeliveredBefore { .. } => {}
                 Output::SenderKey { .. } => {}
                 Output::Epoch { view, protect, access } => {
                     let protect = protect.expect("contributory seals");

@@ -18,7 +18,7 @@ use super::ConfigError;
 use super::engine::Engine as _;
 use super::message::Message;
 use super::scheme::Phase;
-use crate::{Command, Exclusion, Notice};
+use crate::{Command, Exclusion, Input, Keys as _, Notice};
 
 /// All of them, together; one more has a certificate.
 fn formed(members: usize, seed: u64) -> Net {
@@ -255,6 +255,39 @@ fn rule_g4_a_restarted_member_goes_on_with_a_card_and_no_commit() {
 }
 
 #[test]
+#[test]
+fn a_run_knows_how_far_the_one_before_delivered_its_epoch() {
+    let mut net = formed(3, 4);
+    let began = |net: &mut Net| {
+        net.crash(2);
+        net.start(2);
+        net.nodes[2].delivered_before.take().expect("it is a member").1
+    };
+    assert_eq!(began(&mut net), 0, "nothing came in that epoch");
+    net.run(3_000);
+    // It ends, and hears of that.
+    let now = net.now();
+    net.with(2, |keys, _| {
+        keys.handle(now, Input::Passed(40)).unwrap();
+        keys.handle(now, Input::Ends).unwrap();
+    });
+    assert_eq!(began(&mut net), 40);
+    // It is killed a second later.
+    net.run(3_000);
+    net.with(2, |keys, now| keys.handle(now, Input::Passed(50)).unwrap());
+    assert_eq!(began(&mut net), 0, "not stored, and of an epoch since");
+    net.run(3_000);
+    net.with(2, |keys, now| keys.handle(now, Input::Passed(60)).unwrap());
+    net.run(1_100);
+    assert_eq!(began(&mut net), 60);
+    // A program before this one stored nothing, and delivered all.
+    net.run(3_000);
+    net.nodes[2].records.remove(&crate::mls::mark::MARK);
+    assert_eq!(began(&mut net), u64::MAX);
+    net.run(3_000);
+    net.assert_together(&[0, 1, 2]);
+}
+
 fn rule_d1_a_crash_at_any_moment_loses_neither_state_nor_commit() {
     for millis in 0..12 {
         let mut net = formed(4, 5);

@@ -11,8 +11,8 @@ use sealcast_crypto::secret::Secret;
 use sealcast_crypto::signature::Algorithm;
 use sealcast_wire::frame::{HEADER_LEN, TAG_LEN};
 use sealcast_wire::{
-    Address, CertHash, Change, Domain, Fetch, FetchId, Fetched, Flush, Guarantee, Monotonic, Now, Protect, Source, Utc,
-    View,
+    Address, CertHash, Change, Domain, EpochId, Fetch, FetchId, Fetched, Flush, Guarantee, Monotonic, Now, Protect,
+    Source, Utc, View,
 };
 
 use crate::mls::engine::mls_rs::MlsRs;
@@ -62,6 +62,8 @@ pub(super) struct Node {
     pub(super) pending: Vec<PendingStatus>,
     /// The next position of the order that it hears.
     pub(super) next: usize,
+    /// How far a run before was, as the last one began.
+    pub(super) delivered_before: Option<(EpochId, u64)>,
     /// Messages that it cannot hear.
     pub(super) deaf: bool,
     life: u64,
@@ -104,7 +106,7 @@ impl Net {
             let identity = Arc::new(identity.with_bootstrap_key(GROUP, Secret::from_bytes([7; 32])));
             let (records, stored, views, holds) = Default::default();
             let (keys, excluded, next, deaf, life) = Default::default();
-            let (notices, pending) = Default::default();
+            let (notices, pending, delivered_before) = Default::default();
             nodes.push(Node {
                 identity,
                 keys,
@@ -116,6 +118,7 @@ impl Net {
                 pending,
                 next,
                 deaf,
+                delivered_before,
                 life,
                 holds,
             });
@@ -250,6 +253,7 @@ impl Net {
                 Output::Prepare { .. }
                 | Output::Abandoned
                 | Output::Checkpointed(_)
+                Output::DeliveredBefore { epoch, until } => self.nodes[node].delivered_before = Some((epoch, until)),
                 | Output::Withdraw(_)
                 | Output::Keyed { .. }
                 | Output::SenderKey { .. }

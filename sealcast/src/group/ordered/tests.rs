@@ -127,6 +127,24 @@ fn rule_b4_an_epoch_that_is_known_late_ends_at_its_commit_all_the_same() {
 }
 
 #[test]
+fn what_a_run_before_delivered_does_not_come_again_and_the_scheme_learns_what_passed() {
+    let (mut group, story) = group_over(BEST_EFFORT, vec![], true);
+    group.ordered.as_mut().expect("it places").keys = KeysIn::Commits;
+    let epoch = view(1, 2, Change::Formed).epoch;
+    group.keys.outputs.push_back(keys::Output::DeliveredBefore { epoch, until: 7 });
+    drain(&mut group);
+    let passed = || lock(&story).iter().filter(|it| it.starts_with("passed")).cloned().collect::<Vec<_>>();
+    for index in 5..8 {
+        group.take_record(NOW, sent(index, 3, datagram(1, 100)));
+    }
+    assert_eq!((passed(), group.drops()), (vec![], &Drops::default()));
+    // Of another epoch, or behind it.
+    group.take_record(NOW, sent(7, 3, datagram(2, 100)));
+    group.take_record(NOW, sent(8, 3, datagram(1, 100)));
+    assert_eq!(passed(), ["passed 7", "passed 8"]);
+}
+
+#[test]
 fn rule_b4_a_record_before_a_commit_counts_however_long_another_one_kept_it_waiting() {
     let mut group = with_commits();
     group.take_record(NOW, sent(1, 3, datagram(9, 64)));

@@ -123,6 +123,8 @@ enum Closing {
     Settling(Progress),
     /// The others take in that we leave.
     Leaving { until: Monotonic, unordered: usize },
+    /// What a later run is to know is on its way to the disk.
+    Storing { unordered: usize },
     /// Told.
     Over,
 }
@@ -295,7 +297,7 @@ impl<K: Keys, D: Delivery, R: Clone> Core<K, D, R> {
         let closing = match &self.closing {
             Some(Closing::Settling(progress)) => progress.until(self.close_timeout()),
             Some(Closing::Leaving { until, .. }) => Some(*until),
-            Some(Closing::Over) | None => None,
+            Some(Closing::Storing { .. } | Closing::Over) | None => None,
         };
         [self.group.timeout(), closing].into_iter().flatten().min()
     }
@@ -314,6 +316,10 @@ impl<K: Keys, D: Delivery, R: Clone> Core<K, D, R> {
                 return Some(output);
             }
             let Some(output) = self.group.poll(now, batch) else {
+                if let Some(Closing::Storing { unordered }) = self.closing {
+                    self.closing = Some(Closing::Over);
+                    return Some(Output::Closed(unordered));
+                }
                 let confirmed = self.group.on_new_key().0;
                 return (std::mem::replace(&mut self.confirmed, confirmed) != confirmed).then_some(Output::Confirmed);
             };
@@ -391,27 +397,27 @@ impl<K: Keys, D: Delivery, R: Clone> Core<K, D, R> {
                 // Those that are given up by leaving have none.
                 let unordered = self.unordered();
                 if self.group.stays() {
-                    return self.close_at_last(unordered);
+                    return self.close_at_last(now, unordered);
                 }
                 // Whoever was never in, or is out already, has nothing to leave.
                 match self.group.command(now, Command::Leave) {
                     Ok(()) => {
                         self.closing = Some(Closing::Leaving { until: now.monotonic + timeout, unordered });
                     }
-                    Err(_) => self.close_at_last(unordered),
+                    Err(_) => self.close_at_last(now, unordered),
                 }
             }
             Some(Closing::Leaving { until, unordered }) if self.ended || *until <= now.monotonic => {
                 let unordered = *unordered;
-                self.close_at_last(unordered);
+                self.close_at_last(now, unordered);
             }
-            Some(Closing::Leaving { .. } | Closing::Over) | None => {}
+            Some(Closing::Leaving { .. } | Closing::Storing { .. } | Closing::Over) | None => {}
         }
     }
 
-    fn close_at_last(&mut self, unordered: usize) {
-        self.closing = Some(Closing::Over);
-        self.ready.push_back(Output::Closed(unordered));
+    fn close_at_last(&mut self, now: Now, unordered: usize) {
+        self.group.ends(now);
+        self.closing = Some(Closing::Storing { unordered });
     }
 
     fn close_timeout(&self) -> Duration {
