@@ -118,7 +118,7 @@ pub enum Step {
         /// How long it may take.
         within: Duration,
     },
-    /// From here on nothing is delivered to this member, nor read by it.
+    /// Nothing that is published from here on is delivered to this member, nor read by it.
     Deaf(usize),
     /// From here on none of these is in a view with somebody else but with most of these: it is neither captured nor
     /// split off.

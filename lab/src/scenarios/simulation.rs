@@ -277,7 +277,7 @@ impl<'a, C: Carrier> Simulation<'a, C> {
                     self.watch.panel.report(self.carrier.now(), "hears", what);
                 }
             }
-            Step::Deaf(member) => self.watch.deaf.push(*member),
+            Step::Deaf(member) => self.watch.deafen(*member),
             Step::Majority(members) => {
                 self.watch.majorities.push(members.clone());
                 members.iter().for_each(|member| self.watch.look_for_majority(now, *member));

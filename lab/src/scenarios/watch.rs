@@ -19,7 +19,9 @@ pub(crate) struct Watch {
     pub(super) views: Vec<Option<Arc<View>>>,
     pub(super) out: Vec<bool>,
     pub(super) never: Vec<(BTreeSet<usize>, usize)>,
-    pub(super) deaf: Vec<usize>,
+    /// They read nothing that is published from then on.
+    deaf: BTreeMap<usize, BTreeSet<Body>>,
+    published: BTreeSet<Body>,
     pub(super) majorities: Vec<BTreeSet<usize>>,
     /// Who named whom as one that lies.
     pub(super) named: BTreeSet<(usize, usize)>,
@@ -47,7 +49,8 @@ impl Watch {
             views: vec![None; members],
             out: vec![false; members],
             never: Vec::new(),
-            deaf: Vec::new(),
+            deaf: BTreeMap::new(),
+            published: BTreeSet::new(),
             majorities: Vec::new(),
             named: BTreeSet::new(),
             blames: BTreeSet::new(),
@@ -66,6 +69,18 @@ impl Watch {
     pub(super) fn tell(&mut self, at: Monotonic, line: impl FnOnce() -> String) {
         if let Some(story) = &mut self.story {
             story.push(format!("{:>12.3} ms  {}", at.micros() as f64 / 1e3, line()));
+        }
+    }
+
+    /// From now on a member reads nothing that is not published yet.
+    pub(super) fn deafen(&mut self, member: usize) {
+        self.deaf.insert(member, self.published.clone());
+    }
+
+    fn look_whether_deaf(&mut self, at: Monotonic, node: usize, body: Option<Body>) {
+        let is_before = |before: &BTreeSet<Body>| body.is_some_and(|it| before.contains(&it));
+        if self.deaf.get(&node).is_some_and(|before| !is_before(before)) {
+            self.panel.report(at, "deaf", format!("node {node} reads {body:?}"));
         }
     }
 
@@ -201,9 +216,7 @@ impl Observer<Player> for Watch {
                     *self.heard.entry(node).or_default() += 1;
                     self.changed = true;
                 }
-                if self.deaf.contains(&node) {
-                    self.panel.report(at, "deaf", format!("node {node} reads a message"));
-                }
+                self.look_whether_deaf(at, node, Body::read(message.payload()));
                 Event::Delivered {
                     sequence: message.sequence(),
                     topic: message.topic().into(),
@@ -213,9 +226,7 @@ impl Observer<Player> for Watch {
                 }
             }
             MemberEvent::Read(body, epoch) => {
-                if self.deaf.contains(&node) {
-                    self.panel.report(at, "deaf", format!("node {node} reads {body:?}"));
-                }
+                self.look_whether_deaf(at, node, Some(body));
                 Event::Read(body, epoch)
             }
             MemberEvent::Notice(Notice::LeftOut { cert, why }) => {
@@ -226,7 +237,10 @@ impl Observer<Player> for Watch {
                 }
                 Event::LeftOut(cert, why)
             }
-            MemberEvent::Published(topic, body) => Event::Published { topic: topic.into(), body: body.into() },
+            MemberEvent::Published(topic, body) => {
+                self.published.extend(Body::read(body.as_ref()));
+                Event::Published { topic: topic.into(), body: body.into() }
+            }
             MemberEvent::Ordered(body, at) => match Body::read(&body) {
                 Some(body) => Event::Ordered(body, at),
                 None => return,
