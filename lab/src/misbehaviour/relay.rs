@@ -12,7 +12,7 @@ use sealcast_sim::{Effect, Node, Reach, Records};
 use sealcast_wire::{Address, Monotonic, Now};
 
 use crate::member::{MemberCommand, MemberEvent};
-use crate::mocks::relay::{RelayNode, announce, request_in, respond};
+use crate::mocks::relay::{ANNOUNCED_BYTES, RelayNode, announce, announce_within, request_in, respond};
 
 /// How a relay lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -192,7 +192,9 @@ impl FalseRelay {
             RelayLie::WithholdsLog { from } => 0..from,
             _ => 0..self.members,
         };
-        self.effects.extend(to.flat_map(|it| announce(Reach::One(it), &published)));
+        // Who is shown no entries asks for them, and gets others.
+        let most = if self.lie == RelayLie::Swaps { 0 } else { ANNOUNCED_BYTES };
+        self.effects.extend(to.flat_map(|it| announce_within(most, Reach::One(it), &published)));
         let is_first = !matches!(self.lie, RelayLie::Forks { from, .. } if node >= from);
         if is_first {
             self.announced.push(published);

@@ -251,8 +251,17 @@ pub(crate) fn respond(to: usize, number: u64, response: &[u8]) -> Vec<Effect<Mem
 
 /// Sends an announcement, several times: the broker sends what is not acknowledged again (QoS 1).
 pub(crate) fn announce(to: Reach, published: &Published) -> impl Iterator<Item = Effect<MemberEvent>> + use<> {
+    announce_within(ANNOUNCED_BYTES, to, published)
+}
+
+/// The same without what is longer.
+pub(crate) fn announce_within(
+    most: usize,
+    to: Reach,
+    published: &Published,
+) -> impl Iterator<Item = Effect<MemberEvent>> + use<> {
     let mut datagram = vec![MAGIC, KIND_OPEN, ANNOUNCEMENT];
-    datagram.extend(published.to_bytes(ANNOUNCED_BYTES));
+    datagram.extend(published.to_bytes(most));
     (0..ANNOUNCED_TIMES).map(move |_| Effect::Send { to, datagram: datagram.clone() })
 }
 
@@ -353,4 +362,4 @@ const PART_BYTES: usize = 16_000;
 /// So often an announcement is sent where datagrams get lost.
 const ANNOUNCED_TIMES: usize = 3;
 /// What fits a datagram; longer entries are read.
-const ANNOUNCED_BYTES: usize = 60_000;
+pub(crate) const ANNOUNCED_BYTES: usize = 60_000;
