@@ -24,11 +24,12 @@ use x509_parser::oid_registry::{OID_SIG_ECDSA_WITH_SHA256, OID_SIG_ED25519};
 use x509_parser::prelude::FromDer;
 
 use super::attributes::Attribute;
-use super::certificate::{Certificate, CertificateError};
+use super::certificate::{Certificate, CertificateError, is_name};
 use super::crl::{Crl, CrlError};
 use super::keytext::Fingerprint;
 use super::rights::Rights;
 use super::serial::Serial;
+use crate::hash::Transcript;
 use crate::hpke;
 use crate::signature::{Algorithm, PublicKey};
 
@@ -46,7 +47,7 @@ struct Trusted {
     path_end: pki_types::TrustAnchor<'static>,
 }
 
-/// A certificate that was verified against an authority. Only [`TrustAnchor`] makes one.
+/// A certificate that was verified against an authority. Only [`TrustAnchor`] makes one, beside [`Verified::claimed`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Verified {
@@ -70,6 +71,32 @@ pub struct Verified {
     pub sealing: Option<hpke::PublicKey>,
     /// The certificate itself, DER.
     pub der: Arc<[u8]>,
+}
+
+impl Verified {
+    /// Whoever holds this key and calls itself so, in a group where nobody proves a name: with a `basic` credential (RFC 9420, section 5.3).
+    /// Its time does not end, and its hash names what it claims.
+    ///
+    /// # Errors
+    /// The name cannot be a certificate's.
+    pub fn claimed(name: &str, key: PublicKey, rights: Rights) -> Result<Verified, CertificateError> {
+        if !is_name(name) {
+            return Err(CertificateError::Malformed);
+        }
+        let claim = Transcript::new("sealcast/v1/basic").add(name.as_bytes()).add(key.point()).finish();
+        Ok(Verified {
+            hash: CertHash(claim),
+            name: name.into(),
+            serial: Serial::new(&claim[..16]).map_err(|_| CertificateError::Malformed)?,
+            not_before: Utc(i64::MIN),
+            not_after: NEVER,
+            rights,
+            attributes: Vec::new(),
+            key,
+            sealing: None,
+            der: Arc::default(),
+        })
+    }
 }
 
 impl TrustAnchor {
@@ -308,6 +335,9 @@ fn from_webpki(error: webpki::Error) -> CertificateError {
 }
 
 /// What authorities may sign with.
+/// RFC 5280, section 4.1.2.5: the last second of the year 9999.
+const NEVER: Utc = Utc(253_402_300_799);
+
 const ALGORITHMS: &[&dyn SignatureVerificationAlgorithm] =
     &[webpki::aws_lc_rs::ECDSA_P256_SHA256, webpki::aws_lc_rs::ED25519];
 

@@ -16,6 +16,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::sync::Arc;
 
 use sealcast_wire::limits;
 
@@ -48,10 +49,10 @@ pub enum Act {
     Lead,
 }
 
-/// All rights of a certificate.
+/// All rights of a certificate; clones share them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rights {
-    rights: BTreeSet<Right>,
+    rights: Arc<BTreeSet<Right>>,
 }
 
 /// Why a URI or a group's name is not valid.
@@ -79,7 +80,7 @@ impl Rights {
 
     /// Adds one.
     pub fn grant(&mut self, right: Right) {
-        self.rights.insert(right);
+        Arc::make_mut(&mut self.rights).insert(right);
     }
 
     /// Whether topics' messages may be written: `pub` or `both` on the topic.
@@ -170,7 +171,7 @@ impl Rights {
 
 impl FromIterator<Right> for Rights {
     fn from_iter<I: IntoIterator<Item = Right>>(rights: I) -> Rights {
-        Rights { rights: rights.into_iter().collect() }
+        Rights { rights: Arc::new(rights.into_iter().collect()) }
     }
 }
 
