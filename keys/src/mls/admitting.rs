@@ -62,7 +62,7 @@ impl<E: Engine> Mls<E> {
                 continue;
             };
             let read = self.read_package(cert, &package).and_then(|(package, _)| E::inspect_key_package(&package).ok());
-            let Some(it) = read.and_then(|it| self.judge.verify(&it.claim.credential).ok()) else { continue };
+            let Some(it) = read.and_then(|it| self.judge.verify(&it.claim).ok()) else { continue };
             if trust.as_ref().is_ok_and(|trust| !trust.excludes(&it)) {
                 let heard = now.monotonic.since(at);
                 let (name, not_after) = (it.name.to_string(), it.not_after.0);
@@ -176,7 +176,7 @@ impl<E: Engine> Mls<E> {
             Lasts::NoMore => return Err(NotAdmitted::Expired),
             Lasts::NotYet => return Err(NotAdmitted::Unfit),
         }
-        let whose = self.judge.verify(&said.claim.credential).map_err(|_| NotAdmitted::Refused)?;
+        let whose = self.judge.verify(&said.claim).map_err(|_| NotAdmitted::Refused)?;
         if self.judge.is_over(&whose, 0) {
             return Err(NotAdmitted::Refused);
         }
@@ -192,7 +192,7 @@ impl<E: Engine> Mls<E> {
     fn not_admitted(&mut self, cert: CertHash, why: NotAdmitted) {
         let read = self.shared.package_of(&cert).and_then(|bytes| self.read_package(cert, &bytes));
         let said = read.and_then(|(package, _)| E::inspect_key_package(&package).ok());
-        let name = said.and_then(|it| Some(self.judge.verify(&it.claim.credential).ok()?.name.to_string()));
+        let name = said.and_then(|it| Some(self.judge.verify(&it.claim).ok()?.name.to_string()));
         self.outputs.push_back(Output::Notice { notice: Notice::NotAdmitted { cert, why }, about: name });
     }
 

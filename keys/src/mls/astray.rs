@@ -117,7 +117,7 @@ impl<E: Engine> Mls<E> {
     /// Whether a group has nobody for a member whom we know to be excluded.
     pub(super) fn is_clean(&self, engine: &E) -> bool {
         let members = engine.members();
-        let mut members = members.iter().filter_map(|(_, claim)| self.judge.verify(&claim.credential).ok());
+        let mut members = members.iter().filter_map(|(_, claim)| self.judge.verify(claim).ok());
         members.all(|it| !self.known.excludes(&it))
     }
 }

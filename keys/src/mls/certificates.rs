@@ -1,4 +1,5 @@
 //! The judge of groups whose members have certificates: one authority, its revocation list, and the group's evictions.
+//! Where credentials are `basic`, for experiments, names prove nothing, and any member may remove any other.
 //!
 //! Members must judge alike (RFC 9420, section 5.3), whatever each heard elsewhere. So the list and the evictions by which
 //! they judge lie in the group context (A4), and so do complaints that exclude somebody (D3): [`Trust`] is that extension. A member that knows a newer list, or evicts somebody,
@@ -12,7 +13,8 @@ use sealcast_crypto::identity::certificate::{Certificate, CertificateError};
 use sealcast_crypto::identity::evictions::Evictions;
 use sealcast_crypto::identity::pattern::Pattern;
 use sealcast_crypto::identity::statement::SignedEviction;
-use sealcast_crypto::identity::{Crl, TrustAnchor, Verified};
+use sealcast_crypto::identity::{self, Crl, Right, Rights, TrustAnchor, Verified};
+use sealcast_crypto::signature::{Algorithm, PublicKey};
 use sealcast_wire::codec::{Malformed, Reader, Writer};
 use sealcast_wire::{CertHash, Utc, limits};
 
@@ -26,6 +28,8 @@ pub struct Certificates {
     /// The same authority without its revocation list: that of the group context counts.
     dates: TrustAnchor,
     floor: Utc,
+    /// What each may do whose credential is `basic`, where they are.
+    basic: Option<Rights>,
     /// The time of the last call, seconds since 1970, and whether a clock said so.
     utc: AtomicI64,
     has_clock: AtomicBool,
@@ -35,6 +39,16 @@ pub struct Certificates {
     trust: Mutex<Option<(Vec<u8>, Arc<Trust>)>>,
     /// What no extension says.
     nobody: Arc<Trust>,
+}
+
+/// How members name themselves in the tree (RFC 9420, section 5.3).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CredentialKind {
+    /// By certificates.
+    #[default]
+    X509,
+    /// By names, which nothing proves: for experiments.
+    Basic,
 }
 
 type Verify = fn(&TrustAnchor, &Certificate) -> Result<Arc<Verified>, CertificateError>;
@@ -144,10 +158,16 @@ fn parse(data: &[u8]) -> Result<Parts<'_>, Malformed> {
 
 impl Certificates {
     /// A judge of a group; `floor` is a date that has surely passed (G5).
-    pub fn new(group: Arc<str>, anchor: TrustAnchor, floor: Utc) -> Certificates {
+    pub fn new(group: Arc<str>, anchor: TrustAnchor, floor: Utc, kind: CredentialKind) -> Certificates {
         let dates = TrustAnchor::new(anchor.certificate().der()).expect("it is an anchor");
         let (utc, has_clock) = (AtomicI64::new(floor.0), AtomicBool::new(false));
+        let basic = (kind == CredentialKind::Basic).then(|| {
+            let mut rights = Rights::none();
+            Right::new(&group, identity::Act::Both, "#").into_iter().for_each(|it| rights.grant(it));
+            rights
+        });
         Certificates {
+            basic,
             nobody: Arc::new(Trust::new(&group)),
             group,
             anchor,
@@ -165,22 +185,35 @@ impl Certificates {
         &self.anchor
     }
 
-    /// A credential's certificate, with a verified signature; dates and revocation are not judged.
+    /// Whom a leaf names: of a certificate with a verified signature. Dates and revocation are not judged, nor whether the
+    /// leaf's key is the certificate's.
     ///
     /// # Errors
     /// [`Refusal::Credential`].
-    pub fn verify(&self, credential: &Credential) -> Result<Arc<Verified>, Refusal> {
-        self.verify_by(credential, TrustAnchor::verify_issued)
+    pub fn verify(&self, claim: &Claim) -> Result<Arc<Verified>, Refusal> {
+        self.verify_by(claim, TrustAnchor::verify_issued)
     }
 
     /// The same of one that a run before verified, by this authority: [`TrustAnchor::recall`].
-    pub(super) fn recall(&self, credential: &Credential) -> Result<Arc<Verified>, Refusal> {
-        self.verify_by(credential, TrustAnchor::recall)
+    pub(super) fn recall(&self, claim: &Claim) -> Result<Arc<Verified>, Refusal> {
+        self.verify_by(claim, TrustAnchor::recall)
     }
 
-    fn verify_by(&self, credential: &Credential, verify: Verify) -> Result<Arc<Verified>, Refusal> {
-        let Credential::X509(chain) = credential else { return Err(Refusal::Credential) };
-        let [der] = chain.as_slice() else { return Err(Refusal::Credential) };
+    fn verify_by(&self, claim: &Claim, verify: Verify) -> Result<Arc<Verified>, Refusal> {
+        match (&claim.credential, &self.basic) {
+            (Credential::X509(chain), None) => self.verify_chain(chain, verify),
+            (Credential::Basic(name), Some(rights)) => {
+                let name = std::str::from_utf8(name).map_err(|_| Refusal::Credential)?;
+                let algorithm = if claim.signature_key.len() == 32 { Algorithm::Ed25519 } else { Algorithm::P256 };
+                let key = PublicKey::new(algorithm, &claim.signature_key).map_err(|_| Refusal::Key)?;
+                Verified::claimed(name, key, rights.clone()).map(Arc::new).map_err(|_| Refusal::Credential)
+            }
+            (Credential::X509(_), Some(_)) | (Credential::Basic(_), None) => Err(Refusal::Credential),
+        }
+    }
+
+    fn verify_chain(&self, chain: &[Vec<u8>], verify: Verify) -> Result<Arc<Verified>, Refusal> {
+        let [der] = chain else { return Err(Refusal::Credential) };
         let certificate = Certificate::parse(der).map_err(|_| Refusal::Credential)?;
         let known = || self.verified.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = known().get(&certificate.hash()) {
@@ -194,6 +227,11 @@ impl Certificates {
         }
         known.insert(verified.hash, verified.clone());
         Ok(verified)
+    }
+
+    /// Whether a member may remove another one that is not excluded.
+    pub(super) fn may_remove(&self, by: &Verified, whom: &Verified) -> bool {
+        self.basic.is_some() || by.rights.may_evict(&self.group, &whom.rights)
     }
 
     /// Whom a group with these extensions excludes.
@@ -216,13 +254,17 @@ impl Certificates {
 
 impl Judge for Certificates {
     fn identity(&self, credential: &Credential) -> Result<Vec<u8>, Refusal> {
-        let Credential::X509(chain) = credential else { return Err(Refusal::Credential) };
-        let [der] = chain.as_slice() else { return Err(Refusal::Credential) };
-        Ok(sealcast_crypto::hash::sha256(der).to_vec())
+        match (credential, &self.basic) {
+            (Credential::X509(chain), None) if let [der] = chain.as_slice() => {
+                Ok(sealcast_crypto::hash::sha256(der).to_vec())
+            }
+            (Credential::Basic(name), Some(_)) => Ok(name.clone()),
+            (Credential::X509(_) | Credential::Basic(_), _) => Err(Refusal::Credential),
+        }
     }
 
     fn admit(&self, claim: &Claim, utc: Utc, extensions: &[Extension]) -> Result<(), Refusal> {
-        let it = self.verify(&claim.credential)?;
+        let it = self.verify(claim)?;
         if it.key.point() != claim.signature_key {
             return Err(Refusal::Key);
         }
@@ -234,6 +276,9 @@ impl Judge for Certificates {
         if trust.excludes(&it) {
             return Err(Refusal::Revoked);
         }
+        if self.basic.is_some() {
+            return Ok(());
+        }
         // Without a clock nothing is too early (G5).
         let late = utc.max(trust.newest_date());
         let utc = Some(late).filter(|_| self.has_clock.load(Ordering::Relaxed));
@@ -241,22 +286,21 @@ impl Judge for Certificates {
     }
 
     fn permit(&self, act: &Act<'_>) -> Result<(), Refusal> {
-        let by = self.verify(act.by)?;
-        match act.what {
+        let (by, whom) = match act.what {
             // Whom a member may let in is judged by `admit`.
-            What::Add(_) | What::Join => Ok(()),
-            What::Remove(whom) if whom == act.by => Ok(()),
-            What::Remove(whom) => {
-                let whom = self.verify(whom)?;
-                let trust = self.trust(act.extensions)?;
-                // Members' clocks may differ: the committer waits longer.
-                let listed = whom.not_after.0.saturating_add(OVER_SECONDS) < trust.newest_date().0;
-                let over = listed || self.is_over(&whom, OVER_SECONDS);
-                let may = trust.excludes(&whom) || over || by.rights.may_evict(&self.group, &whom.rights);
-                if may { Ok(()) } else { Err(Refusal::Right) }
-            }
-            What::Extensions(new) => self.follows(act.extensions, new),
-        }
+            What::Add(_) | What::Join => return Ok(()),
+            What::Remove(whom) if whom == act.by || self.basic.is_some() => return Ok(()),
+            What::Remove(Credential::X509(whom)) if let Credential::X509(by) = act.by => (by, whom),
+            What::Remove(_) => return Err(Refusal::Credential),
+            What::Extensions(new) => return self.follows(act.extensions, new),
+        };
+        let of = |chain: &[Vec<u8>]| self.verify_chain(chain, TrustAnchor::verify_issued);
+        let (by, whom, trust) = (of(by)?, of(whom)?, self.trust(act.extensions)?);
+        // Members' clocks may differ: the committer waits longer.
+        let listed = whom.not_after.0.saturating_add(OVER_SECONDS) < trust.newest_date().0;
+        let over = listed || self.is_over(&whom, OVER_SECONDS);
+        let may = trust.excludes(&whom) || over || by.rights.may_evict(&self.group, &whom.rights);
+        if may { Ok(()) } else { Err(Refusal::Right) }
     }
 }
 

@@ -8,7 +8,7 @@ use sealcast_wire::codec::{Malformed, Reader, Writer};
 use sealcast_wire::{CertHash, Flush, Now, View, limits};
 
 use super::admitting::{Lasts, lasts};
-use super::certificates::{OVER_SECONDS, Trust};
+use super::certificates::{CredentialKind, OVER_SECONDS, Trust};
 use super::engine::{self, Engine, LeafIndex, Plan, Propose, Take};
 use super::following::Change;
 use super::judge::Refusal;
@@ -25,6 +25,8 @@ pub(super) enum Wish {
     Update,
     /// Evict a member, by this statement.
     Evict(Box<SignedEviction>),
+    /// Remove a member whose credential is `basic`: no statement can name it, and it may come back.
+    Remove(CertHash),
     /// Exclude whom this list revokes.
     Revoke(Arc<Crl>),
     /// Remove those whom the group context excludes, and those who asked for it.
@@ -45,6 +47,7 @@ impl Wish {
             Wish::Revoke(crl) => _ = w.u8(4).u32(crl.der().len() as u32).raw(crl.der()),
             Wish::Tidy => _ = w.u8(5),
             Wish::Exclude => _ = w.u8(6),
+            Wish::Remove(cert) => _ = w.u8(7).raw(&cert.0),
         }
     }
 
@@ -67,6 +70,7 @@ impl Wish {
             }
             5 => Wish::Tidy,
             6 => Wish::Exclude,
+            7 => Wish::Remove(CertHash(r.array()?)),
             _ => return Err(Malformed),
         })
     }
@@ -157,7 +161,10 @@ impl<E: Engine> Mls<E> {
         for (number, (cert, reason)) in (1..).zip(whom) {
             let (slot, _) = inside.roster.find(cert).ok_or(CommandError::NoSuchMember)?;
             let whom = inside.members.get(&slot).ok_or(CommandError::NoSuchMember)?;
-            wishes.push(Wish::Evict(Box::new(self.evicts(whom, reason, number)?)));
+            wishes.push(match self.config.credentials {
+                CredentialKind::X509 => Wish::Evict(Box::new(self.evicts(whom, reason, number)?)),
+                CredentialKind::Basic => Wish::Remove(*cert),
+            });
         }
         for wish in &wishes {
             if let Wish::Evict(statement) = wish {
@@ -205,7 +212,7 @@ impl<E: Engine> Mls<E> {
         let package = r.bytes16(limits::OPEN_BYTES_MAX).ok()?.to_vec();
         let card = Card::read(&mut r).ok()?;
         r.end().ok()?;
-        let whose = self.judge.verify(&E::inspect_key_package(&package).ok()?.claim.credential).ok()?;
+        let whose = self.judge.verify(&E::inspect_key_package(&package).ok()?.claim).ok()?;
         let is_its_own = whose.hash == cert && card.id.cert == cert && card.check(&self.group, &whose.key).is_some();
         is_its_own.then_some((package, card))
     }
@@ -238,8 +245,9 @@ impl<E: Engine> Mls<E> {
             }
             let Some(wish) = self.wishes.pop_front() else { return self.begin_lot(now) };
             let mut wishes = vec![wish];
-            while let (Wish::Add { .. }, Some(Wish::Add { .. })) | (Wish::Evict(_), Some(Wish::Evict(_))) =
-                (&wishes[0], self.wishes.front())
+            while let (Wish::Add { .. }, Some(Wish::Add { .. }))
+            | (Wish::Evict(_), Some(Wish::Evict(_)))
+            | (Wish::Remove(_), Some(Wish::Remove(_))) = (&wishes[0], self.wishes.front())
             {
                 if wishes.len() >= limits::MLS_ADDED_MAX {
                     break;
@@ -254,7 +262,7 @@ impl<E: Engine> Mls<E> {
     fn commit(&mut self, now: Now, wishes: Vec<Wish>) {
         let (utc, seed) = (self.utc(now), self.seed());
         let (judge, known) = (self.judge.clone(), self.known.clone());
-        let (group, rights) = (self.group.clone(), self.me.rights.clone());
+        let me = self.me.clone();
         // Others judge our leaf by clocks that differ from ours, and leave a margin.
         if judge.is_over(&self.me, 0) {
             return wishes.iter().for_each(|it| self.cannot(it, &engine::CommitError::Refused(Refusal::Time)));
@@ -270,12 +278,12 @@ impl<E: Engine> Mls<E> {
         };
         let own = inside.engine.own_leaf();
         // Whom we may not evict goes once the group context says so.
-        let may = |it: &Verified| trust.excludes(it) || rights.may_evict(&group, &it.rights);
+        let may = |it: &Verified| trust.excludes(it) || judge.may_remove(&me, it);
         for wish in &wishes {
             match wish {
                 Wish::Add { package, card } => {
                     let Ok(said) = E::inspect_key_package(package) else { continue };
-                    let known = judge.verify(&said.claim.credential).map(|it| leaf_of(inside, &it.hash).is_some());
+                    let known = judge.verify(&said.claim).map(|it| leaf_of(inside, &it.hash).is_some());
                     let full = inside.members.len() + add.len() >= limits::MLS_MEMBERS_MAX;
                     let valid = matches!(lasts(&said, utc, has_clock), Lasts::Now);
                     if known == Ok(false) && !full && valid {
@@ -294,6 +302,7 @@ impl<E: Engine> Mls<E> {
                         leaf.filter(|leaf| inside.members.get(&super::scheme::slot(*leaf)).is_some_and(|it| may(it)));
                     remove.extend(leaf);
                 }
+                Wish::Remove(cert) => remove.extend(leaf_of(inside, cert).filter(|leaf| *leaf != own)),
                 Wish::Revoke(crl) => {
                     if crl.replaces(trust.crl.as_deref()) == Ok(true) {
                         changed = Some(Trust { crl: Some(crl.clone()), ..(*trust).clone() });

@@ -19,7 +19,7 @@ use rand_core::Rng as _;
 use sealcast_crypto::hash::sha256;
 use sealcast_wire::{CertHash, Monotonic, Now, limits};
 
-use super::certificates::Trust;
+use super::certificates::{CredentialKind, Trust};
 use super::committing::Wish;
 use super::complaints::{About, Complaint, Complaints, Proved};
 use super::engine::{self, Engine};
@@ -97,16 +97,19 @@ impl<E: Engine> Mls<E> {
             return inside.members.get(&slot(change.by)).map(|it| it.hash);
         }
         let claim = inside.engine.member(change.by)?;
-        self.judge.verify(&claim.credential).ok().map(|it| it.hash)
+        self.judge.verify(&claim).ok().map(|it| it.hash)
     }
 
     /// Others follow a commit, and we cannot: we complain, and come in anew.
     pub(super) fn cannot_open(&mut self, now: Now, commit: &[u8]) {
         let committer = self.inside().and_then(|it| it.engine.committer());
-        let by = committer.and_then(|it| self.judge.verify(&it.credential).ok()).map(|it| it.hash);
+        let by = committer.and_then(|it| self.judge.verify(&it).ok()).map(|it| it.hash);
         if let Some(by) = by.filter(|by| *by != self.me.hash) {
             self.note_commit(now, commit, by, false);
-            self.prepare_complaint(now, commit, by);
+            // Complaints name certificates.
+            if self.config.credentials == CredentialKind::X509 {
+                self.prepare_complaint(now, commit, by);
+            }
         }
         self.come_in_anew(now);
     }
@@ -255,7 +258,7 @@ impl<E: Engine> Mls<E> {
     /// Whether the author of a commit that we could not open shows us a way, and it may come to light yet that nobody else can.
     pub(super) fn is_way_of_author(&self, now: Now, engine: &E, opening: &[u8]) -> bool {
         let claim = E::inspect_group_info(opening).ok().and_then(|it| engine.member(it.by));
-        let Some(by) = claim.and_then(|it| self.judge.verify(&it.credential).ok()) else { return false };
+        let Some(by) = claim.and_then(|it| self.judge.verify(&it).ok()) else { return false };
         let lasts = self.paced(AUTHOR_AFTER);
         let is_its = |it: &Judged| !it.opened && it.about.accused == by.hash && now.monotonic.since(it.at) < lasts;
         self.complained.commits.iter().any(is_its)

@@ -250,7 +250,7 @@ impl<E: Engine> Mls<E> {
         let external = change.external.then_some(change.by);
         let mut came = Vec::new();
         for leaf in change.added.iter().copied().chain(external) {
-            let Some(it) = inside.engine.member(leaf).and_then(|it| judge.verify(&it.credential).ok()) else {
+            let Some(it) = inside.engine.member(leaf).and_then(|it| judge.verify(&it).ok()) else {
                 continue;
             };
             came.push(it.hash);

@@ -214,7 +214,7 @@ impl<E: Engine> Mls<E> {
     /// Whether a group has members whom the authority's list, as we have it, revokes: then it is not the one of today.
     fn knows_revoked(&self, engine: &E) -> bool {
         let judge = &self.judge;
-        let is_out = |claim: &Claim| judge.verify(&claim.credential).is_ok_and(|it| judge.is_revoked(&it));
+        let is_out = |claim: &Claim| judge.verify(claim).is_ok_and(|it| judge.is_revoked(&it));
         engine.members().iter().any(|(_, claim)| is_out(claim))
     }
 
@@ -229,7 +229,7 @@ impl<E: Engine> Mls<E> {
         let cards: BTreeMap<CertHash, Card> = cards.into_iter().map(|card| (card.id.cert, card)).collect();
         let mut people = People::default();
         for (leaf, claim) in engine.members() {
-            let it = if known { self.judge.recall(&claim.credential) } else { self.judge.verify(&claim.credential) };
+            let it = if known { self.judge.recall(&claim) } else { self.judge.verify(&claim) };
             let Ok(it) = it else { continue };
             let card = cards.get(&it.hash);
             match known {

@@ -84,7 +84,7 @@ impl<E: Engine> Mls<E> {
         let (Some(position), Some(posted)) = (external.position(), &external.posted) else { return };
         let mut people = People::default();
         for (leaf, claim) in external.engine.members() {
-            if let Ok(it) = self.judge.verify(&claim.credential) {
+            if let Ok(it) = self.judge.verify(&claim) {
                 let card = posted.cards.iter().find(|card| card.id.cert == it.hash);
                 people.admit(&self.group, slot(leaf), it, card);
             }

@@ -52,7 +52,7 @@ use sealcast_wire::{
 
 use super::admitting::Admission;
 use super::astray::Astray;
-use super::certificates::{Certificates, TRUST, Trust};
+use super::certificates::{Certificates, CredentialKind, TRUST, Trust};
 use super::committing::{Pending, Wish};
 use super::complaining::Complained;
 use super::engine::{Engine, Handshake, LeafIndex, Setup, Signer, Step, Suite};
@@ -99,6 +99,8 @@ pub struct Config {
     pub floor: Utc,
     /// How handshakes of members travel.
     pub handshake: Handshake,
+    /// How members name themselves in the tree.
+    pub credentials: CredentialKind,
     /// Whether the transport has a directory. Otherwise members keep what others ask for, and send it.
     pub directory: bool,
     /// Whether it stays a member while its process does not run: its records, and the order, outlive that.
@@ -125,6 +127,7 @@ impl Config {
             rekey_after: Duration::from_secs(24 * 3600),
             floor: Utc(i64::MIN),
             handshake: Handshake::Private,
+            credentials: CredentialKind::X509,
             directory: true,
             stays: false,
             statements: Vec::new(),
@@ -169,10 +172,10 @@ pub struct Mls<E> {
     /// The newest last.
     pub(super) packages: Vec<OwnPackage>,
     pub(super) journal: Journal,
+    pub(super) marks: Marks,
     /// Whether the next answer of a directory is filled up.
     pub(super) refills: bool,
     pub(super) admission: Admission,
-    pub(super) marks: Marks,
     pub(super) timers: Timers<Timer>,
     /// The roster that our application saw last.
     pub(super) shown: Option<Roster>,
@@ -271,11 +274,11 @@ pub(super) enum Timer {
     Post,
     /// Say whom the group excludes.
     Astray,
+    /// Store how far we delivered what was ordered.
+    Mark,
 }
 
 impl<E: Engine> Mls<E> {
-    /// Store how far we delivered what was ordered.
-    Mark,
     /// A process of this member, with what an earlier one left. `seed` is this run's only randomness: never use one twice.
     ///
     /// # Errors
@@ -283,8 +286,15 @@ impl<E: Engine> Mls<E> {
     pub fn restore(config: Config, seed: [u8; 32], now: Now, stored: &[(u64, Vec<u8>)]) -> Result<Mls<E>, ConfigError> {
         let mut rng = ChaCha20Rng::from_seed(seed);
         let group: Arc<str> = config.group.as_str().into();
-        let me = config.identity.certificate().clone();
-        let judge = Arc::new(Certificates::new(group.clone(), config.identity.anchor().clone(), config.floor));
+        let mine = config.identity.certificate();
+        let (anchor, kind) = (config.identity.anchor().clone(), config.credentials);
+        let judge = Arc::new(Certificates::new(group.clone(), anchor, config.floor, kind));
+        let credential = match kind {
+            CredentialKind::X509 => Credential::X509(vec![mine.der.to_vec()]),
+            CredentialKind::Basic => Credential::Basic(mine.name.as_bytes().to_vec()),
+        };
+        let claim = Claim { credential, signature_key: mine.key.point().to_vec() };
+        let me = judge.verify(&claim).map_err(|_| ConfigError::Name)?;
         let suite = match me.key.algorithm() {
             Algorithm::Ed25519 => Suite::X25519,
             Algorithm::P256 => Suite::P256,
@@ -294,7 +304,7 @@ impl<E: Engine> Mls<E> {
         }
         let setup = Setup {
             suite,
-            credential: Credential::X509(vec![me.der.to_vec()]),
+            credential: claim.credential,
             signer: config.identity.clone() as Arc<dyn Signer>,
             judge: judge.clone() as Arc<dyn Judge>,
             handshake: config.handshake,
@@ -332,6 +342,7 @@ impl<E: Engine> Mls<E> {
             again: 0,
             packages: records.packages,
             journal: records.journal,
+            marks: Marks::of(stored),
             refills: false,
             admission: Admission::default(),
             timers: Timers::default(),
@@ -342,7 +353,6 @@ impl<E: Engine> Mls<E> {
             complained: Complained::default(),
             astray: Astray::default(),
             withdrawn: 0,
-            marks: Marks::of(stored),
             names: 0,
             outputs: VecDeque::new(),
             config,
@@ -354,6 +364,7 @@ impl<E: Engine> Mls<E> {
             Some(()) => {}
             None => mls.begin_outside(now),
         }
+        mls.begin_marks();
         mls.arm_erasure(now);
         Ok(mls)
     }
@@ -364,7 +375,6 @@ impl<E: Engine> Mls<E> {
     }
 
     pub(super) fn inside(&self) -> Option<&Inside<E>> {
-        mls.begin_marks();
         if let Phase::Inside(inside) = &self.phase { Some(inside) } else { None }
     }
 
@@ -511,6 +521,8 @@ impl<E: Engine> Mls<E> {
             Input::PackagesKept(single_use) => self.offered(now, single_use),
             Input::Flushed(epoch, cut) => self.flushed(now, epoch, cut),
             Input::Describe => self.describe(now),
+            Input::Passed(position) => self.passed(now, position),
+            Input::Ends => self.store_mark(),
             // Members stay while they are away.
             Input::Suspected(_) | Input::Slow(_) | Input::Delivered(_) | Input::InForce(_) | Input::Up => {}
         }
@@ -521,8 +533,6 @@ impl<E: Engine> Mls<E> {
         if matches!(self.phase, Phase::Out) {
             return Err(Dropped::Stale);
         }
-            Input::Passed(position) => self.passed(now, position),
-            Input::Ends => self.store_mark(),
         let opened = self.bootstrap_key.open(bytes).map_err(|_| Dropped::Foreign)?;
         let message = Message::read(&opened).map_err(|_| Dropped::Malformed)?;
         match (message, position) {
@@ -573,6 +583,9 @@ pub enum ConfigError {
         "the certificate does not grant reading all topics of the group: with keys=mls, use a group for each set of readers"
     )]
     Readers,
+    /// The certificate's name cannot be a credential.
+    #[error("the certificate's name cannot be a credential")]
+    Name,
 }
 
 impl<E: Engine> Keys for Mls<E> {
@@ -624,6 +637,7 @@ impl<E: Engine> Keys for Mls<E> {
                 Timer::Packages => self.offer_packages(now),
                 Timer::Post => self.post(now),
                 Timer::Astray => self.warn_astray(now),
+                Timer::Mark => self.store_mark(),
             }
         }
         self.arm_erasure(now);
@@ -637,7 +651,6 @@ impl<E: Engine> Keys for Mls<E> {
 /// A call's time and randomness.
 pub(super) fn step(utc: Utc, seed: &Secret<32>) -> Step<'_> {
     Step { utc, seed }
-                Timer::Mark => self.store_mark(),
 }
 
 /// From a failure to the next try.

@@ -6,7 +6,7 @@ use sealcast_wire::CertHash;
 use super::formed;
 use super::net::{GROUP, Net};
 use crate::Exclusion;
-use crate::mls::certificates::{Certificates, Trust};
+use crate::mls::certificates::{Certificates, CredentialKind, Trust};
 use crate::mls::complaints::{About, Complaint, Proved};
 use crate::mls::judge::{Act, Credential, Judge, Refusal, What};
 use crate::mls::message::Message;
@@ -181,7 +181,7 @@ fn rule_d3_a_victim_waits_longer_each_time() {
 fn rule_d3_complaints_in_a_group_context_are_judged_by_signature_and_name() {
     let net = Net::of(&[&[(sealcast_crypto::identity::Act::Both, "#")][..]; 4], Algorithm::Ed25519, 1);
     let anchor = net.nodes[0].identity.anchor().clone();
-    let judge = Certificates::new(GROUP.into(), anchor, super::net::NOW);
+    let judge = Certificates::new(GROUP.into(), anchor, super::net::NOW, CredentialKind::X509);
     let credential = |node: usize| Credential::X509(vec![net.nodes[node].identity.certificate().der.to_vec()]);
     let about = |accused: CertHash| About { group_id: [1; 32], epoch: 3, commit: [2; 32], accused };
     let by = |node: usize, whom: usize| {

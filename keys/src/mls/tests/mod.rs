@@ -2,6 +2,7 @@
 
 mod admission;
 mod astray;
+mod basic;
 mod complaints;
 mod journal;
 mod large;
@@ -255,7 +256,6 @@ fn rule_g4_a_restarted_member_goes_on_with_a_card_and_no_commit() {
 }
 
 #[test]
-#[test]
 fn a_run_knows_how_far_the_one_before_delivered_its_epoch() {
     let mut net = formed(3, 4);
     let began = |net: &mut Net| {
@@ -288,6 +288,7 @@ fn a_run_knows_how_far_the_one_before_delivered_its_epoch() {
     net.assert_together(&[0, 1, 2]);
 }
 
+#[test]
 fn rule_d1_a_crash_at_any_moment_loses_neither_state_nor_commit() {
     for millis in 0..12 {
         let mut net = formed(4, 5);

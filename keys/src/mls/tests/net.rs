@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rand_chacha::ChaCha20Rng;
 use rand_core::{Rng as _, SeedableRng as _};
 use sealcast_crypto::hash::sha256;
-use sealcast_crypto::identity::{Act, Authority, Identity, MemberSecret, Request, Right, Rights};
+use sealcast_crypto::identity::{Act, Authority, Identity, MemberSecret, Request, Right, Rights, Verified};
 use sealcast_crypto::secret::Secret;
 use sealcast_crypto::signature::Algorithm;
 use sealcast_wire::frame::{HEADER_LEN, TAG_LEN};
@@ -15,6 +15,7 @@ use sealcast_wire::{
     Source, Utc, View,
 };
 
+use crate::mls::certificates::CredentialKind;
 use crate::mls::engine::mls_rs::MlsRs;
 use crate::mls::{Config, Mls};
 use crate::{Command, Exclusion, Input, KeyPackages, Keys, Notice, Output, PendingStatus, SendResult, Token};
@@ -29,6 +30,7 @@ pub(super) struct Net {
     pub(super) time: u64,
     /// What all clocks show, if not the time since the beginning.
     pub(super) clock_of_all: Option<Utc>,
+    pub(super) credentials: CredentialKind,
     /// Nodes without a clock.
     pub(super) without_clock: BTreeSet<usize>,
     queue: BTreeMap<(u64, u64), Event>,
@@ -60,10 +62,10 @@ pub(super) struct Node {
     pub(super) excluded: Option<Exclusion>,
     pub(super) notices: Vec<Notice>,
     pub(super) pending: Vec<PendingStatus>,
-    /// The next position of the order that it hears.
-    pub(super) next: usize,
     /// How far a run before was, as the last one began.
     pub(super) delivered_before: Option<(EpochId, u64)>,
+    /// The next position of the order that it hears.
+    pub(super) next: usize,
     /// Messages that it cannot hear.
     pub(super) deaf: bool,
     life: u64,
@@ -116,9 +118,9 @@ impl Net {
                 excluded,
                 notices,
                 pending,
+                delivered_before,
                 next,
                 deaf,
-                delivered_before,
                 life,
                 holds,
             });
@@ -130,6 +132,7 @@ impl Net {
             rng,
             time: 0,
             clock_of_all: None,
+            credentials: CredentialKind::X509,
             without_clock: BTreeSet::new(),
             queue,
             sequence: 0,
@@ -154,7 +157,11 @@ impl Net {
     }
 
     pub(super) fn cert(&self, node: usize) -> CertHash {
-        self.nodes[node].identity.certificate().hash
+        let it = self.nodes[node].identity.certificate();
+        match self.credentials {
+            CredentialKind::X509 => it.hash,
+            CredentialKind::Basic => Verified::claimed(&it.name, it.key.clone(), Rights::none()).expect("a name").hash,
+        }
     }
 
     pub(super) fn start(&mut self, node: usize) {
@@ -167,6 +174,7 @@ impl Net {
         self.rng.fill_bytes(&mut seed);
         let mut config = Config::new(GROUP, self.nodes[node].identity.clone());
         config.founds = node == 0;
+        config.credentials = self.credentials;
         change(&mut config);
         let records: Vec<(u64, Vec<u8>)> = self.nodes[node].records.clone().into_iter().collect();
         let start = crate::mls::position(&records).map_or(self.log.len(), |it| it as usize);
@@ -245,6 +253,7 @@ impl Net {
                     let protect = protect.expect("it is sealed");
                     self.nodes[node].views.push(Installed { view, protect });
                 }
+                Output::DeliveredBefore { epoch, until } => self.nodes[node].delivered_before = Some((epoch, until)),
                 Output::Excluded { why } => self.nodes[node].excluded = Some(why),
                 Output::Store { id, record } => {
                     self.nodes[node].stored.push((id, record.clone()));
@@ -253,7 +262,6 @@ impl Net {
                 Output::Prepare { .. }
                 | Output::Abandoned
                 | Output::Checkpointed(_)
-                Output::DeliveredBefore { epoch, until } => self.nodes[node].delivered_before = Some((epoch, until)),
                 | Output::Withdraw(_)
                 | Output::Keyed { .. }
                 | Output::SenderKey { .. }

@@ -13,7 +13,8 @@ fn formed(members: usize, seed: u64, loss: u64) -> Net {
     net.start_as(0, |config| config.directory = false);
     net.run(1_000);
     (1..members).for_each(|node| net.start_as(node, |config| config.directory = false));
-    net.run(if loss == 0 { 5_000 } else { 40_000 });
+    // Who was not heard asks later and later.
+    net.run(if loss == 0 { 5_000 } else { 120_000 });
     net.assert_together(&(0..members).collect::<Vec<_>>());
     net
 }
