@@ -72,7 +72,9 @@ pub use session::{
     Report, Session, SlowReader, State, Stats, Step, Subscribe, Subscribing, Subscription, Ticket, TryPublishError,
     Views, Warning, Who, open,
 };
-pub use url::{Cipher, Join, Options, OriginMode, Scheme, SlowMember, TransportAddress, Url};
+pub use url::{
+    Cipher, Credentials, HandshakeForm, Join, Options, OriginMode, Scheme, SlowMember, TransportAddress, Url,
+};
 
 #[doc(inline)]
 pub use sealcast_crypto::identity::Identity as LoadedIdentity;

@@ -191,6 +191,28 @@ pub enum Join {
     Create,
 }
 
+/// How members name themselves in a group's tree (`keys=mls`; RFC 9420, section 5.3).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Credentials {
+    /// By their certificates.
+    #[default]
+    X509,
+    /// By names, which nothing proves, and any member may remove any other: for experiments.
+    Basic,
+}
+
+/// How proposals and commits travel, under the bootstrap encryption (`keys=mls`; RFC 9420, section 6).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum HandshakeForm {
+    /// As PrivateMessages.
+    #[default]
+    Private,
+    /// As PublicMessages: whoever has the bootstrap key sees who changes what.
+    Public,
+}
+
 /// The options of a URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -236,6 +258,13 @@ pub struct Options {
     pub fec: bool,
     /// `join=`, with `keys=mls`.
     pub join: Join,
+    /// `ciphersuite=`, with `keys=mls`: the number of the suite of RFC 9420 that the group must have, 1 or 2; else it is that of
+    /// the identity's key.
+    pub ciphersuite: Option<u16>,
+    /// `credentials=`, with `keys=mls`.
+    pub credentials: Credentials,
+    /// `handshake=`, with `keys=mls`.
+    pub handshake: HandshakeForm,
     /// `wait=`: how long publish waits for the first key, or for brokers.
     pub wait: Duration,
     /// `pin=`: how the id of the brokers' cluster begins, in hex.
@@ -280,6 +309,9 @@ impl Default for Options {
             join: Join::Auto,
             wait: Duration::from_secs(10),
             pin: None,
+            ciphersuite: None,
+            credentials: Credentials::X509,
+            handshake: HandshakeForm::Private,
             authority: None,
             directory: None,
             relay: None,
@@ -364,8 +396,14 @@ impl Url {
             }
         }
         url.check_pair()?;
-        if given.contains("join") && url.keys != Scheme::Mls {
-            return Err(bad(text, "join= belongs to keys=mls"));
+        for name in ["join", "erase", "ciphersuite", "credentials", "handshake"] {
+            if given.contains(name) && url.keys != Scheme::Mls {
+                return Err(bad(text, &format!("{name}= belongs to keys=mls")));
+            }
+        }
+        if (url.options.credentials, url.options.origin) == (Credentials::Basic, OriginMode::Signed) {
+            let what = "with credentials=basic nothing proves whose a signature is";
+            return Err(bad(text, what).with_hint("leave origin=signed out, or say credentials=x509"));
         }
         url.check_relay(&given)?;
         match (url.keys, given.contains("kdc")) {
@@ -458,6 +496,27 @@ impl Url {
             "wait" => options.wait = duration(value).ok_or_else(|| wrong("a time such as 10s"))?,
             "pin" => {
                 let hex = |c: char| matches!(c, '0'..='9' | 'a'..='f');
+            "ciphersuite" => {
+                options.ciphersuite = match value {
+                    "1" => Some(1),
+                    "2" => Some(2),
+                    _ => return Err(wrong("1 (X25519, Ed25519) or 2 (P-256)")),
+                }
+            }
+            "credentials" => {
+                options.credentials = match value {
+                    "x509" => Credentials::X509,
+                    "basic" => Credentials::Basic,
+                    _ => return Err(wrong("x509 or basic")),
+                }
+            }
+            "handshake" => {
+                options.handshake = match value {
+                    "private" => HandshakeForm::Private,
+                    "public" => HandshakeForm::Public,
+                    _ => return Err(wrong("private or public")),
+                }
+            }
                 let good = (16..=64).contains(&value.len()) && value.chars().all(hex);
                 if !matches!(self.address, TransportAddress::Quorum(_)) {
                     return Err(bad(&text, "pin= belongs to quorum: URLs"));
@@ -553,9 +612,6 @@ impl Url {
 
     /// Whether a relay's options are there, and at a relay, and those of keys with the scheme that has them.
     fn check_relay(&self, given: &BTreeSet<&str>) -> Result<()> {
-        if self.options.erases && self.keys != Scheme::Mls {
-            return Err(bad(&self.text, "erase= belongs to keys=mls"));
-        }
         if !matches!(self.address, TransportAddress::Relay(_)) {
             let found = ["directory", "relay", "padding", "user", "password-file", "ca"]
                 .into_iter()
@@ -785,7 +841,7 @@ const KDC_PLACES_MAX: usize = 8;
 const OUTCOME_WITHIN: Duration = Duration::from_secs(5);
 /// Larger steps would make most messages that large.
 const PADDING_MAX: usize = 1 << 16;
-const KNOWN: &str = "ttl recv_buf_size interface mtu segment linger batch gso group origin suite rekey detect wait keys order (and backlog, slow and fec with order=total, kdc with keys=center, join and erase with keys=mls, pin and authority for quorum:, directory, relay, padding, user, password-file and ca for mqtt:)";
+const KNOWN: &str = "ttl recv_buf_size interface mtu segment linger batch gso group origin suite rekey detect wait keys order (and backlog, slow and fec with order=total, kdc with keys=center, join, erase, ciphersuite, credentials and handshake with keys=mls, pin and authority for quorum:, directory, relay, history, padding, user, password-file and ca for mqtt:)";
 
 #[cfg(test)]
 mod tests {
@@ -876,6 +932,13 @@ mod tests {
         ] {
             let error = Url::parse(text).unwrap_err();
             assert_eq!(error.code(), Code::BadUrl, "{text}");
+            ("udpm://?credentials=basic", "belongs to keys=mls"),
+            ("mem:g?keys=mls&credentials=none", "x509 or basic"),
+            ("mem:g?keys=mls&credentials=basic&origin=signed", "nothing proves"),
+            ("mem:g?keys=mls&handshake=clear", "private or public"),
+            ("mem:g?keys=mls&history=on", "belongs to mqtt: URLs"),
+            ("mqtt://127.0.0.1/p?keys=plain&history=on", "needs the log of a directory"),
+            ("mem:g?keys=mls&ciphersuite=3", "1 (X25519, Ed25519) or 2"),
             assert!(error.message().contains(part), "{text}: {error}");
         }
     }

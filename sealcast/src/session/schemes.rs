@@ -12,11 +12,17 @@ use sealcast_crypto::group::{P256, Ristretto255};
 use sealcast_crypto::identity::{Identity, Principal};
 #[cfg(feature = "brokers")]
 use sealcast_crypto::secret::Secret;
+#[cfg(feature = "mls")]
+use sealcast_crypto::signature::Algorithm;
 use sealcast_keys::Keys;
 use sealcast_keys::center::{self, Center};
 use sealcast_keys::contributory::{Config, Contributory};
 #[cfg(feature = "mls")]
-use sealcast_keys::mls::{self, Mls, engine::mls_rs::MlsRs};
+use sealcast_keys::mls::certificates::CredentialKind;
+#[cfg(feature = "mls")]
+use sealcast_keys::mls::engine::{Handshake, mls_rs::MlsRs};
+#[cfg(feature = "mls")]
+use sealcast_keys::mls::{self, Mls};
 use sealcast_keys::plain::{self, Plain, PlainGroup};
 #[cfg(feature = "brokers")]
 use sealcast_keys::threshold::{Client, Setup};
@@ -29,7 +35,7 @@ use crate::remedy::Remedy;
 use crate::url::pairs::Transport;
 use crate::url::{Cipher, TransportAddress, Url};
 #[cfg(feature = "mls")]
-use crate::url::{Join, OriginMode};
+use crate::url::{Credentials, HandshakeForm, Join, OriginMode};
 
 /// No keys: everything is sent in clear.
 pub(super) fn plain(me: &str) -> Result<Box<dyn Keys>> {
@@ -99,10 +105,31 @@ pub(super) fn mls(
     records: Option<&[(u64, Vec<u8>)]>,
     now: Now,
 ) -> Result<Box<dyn Keys>> {
+    let key = identity.certificate().key.algorithm();
+    let (number, algorithm) = if key == Algorithm::P256 { (2, "P-256") } else { (1, "Ed25519") };
+    if url.options.ciphersuite.is_some_and(|it| it != number) {
+        let what = format!(
+            "{url}: {} has a key of {algorithm}, which is for ciphersuite={number}",
+            identity.certificate().name
+        );
+        return Err(Error::new(Code::BadUrl, what)
+            .with_hint("use an identity with the other kind of key, or leave ciphersuite= out"));
+    }
+    let credentials = match url.options.credentials {
+        Credentials::X509 => CredentialKind::X509,
+        Credentials::Basic => CredentialKind::Basic,
+    };
+    let handshake = match url.options.handshake {
+        HandshakeForm::Private => Handshake::Private,
+        HandshakeForm::Public => Handshake::Public,
+    };
     let usual = mls::Config::new(group, identity);
     let config = mls::Config {
         suite: suite(url),
-        signs: url.options.origin != OriginMode::Mac,
+        // A name that nothing proves signs nothing.
+        signs: url.options.origin != OriginMode::Mac && credentials == CredentialKind::X509,
+        credentials,
+        handshake,
         rekey_after: url.options.rekey.unwrap_or(usual.rekey_after),
         floor: clock::FLOOR,
         directory: url.address.transport() != Transport::Quorum,

@@ -208,6 +208,31 @@ fn sessions_in_memory_are_an_mls_group() {
     assert!(!matches!(&heard, Ok(Some(_))), "{heard:?}");
 }
 
+/// Names that nothing proves, in a group of P-256 keys whose handshakes engines leave in clear: its messages are said to be
+/// from whom they claim.
+#[cfg(feature = "mls")]
+#[test]
+fn sessions_of_an_experiment_call_themselves_as_they_like() {
+    let mut ca = Ca::new();
+    let members = ["alice", "bob"].map(|name| ca.member(name, &["both:#"]));
+    let refused =
+        sealcast::open("mem:mls-basic?keys=mls&ciphersuite=2").identity(members[0].clone()).wait().unwrap_err();
+    assert_eq!(refused.code(), Code::BadUrl);
+    assert!(refused.message().contains("a key of Ed25519, which is for ciphersuite=1"), "{refused}");
+    let url = "mem:mls-basic?keys=mls&credentials=basic&handshake=public&ciphersuite=1";
+    let [alice, bob] = members.map(|member| sealcast::open(url).identity(member).wait().unwrap());
+    let mut at_bob = bob.subscribe("#").wait().unwrap();
+    let deadline = std::time::Instant::now() + SOON;
+    while alice.view().is_none_or(|view| view.members.len() != 2) {
+        assert!(std::time::Instant::now() < deadline, "not together");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    alice.publish("pulse", b"71").wait().unwrap();
+    let heard = at_bob.next_timeout(SOON).unwrap().expect("delivered");
+    assert_eq!(heard.payload(), b"71");
+    assert!(matches!(heard.origin(), sealcast::Origin::Claimed(_)), "{:?}", heard.origin());
+}
+
 /// Who reads some topics alone is told why it is not let in.
 #[cfg(feature = "mls")]
 #[test]
