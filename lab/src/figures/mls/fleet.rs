@@ -15,10 +15,11 @@ use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng as _;
 use sealcast::io::store::Store;
 use sealcast::url::OriginMode;
-use sealcast_crypto::identity::{Act, Authority, Identity, MemberSecret, Request, Right, Rights};
+use sealcast_crypto::identity::{Act, Authority, Identity, MemberSecret, Request, Right, Rights, Verified};
 use sealcast_crypto::signature::Algorithm;
 use sealcast_delivery::memory::{Ordered, Start};
 use sealcast_keys::Command;
+use sealcast_keys::mls::certificates::CredentialKind;
 use sealcast_keys::mls::{self, Config, Mls};
 use sealcast_sim::clock::UTC_AT_ZERO;
 use sealcast_sim::dice::Dice;
@@ -37,6 +38,7 @@ pub(super) struct Fleet {
     sim: Sim<Player>,
     seen: Seen,
     identities: Vec<Arc<Identity>>,
+    credentials: CredentialKind,
     dice: Dice,
 }
 
@@ -69,13 +71,18 @@ impl Fleet {
     ///
     /// # Errors
     /// Something takes too long.
-    pub(super) fn new(members: usize, devices: usize, mut tick: impl FnMut()) -> Result<Fleet, Failure> {
+    pub(super) fn new(
+        members: usize,
+        devices: usize,
+        credentials: CredentialKind,
+        mut tick: impl FnMut(),
+    ) -> Result<Fleet, Failure> {
         let identities = identities(members + devices)?;
         let mut sim = Sim::new(SEED, Network::quiet());
         for _ in 0..=identities.len() {
             sim.add(true);
         }
-        let mut fleet = Fleet { sim, seen: Seen::default(), identities, dice: Dice::new(SEED, 7) };
+        let mut fleet = Fleet { sim, seen: Seen::default(), identities, credentials, dice: Dice::new(SEED, 7) };
         let at = fleet.identities.len();
         fleet.sim.start(at, orderer(), &mut fleet.seen);
         fleet.start(FOUNDER, true);
@@ -159,7 +166,12 @@ impl Fleet {
     }
 
     fn make(&mut self, member: usize, joins: bool) -> impl Fn(Now, &[Record]) -> MlsMember + use<> {
-        let config = Config { founds: member == FOUNDER, joins, ..Config::new(GROUP, self.identities[member].clone()) };
+        let config = Config {
+            founds: member == FOUNDER,
+            joins,
+            credentials: self.credentials,
+            ..Config::new(GROUP, self.identities[member].clone())
+        };
         let (seed, orderer) = (self.dice.seed(), Address::Node(self.identities.len() as u32));
         move |now, records| {
             let start = mls::position(records).map_or(Start::Head, Start::At);
@@ -237,7 +249,11 @@ impl Fleet {
     }
 
     fn cert(&self, member: usize) -> CertHash {
-        self.identities[member].certificate().hash
+        let it = self.identities[member].certificate();
+        match self.credentials {
+            CredentialKind::X509 => it.hash,
+            CredentialKind::Basic => Verified::claimed(&it.name, it.key.clone(), Rights::none()).expect("a name").hash,
+        }
     }
 }
 

@@ -3,6 +3,8 @@
 
 use std::fs;
 
+use sealcast_keys::mls::certificates::CredentialKind;
+
 use super::engine::{self, Peer, Sides};
 use super::fleet::{FOUNDER, Fleet, SECOND, Spent, SpentCell};
 use super::{AREA, memory_of, millis, timed};
@@ -45,15 +47,21 @@ struct Seen {
 pub(in crate::figures) fn group(bench: &Bench) -> Result<Vec<Row>, Failure> {
     let (members, engines) = bench.pick((200, 1_000), (10_000, 10_000));
     let commits = bench.pick(16, 64);
-    let seen = seen(bench, members, commits)?;
-    let missed = missed(bench, bench.pick(members, 1_000))?;
-    let (all, processing) = (millis(missed.all), millis(missed.processing));
+    let certified = seen(bench, members, commits, CredentialKind::X509)?;
+    let seen = seen(bench, members, commits, CredentialKind::Basic)?;
+    let few = bench.pick(members, 1_000);
+    let missed_by = |kind| {
+        let missed = missed(bench, few, kind)?;
+        Ok::<_, Failure>((millis(missed.all), millis(missed.processing), millis(missed.disk)))
+    };
+    let (certified_all, certified_processing, _) = missed_by(CredentialKind::X509)?;
+    let (all, processing, disk_of_missed) = missed_by(CredentialKind::Basic)?;
     let same = engine::measure(members as u32, commits.min(20), &disk())?;
     let other = if members == engines as usize { None } else { Some(engine::measure(engines, commits, &disk())?) };
     let large = other.as_ref().unwrap_or(&same);
     let n = seen.members;
     let setting = format!(
-        "N = {n} members with certificates; two of them run; {} parent nodes blank, none on or beside a committer's path; an \
+        "N = {n} members with basic credentials; two of them run; {} parent nodes blank, none on or beside a committer's path; an \
          in-process order; records in {}",
         seen.blank,
         disk().display()
@@ -74,11 +82,14 @@ pub(in crate::figures) fn group(bench: &Bench) -> Result<Vec<Row>, Failure> {
         Goal::AtLeast(9.0),
     );
     let process = process.part("engine ms", seen.engine_ms).part("disk ms", seen.disk_ms);
+    let process = process.part("with certificates ms", certified.process_ms);
     let how = format!("{setting}; medians of {commits} commits, fdatasync each; OpenMLS: basic credentials, JSON");
     let process = beside(process, seen.process_ms, |it| it.sqlite_ms, &same, how);
     let share = row("mls-process-share", what("of that, outside the engine and the disk"), "share", Goal::AtMost(0.1))
+        .part("with certificates", certified.share)
         .measured(seen.share, setting.clone());
     let written = row("mls-written", what("written per processed commit, mean"), "KB", Goal::AtMost(100.0));
+    let written = written.part("with certificates KB", certified.written / 1e3);
     let written = with_peer(written, "OpenMLS KB", &same, |it| it.written / 1e3);
     let written = written.measured(
         seen.written / 1e3,
@@ -86,6 +97,7 @@ pub(in crate::figures) fn group(bench: &Bench) -> Result<Vec<Row>, Failure> {
     );
     let uploaded = row("mls-uploaded", what("sent by the author of a commit, all of it"), "KB", Goal::AtMost(64.0));
     let uploaded = uploaded
+        .part("with certificates KB", certified.uploaded / 1e3)
         .part("changed nodes and GroupInfo at the larger N, KB", large.uploaded / 1e3)
         .measured(seen.uploaded / 1e3, format!("{setting}; a newcomer is sent the whole tree, by who answers it"));
     let welcome = row(
@@ -94,16 +106,18 @@ pub(in crate::figures) fn group(bench: &Bench) -> Result<Vec<Row>, Failure> {
         "ratio",
         Goal::AtLeast(5.7),
     );
-    let how = format!("{setting}; ours verifies certificates, OpenMLS has basic credentials and its storage in memory");
-    let welcome = welcome.part("engine ms", seen.welcome_engine_ms);
+    let how = format!("{setting}; OpenMLS has basic credentials, too, and its storage in memory");
+    let welcome = welcome.part("engine ms", seen.welcome_engine_ms).part("with certificates ms", certified.welcome_ms);
     let welcome = beside(welcome, seen.welcome_ms, |it| it.welcome_ms, &same, how);
-    let what_missed = format!("100 missed epochs ÷ processing them alone, N = {}", bench.pick(members, 1_000));
+    let what_missed = format!("100 missed epochs ÷ processing them alone, N = {few}");
     let missed = row("mls-missed", what_missed, "ratio", Goal::AtMost(1.5))
         .part("ms", all)
         .part("processing alone ms", processing)
-        .part("disk ms", millis(missed.disk))
+        .part("disk ms", disk_of_missed)
+        .part("with certificates, ratio", certified_all / certified_processing)
         .measured(all / processing, format!("{setting}; from the start of its process on"));
     let memory = row("mls-memory", what("memory of a member"), "MB", Goal::AtMost(18.0))
+        .part("with certificates MB", certified.memory / 1e6)
         .measured(seen.memory / 1e6, format!("growth of the resident set by one of many; {setting}"));
     let mut rows = vec![process, share, written, uploaded, welcome, missed, memory];
     rows.extend(engine_rows(large));
@@ -147,9 +161,9 @@ fn with_peer(row: Row, name: &str, sides: &Sides, of: fn(&Peer) -> f64) -> Row {
 }
 
 /// Measures the member.
-fn seen(bench: &Bench, members: usize, commits: usize) -> Result<Seen, Failure> {
+fn seen(bench: &Bench, members: usize, commits: usize, kind: CredentialKind) -> Result<Seen, Failure> {
     let folder = tempfile::Builder::new().prefix("sealcast-mls").tempdir_in(disk())?;
-    let mut fleet = Fleet::new(members, 1, || bench.bar.tick())?;
+    let mut fleet = Fleet::new(members, 1, kind, || bench.bar.tick())?;
     let make = fleet.copies(SECOND);
     let memory = memory_of(|| Ok(make()))?;
     fleet.end(SECOND);
@@ -202,9 +216,9 @@ fn seen(bench: &Bench, members: usize, commits: usize) -> Result<Seen, Failure> 
 }
 
 /// What it takes a member to follow the epochs that it missed.
-fn missed(bench: &Bench, members: usize) -> Result<Spent, Failure> {
+fn missed(bench: &Bench, members: usize, kind: CredentialKind) -> Result<Spent, Failure> {
     let folder = tempfile::Builder::new().prefix("sealcast-mls").tempdir_in(disk())?;
-    let mut fleet = Fleet::new(members, 0, || bench.bar.tick())?;
+    let mut fleet = Fleet::new(members, 0, kind, || bench.bar.tick())?;
     fleet.end(SECOND);
     let (file, spent) = (folder.path().join("second"), SpentCell::default());
     fleet.start_measured(SECOND, true, &file, &spent);
