@@ -2,6 +2,12 @@
 
 use std::time::Duration;
 
+pub use sealcast_wire::limits::DIRECTORY_LOG_BYTES;
+
+/// Bytes of a group's log that may be asked for to be kept.
+pub const KEEP_MIN: u64 = 16 << 20;
+/// The most.
+pub const KEEP_MAX: u64 = 1_000_000_000_000;
 /// Connections of all clients of the directory.
 pub const CONNECTIONS_MAX: usize = 1024;
 /// Connections from one address; loopback addresses have none, since a reverse proxy comes from there.

@@ -12,7 +12,7 @@ use sealcast_relayd::failure::{Code, Failure};
 use sealcast_relayd::log;
 use sealcast_relayd::mosquitto::Setup;
 use sealcast_relayd::mqtt::{Broker, Prefix, password};
-use sealcast_relayd::serve::{Config, Links, Mqtt, Relay};
+use sealcast_relayd::serve::{Config, Keep, Links, Mqtt, Relay};
 use sealcast_relayd::tls::Files;
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
@@ -75,6 +75,10 @@ struct Run {
     /// Show figures there, for Prometheus.
     #[arg(long, value_name = "ADDRESS")]
     metrics: Option<SocketAddr>,
+    /// How much of each group's log is kept: members that were away for longer come in anew, and learn what they missed.
+    /// 256MiB if not given.
+    #[arg(long, value_name = "SIZE")]
+    keep: Option<Keep>,
     /// Write JSON, one object per line.
     #[arg(long)]
     json: bool,
@@ -139,6 +143,7 @@ fn configure(run: Run) -> Result<Config, Failure> {
         tls,
         insecure: run.insecure,
         metrics: run.metrics,
+        keep: run.keep.unwrap_or_default(),
     })
 }
 

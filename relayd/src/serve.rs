@@ -2,6 +2,7 @@
 
 use std::net::{SocketAddr, TcpListener as StdListener};
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use axum::http::Uri;
@@ -43,6 +44,46 @@ pub struct Config {
     pub insecure: bool,
     /// Where figures are shown.
     pub metrics: Option<SocketAddr>,
+    /// How much of each group's log is kept.
+    pub keep: Keep,
+}
+
+/// How many bytes of each group's log are kept at least, behind which the oldest entries go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keep(u64);
+
+impl Default for Keep {
+    fn default() -> Keep {
+        Keep(limits::DIRECTORY_LOG_BYTES)
+    }
+}
+
+impl Keep {
+    fn configured(self) -> directory::Config {
+        let usual = directory::Config::default();
+        // Small entries count, too.
+        directory::Config { log_bytes: self.0, log_entries: usual.log_entries.max(self.0 >> 10), ..usual }
+    }
+}
+
+impl FromStr for Keep {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Keep, &'static str> {
+        let at = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+        let unit = match &text[at..] {
+            "MB" => 1_000_000,
+            "GB" => 1_000_000_000,
+            "M" | "MiB" => 1 << 20,
+            "G" | "GiB" => 1 << 30,
+            _ => 0,
+        };
+        let bytes = text[..at].parse::<u64>().ok().and_then(|it| it.checked_mul(unit)).unwrap_or(0);
+        (limits::KEEP_MIN..=limits::KEEP_MAX)
+            .contains(&bytes)
+            .then_some(Keep(bytes))
+            .ok_or("a size from 16MiB to 1000GB, such as 256MiB or 1GB")
+    }
 }
 
 /// The MQTT broker of a relay.
@@ -110,7 +151,7 @@ impl Relay {
         };
 
         let metrics = Arc::new(Metrics::default());
-        let directory = Directory::new(directory::Config::default(), key);
+        let directory = Directory::new(config.keep.configured(), key);
         let relay = *directory.public();
         let announcements = Announcements::new(config.prefix.clone(), metrics.clone());
         let announcer = Announcer::start(announcements.clone(), &address, &relay);
