@@ -524,6 +524,8 @@ pub enum Output {
     Order(OrderStatus),
     /// Fifo messages of this member never come: somebody told it that we have them, and it has forgotten them.
     Gap(Slot),
+    /// What has these positions in the order is not kept any more, and never comes: the first one, and the last.
+    Missed(u64, u64),
     /// No other member was heard for so long, though we are connected (D2); `None` once one is.
     Silence(Option<Duration>),
     /// What becomes of the application's state of this topic, in turn with its messages.

@@ -198,6 +198,7 @@ impl<K: Keys, D: Delivery> Member<K, D> {
                     }
                     self.tell(MemberEvent::Sequencer(sequencer.map(|it| it.id.cert)));
                 }
+                Output::View(ViewEvent::Missed { until, .. }) => self.tell(MemberEvent::Gap(until)),
                 Output::View(ViewEvent::Gap { .. }) => self.tell(MemberEvent::Gap(0)),
                 Output::View(ViewEvent::Stale { silent }) => self.tell(MemberEvent::Silence(silent)),
                 Output::View(ViewEvent::Excluded(why)) => self.tell(MemberEvent::Excluded(why)),

@@ -275,6 +275,8 @@ pub struct Options {
     pub directory: Option<String>,
     /// `relay=`: the key that the directory's receipts must have, `scrl1…`.
     pub relay: Option<String>,
+    /// `history=`: all that is published goes into the log of a relay's directory, and comes to members that are away now, too.
+    pub history: bool,
     /// `padding=`: what a relay carries sealed has a multiple of so many bytes.
     pub padding: usize,
     /// `user=`: as whom to log in at the MQTT broker.
@@ -307,14 +309,15 @@ impl Default for Options {
             slow: SlowMember::Wait,
             fec: true,
             join: Join::Auto,
-            wait: Duration::from_secs(10),
-            pin: None,
             ciphersuite: None,
             credentials: Credentials::X509,
             handshake: HandshakeForm::Private,
+            wait: Duration::from_secs(10),
+            pin: None,
             authority: None,
             directory: None,
             relay: None,
+            history: false,
             padding: 1,
             user: None,
             password_file: None,
@@ -493,9 +496,6 @@ impl Url {
                     _ => return Err(wrong("auto, external or wait")),
                 }
             }
-            "wait" => options.wait = duration(value).ok_or_else(|| wrong("a time such as 10s"))?,
-            "pin" => {
-                let hex = |c: char| matches!(c, '0'..='9' | 'a'..='f');
             "ciphersuite" => {
                 options.ciphersuite = match value {
                     "1" => Some(1),
@@ -517,6 +517,9 @@ impl Url {
                     _ => return Err(wrong("private or public")),
                 }
             }
+            "wait" => options.wait = duration(value).ok_or_else(|| wrong("a time such as 10s"))?,
+            "pin" => {
+                let hex = |c: char| matches!(c, '0'..='9' | 'a'..='f');
                 let good = (16..=64).contains(&value.len()) && value.chars().all(hex);
                 if !matches!(self.address, TransportAddress::Quorum(_)) {
                     return Err(bad(&text, "pin= belongs to quorum: URLs"));
@@ -589,6 +592,7 @@ impl Url {
                 let key = good.then(|| value.to_owned());
                 options.relay = Some(key.ok_or_else(|| wrong("the key of a relay, scrl1…, as its program prints it"))?);
             }
+            "history" => options.history = switch(value).ok_or_else(|| wrong("on or off"))?,
             "padding" => {
                 let n = bytes(value).filter(|n| (1..=PADDING_MAX).contains(n));
                 options.padding = n.ok_or_else(|| wrong("bytes from 1 to 65536, such as 256"))?;
@@ -610,13 +614,17 @@ impl Url {
         Ok(())
     }
 
-    /// Whether a relay's options are there, and at a relay, and those of keys with the scheme that has them.
+    /// Whether a relay's options are there, and at a relay.
     fn check_relay(&self, given: &BTreeSet<&str>) -> Result<()> {
         if !matches!(self.address, TransportAddress::Relay(_)) {
-            let found = ["directory", "relay", "padding", "user", "password-file", "ca"]
+            let found = ["directory", "relay", "history", "padding", "user", "password-file", "ca"]
                 .into_iter()
                 .find(|it| given.contains(it));
             return found.map_or(Ok(()), |it| Err(bad(&self.text, &format!("{it}= belongs to mqtt: URLs"))));
+        }
+        if self.options.history && self.keys != Scheme::Mls {
+            let what = "history= needs the log of a directory, which keys=mls has";
+            return Err(bad(&self.text, what).with_hint("add &keys=mls&directory=https://HOST/v1&relay=scrl1…"));
         }
         if given.contains("padding") && !self.is_sealed() {
             return Err(bad(&self.text, "padding= hides nothing where nothing is sealed"));
@@ -924,6 +932,13 @@ mod tests {
             ("mem://a?keys=mls&order=total&erase=hour", "epoch"),
             ("mem:g?keys=mls&join=soon", "auto, external or wait"),
             ("udpm://?join=wait", "belongs to keys=mls"),
+            ("udpm://?credentials=basic", "belongs to keys=mls"),
+            ("mem:g?keys=mls&credentials=none", "x509 or basic"),
+            ("mem:g?keys=mls&credentials=basic&origin=signed", "nothing proves"),
+            ("mem:g?keys=mls&handshake=clear", "private or public"),
+            ("mem:g?keys=mls&history=on", "belongs to mqtt: URLs"),
+            ("mqtt://127.0.0.1/p?keys=plain&history=on", "needs the log of a directory"),
+            ("mem:g?keys=mls&ciphersuite=3", "1 (X25519, Ed25519) or 2"),
             ("quorum:", "names no cluster file"),
             ("quorum:cluster.toml?order=total", "belongs to udpm: and mem"),
             ("udpm://?order=some", "total or best-effort"),
@@ -932,13 +947,6 @@ mod tests {
         ] {
             let error = Url::parse(text).unwrap_err();
             assert_eq!(error.code(), Code::BadUrl, "{text}");
-            ("udpm://?credentials=basic", "belongs to keys=mls"),
-            ("mem:g?keys=mls&credentials=none", "x509 or basic"),
-            ("mem:g?keys=mls&credentials=basic&origin=signed", "nothing proves"),
-            ("mem:g?keys=mls&handshake=clear", "private or public"),
-            ("mem:g?keys=mls&history=on", "belongs to mqtt: URLs"),
-            ("mqtt://127.0.0.1/p?keys=plain&history=on", "needs the log of a directory"),
-            ("mem:g?keys=mls&ciphersuite=3", "1 (X25519, Ed25519) or 2"),
             assert!(error.message().contains(part), "{text}: {error}");
         }
     }

@@ -358,6 +358,11 @@ fn tell_views(env: &Env<'_>, views: &mut Views) -> Result<(), Failure> {
                 env.output.warn(&what);
                 env.output.object(&json!({ "event": "gap", "what": what }))?;
             }
+            ViewEvent::Missed { from, until } => {
+                let what = format!("the relay keeps no more what had positions {from} to {until}: it never comes");
+                env.output.warn(&what);
+                env.output.object(&json!({ "event": "gap", "from": from, "until": until, "what": what }))?;
+            }
             ViewEvent::Stale { silent } => {
                 let what = silent.map_or_else(|| "others are heard again".to_owned(), stale);
                 match silent {

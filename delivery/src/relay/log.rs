@@ -390,6 +390,8 @@ impl Log {
             (_, Answer::Progress(progress)) => self.progress(progress),
             (_, Answer::Gone(before)) => {
                 // What is missing the key scheme notices by what comes behind it.
+                let missed = Output::Missed(self.follower.position() + 1, before.position);
+                self.outputs.push_back(missed);
                 if self.follower.adopt(before).is_ok_and(|it| it.is_some()) {
                     self.fail_first(Outcome::InDoubt);
                 }

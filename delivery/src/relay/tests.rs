@@ -426,6 +426,26 @@ fn what_lies_behind_an_earlier_position_is_handed_on_again_also_to_a_later_run()
 }
 
 #[test]
+fn who_was_away_for_longer_than_the_log_reaches_back_is_told_what_it_missed() {
+    let mut net = Net::new(2);
+    net.directory = Directory::new(Quotas { log_entries: 3, ..Quotas::default() }, key(1));
+    let texts = ["a", "b", "c", "d", "e", "f", "g", "h"];
+    for (at, text) in texts.into_iter().enumerate() {
+        net.send(0, text, Guarantee::Ordered);
+        net.run(3);
+        if at == 1 {
+            let now = net.now();
+            net.members[1].relay.handle(now, Input::Checkpointed(2));
+            net.step(1);
+            net.members[1].is_cut_off = true;
+        }
+    }
+    net.restart(1);
+    net.run(5);
+    assert_eq!(net.seen(1), ["up", "Missed(3, 5)", "6 f", "7 g", "8 h"]);
+}
+
+#[test]
 fn who_founds_a_group_that_has_a_log_is_told() {
     let mut net = Net::new(1);
     net.send(0, "a", Guarantee::Ordered);

@@ -88,6 +88,9 @@ impl<K: Keys, D: Delivery> Group<K, D> {
                 let from = self.ring.current().and_then(|it| it.view.member(slot).cloned());
                 self.ready.extend(from.map(|from| Output::View(ViewEvent::Gap { from })));
             }
+            delivery::Output::Missed(from, until) => {
+                self.ready.push_back(Output::View(ViewEvent::Missed { from, until }));
+            }
             delivery::Output::Silence(silent) => self.ready.push_back(Output::View(ViewEvent::Stale { silent })),
             // Whoever leaves, or is in no epoch yet, needs none.
             delivery::Output::Renew => _ = self.command(now, keys::Command::Rotate),

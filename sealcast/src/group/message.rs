@@ -160,6 +160,13 @@ pub enum ViewEvent {
         /// Who published them.
         from: Member,
     },
+    /// A relay's log reaches back no further: what had these positions in the order, from the first to the last, never comes.
+    Missed {
+        /// The first one.
+        from: u64,
+        /// The last one.
+        until: u64,
+    },
     /// No other member was heard for so long, though the transport is connected: the others may be off, or the relay keeps
     /// them from us, with what they removed or published (D2).
     Stale {

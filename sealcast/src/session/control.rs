@@ -31,7 +31,7 @@ impl Handler for Controlled {
             Request::Log => Ok(Answer::Log(session.log().iter().flat_map(lines).collect())),
             Request::Publish { topic, guarantee, .. } => {
                 let mut publish = session.publish(&topic, bytes);
-                publish.guarantee = guarantee.into();
+                publish.guarantee = session.inner.shared.guarantee(guarantee.into());
                 let published = publish.wait()?;
                 // What it gets a place for is waited for only if that was asked for.
                 drop(session.flush());
@@ -138,6 +138,9 @@ fn lines(entry: &super::info::LogEntry) -> Vec<LogLine> {
         }
         LogEvent::View(ViewEvent::Gap { from }) => {
             vec![line(None, "gap", format!("messages of {} that were promised never come", from.name))]
+        }
+        LogEvent::View(ViewEvent::Missed { from, until }) => {
+            vec![line(None, "gap", format!("positions {from} to {until} of the order are not kept any more"))]
         }
         LogEvent::View(ViewEvent::Stale { silent }) => {
             let what = match silent {

@@ -97,7 +97,8 @@ impl Session {
     /// # Ok::<(), sealcast::Error>(())
     /// ```
     pub fn publish<'a>(&'a self, topic: &'a str, body: impl AsRef<[u8]> + Send + 'a) -> Publish<'a> {
-        Publish { session: self, topic, body: Box::new(body), guarantee: Guarantee::BestEffort, within: None }
+        let guarantee = self.inner.shared.guarantee(Guarantee::BestEffort);
+        Publish { session: self, topic, body: Box::new(body), guarantee, within: None }
     }
 
     /// Publishes a message from a control loop: never waits, never allocates in steady state.
@@ -143,6 +144,7 @@ impl Session {
         guarantee: Guarantee,
     ) -> std::result::Result<Ticket, TryPublishError> {
         let shared = &self.inner.shared;
+        let guarantee = shared.guarantee(guarantee);
         let message = Publication { topic, body, guarantee, sent_micros: None };
         match shared.publish(&message, false) {
             Ok(number) => Ok(Ticket::new(shared.clone(), number, guarantee, None)),

@@ -245,6 +245,11 @@ impl Shared {
         })
     }
 
+    /// What a message gets that is published with this guarantee.
+    pub(super) fn guarantee(&self, asked: Guarantee) -> Guarantee {
+        if self.url.options.history { asked.max(Guarantee::Ordered) } else { asked }
+    }
+
     /// Whether publishing ends when the message has its place in the order, or all readers have it.
     pub(super) fn is_waited_for(&self, guarantee: Guarantee) -> bool {
         let is_ordered = guarantee >= Guarantee::Ordered && self.transport.acknowledges(guarantee);
@@ -532,7 +537,7 @@ impl Shared {
                     seen.order = Some(WhoOrders { sequencer, is_settled, term, from });
                 }
                 ViewEvent::Stale { silent } => seen.silent = silent.map(|it| (it, now.monotonic)),
-                ViewEvent::Gap { .. } => {}
+                ViewEvent::Gap { .. } | ViewEvent::Missed { .. } => {}
                 ViewEvent::Excluded(why) => seen.excluded = Some(why.clone()),
             }
             queues.iter().for_each(|q| q.push(event.clone()));
