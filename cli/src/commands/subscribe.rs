@@ -126,11 +126,13 @@ impl Sub {
         let mut views = session.views();
         tell_views(env, &mut views)?;
         let (mut looked, mut warned) = (Instant::now(), false);
+        let mut trouble = Trouble::default();
         let mut ended = self.show_all(shown, |shown, timeout| {
             let message = next(&mut subscriptions, timeout, Subscription::next_timeout)?;
             self.show(env, shown, message.map(Heard::from))?;
-            if !warned && looked.elapsed() > LOOK {
-                warned = session::warn_of_other_orders(env, &session.log());
+            if looked.elapsed() > LOOK {
+                warned = warned || session::warn_of_other_orders(env, &session.log());
+                trouble.look(env, &session)?;
                 looked = Instant::now();
             }
             tell_views(env, &mut views)
@@ -314,6 +316,35 @@ struct Shown {
     count: u64,
 }
 
+/// What keeps the relay from working, as it was told.
+#[derive(Default)]
+struct Trouble {
+    since: Option<Instant>,
+    told: bool,
+}
+
+impl Trouble {
+    /// Tells of what lasts, and of its end.
+    fn look(&mut self, env: &Env<'_>, session: &Session) -> Result<(), Failure> {
+        let Some(why) = session.trouble() else {
+            self.since = None;
+            if std::mem::take(&mut self.told) {
+                env.output.say("the relay works again");
+                env.output.object(&json!({ "event": "relay", "trouble": null }))?;
+            }
+            return Ok(());
+        };
+        let lasts = self.since.get_or_insert_with(Instant::now).elapsed() > TROUBLE_LASTS;
+        if lasts && !self.told {
+            self.told = true;
+            env.output.warn(format!("nothing comes for now: {} [{}]", why.message(), why.code()));
+            env.output
+                .object(&json!({ "event": "relay", "trouble": why.message(), "code": why.code().to_string() }))?;
+        }
+        Ok(())
+    }
+}
+
 fn tell_missed(env: &Env<'_>, missed: u64) {
     if missed > 0 {
         env.output.warn(format!("{missed} messages came faster than they could be printed"));
@@ -402,6 +433,8 @@ const GAP: &str = "ordered messages are missing here: this member was apart from
 const FORCED: &str = "this part of the group was made primary by force: others may have another order";
 /// How often it is looked for others with another order.
 const LOOK: Duration = Duration::from_secs(1);
+/// A relay that is back before is not spoken of.
+const TROUBLE_LASTS: Duration = Duration::from_secs(3);
 /// How often Ctrl-C and the end of time are looked for.
 const STEP: Duration = Duration::from_millis(50);
 /// How long one of several subscriptions is listened to alone.

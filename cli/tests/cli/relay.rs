@@ -60,7 +60,7 @@ fn who_comes_back_to_a_relay_gets_what_was_ordered_meanwhile_and_nothing_twice()
     for member in ["ann", "bob"] {
         home.good(&["ca", "issue", member]);
     }
-    let relay = Relay::start(&home);
+    let mut relay = Relay::start(&home);
     let url = format!("{}&wait=60s", relay.url("mls", "exchange"));
     let mut ann = hears(&home, "ann", &url, "1");
     ann.line_within("1 member", TIMEOUT).expect("she founds the group");
@@ -94,8 +94,18 @@ fn who_comes_back_to_a_relay_gets_what_was_ordered_meanwhile_and_nothing_twice()
     for what in ["sixth", "seventh"] {
         home.good(&["--id", "bob", "--url", &url, "pub", "orders", what]);
     }
-    let (exit, heard) = hears(&home, "ann", &url, "2").end();
-    assert!(exit == 0 && heard.contains("sixth") && heard.contains("seventh"), "{heard}");
+    let mut ann = hears(&home, "ann", &url, "3");
+    for what in ["sixth", "seventh"] {
+        ann.line_within(what, TIMEOUT).expect("she gets it");
+    }
+    // A relay that is away is spoken of.
+    relay.kill();
+    ann.line_within("nothing comes for now", TIMEOUT).expect("she is told");
+    relay.serve();
+    ann.line_within("the relay works again", TIMEOUT).expect("she is told of its end");
+    home.good(&["--id", "bob", "--url", &url, "pub", "orders", "eighth"]);
+    let (exit, heard) = ann.end();
+    assert!(exit == 0 && heard.contains("eighth"), "{heard}");
 }
 
 #[test]
@@ -311,8 +321,8 @@ fn a_look_at_a_relay_names_what_is_wrong_with_broker_and_directory() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
-    // Who has the wrong password is told by what one does, too.
-    let ran = home.run(&["--id", "ann", "--url", &format!("{}&wait=2s", login("ann", "wrong")), "pub", "t", "x"]);
+    // Who has the wrong password is told at once by what one does, too.
+    let ran = home.run(&["--id", "ann", "--url", &format!("{}&wait=10m", login("ann", "wrong")), "pub", "t", "x"]);
     assert!(ran.exit == 6 && ran.stderr.contains("error[E0604]"), "{}", ran.stderr);
 
     // TLS to the directory, by the same certificates.

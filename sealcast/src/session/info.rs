@@ -168,7 +168,7 @@ impl Shared {
     }
 
     /// What carries the group, where that is one that can fail.
-    fn carrier(&self) -> Option<Carrier> {
+    pub(super) fn carrier(&self) -> Option<Carrier> {
         self.driver_lock.with(self, |driver| driver.as_ref()?.shell.carrier())
     }
 

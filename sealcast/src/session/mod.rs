@@ -101,6 +101,17 @@ impl Session {
         Publish { session: self, topic, body: Box::new(body), guarantee, within: None }
     }
 
+    /// What keeps the relay of this session from working now, as far as it is known; it is tried again by itself.
+    ///
+    /// ```
+    /// # let session = sealcast::open("mem:doc-trouble?keys=plain").wait()?;
+    /// assert!(session.trouble().is_none());
+    /// # Ok::<(), sealcast::Error>(())
+    /// ```
+    pub fn trouble(&self) -> Option<Error> {
+        self.inner.shared.carrier()?.trouble
+    }
+
     /// Publishes a message from a control loop: never waits, never allocates in steady state.
     ///
     /// # Errors
