@@ -113,6 +113,8 @@ pub struct Properties {
     pub asks_outside: bool,
     /// Whether a member stays one while its process does not run. Otherwise it leaves when its session is closed.
     pub stays: bool,
+    /// Whether members' names are claimed alone: nothing of theirs counts as signed.
+    pub claims_names: bool,
 }
 
 /// A guarantee, with at least this agreement.
@@ -135,6 +137,7 @@ impl Properties {
         flushes: false,
         asks_outside: false,
         stays: false,
+        claims_names: false,
     };
     /// Any transport will do that carries what nobody seals.
     pub const PLAIN: Properties = Properties { seals_nothing: true, ..Properties::ANY };

@@ -74,6 +74,11 @@ pub struct Verified {
 }
 
 impl Verified {
+    /// The hash of a name and a key that somebody claims.
+    pub fn claim(name: &str, point: &[u8]) -> CertHash {
+        CertHash(Transcript::new("sealcast/v1/basic").add(name.as_bytes()).add(point).finish())
+    }
+
     /// Whoever holds this key and calls itself so, in a group where nobody proves a name: with a `basic` credential (RFC 9420, section 5.3).
     /// Its time does not end, and its hash names what it claims.
     ///
@@ -83,7 +88,7 @@ impl Verified {
         if !is_name(name) {
             return Err(CertificateError::Malformed);
         }
-        let claim = Transcript::new("sealcast/v1/basic").add(name.as_bytes()).add(key.point()).finish();
+        let CertHash(claim) = Verified::claim(name, key.point());
         Ok(Verified {
             hash: CertHash(claim),
             name: name.into(),

@@ -204,9 +204,11 @@ impl Certificates {
             (Credential::X509(chain), None) => self.verify_chain(chain, verify),
             (Credential::Basic(name), Some(rights)) => {
                 let name = std::str::from_utf8(name).map_err(|_| Refusal::Credential)?;
-                let algorithm = if claim.signature_key.len() == 32 { Algorithm::Ed25519 } else { Algorithm::P256 };
-                let key = PublicKey::new(algorithm, &claim.signature_key).map_err(|_| Refusal::Key)?;
-                Verified::claimed(name, key, rights.clone()).map(Arc::new).map_err(|_| Refusal::Credential)
+                self.verified_once(Verified::claim(name, &claim.signature_key), || {
+                    let algorithm = if claim.signature_key.len() == 32 { Algorithm::Ed25519 } else { Algorithm::P256 };
+                    let key = PublicKey::new(algorithm, &claim.signature_key).map_err(|_| Refusal::Key)?;
+                    Verified::claimed(name, key, rights.clone()).map(Arc::new).map_err(|_| Refusal::Credential)
+                })
             }
             (Credential::X509(_), Some(_)) | (Credential::Basic(_), None) => Err(Refusal::Credential),
         }
@@ -215,12 +217,20 @@ impl Certificates {
     fn verify_chain(&self, chain: &[Vec<u8>], verify: Verify) -> Result<Arc<Verified>, Refusal> {
         let [der] = chain else { return Err(Refusal::Credential) };
         let certificate = Certificate::parse(der).map_err(|_| Refusal::Credential)?;
+        self.verified_once(certificate.hash(), || verify(&self.anchor, &certificate).map_err(|_| Refusal::Credential))
+    }
+
+    fn verified_once(
+        &self,
+        hash: CertHash,
+        verify: impl FnOnce() -> Result<Arc<Verified>, Refusal>,
+    ) -> Result<Arc<Verified>, Refusal> {
         let known = || self.verified.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = known().get(&certificate.hash()) {
+        if let Some(known) = known().get(&hash) {
             return Ok(known.clone());
         }
         // Several threads may verify at once.
-        let verified = verify(&self.anchor, &certificate).map_err(|_| Refusal::Credential)?;
+        let verified = verify()?;
         let mut known = known();
         if known.len() >= limits::MLS_PEOPLE_MAX {
             known.clear();

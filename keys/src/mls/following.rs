@@ -243,7 +243,7 @@ impl<E: Engine> Mls<E> {
 
     /// Who is in after a commit, which the engine has taken in already, and who came by it.
     pub(super) fn people_after(&mut self, change: &engine::Change, given: &[Card]) -> Option<(People, Vec<CertHash>)> {
-        let (judge, group) = (self.judge.clone(), self.group.clone());
+        let judge = self.judge.clone();
         let inside = self.inside()?;
         let mut people = inside.people.clone();
         let mut certs: Vec<CertHash> = change.removed.iter().filter_map(|leaf| people.remove(slot(*leaf))).collect();
@@ -255,7 +255,7 @@ impl<E: Engine> Mls<E> {
             };
             came.push(it.hash);
             let card = given.iter().find(|card| card.id.cert == it.hash);
-            people.admit(&group, slot(leaf), it, card);
+            people.admit(slot(leaf), it, card);
         }
         certs.extend(&came);
         self.journal.note(Some(&change.nodes), certs);
@@ -279,13 +279,12 @@ impl<E: Engine> Mls<E> {
 
     /// A member runs anew: the epoch's tree stays, its data gets new keys (G4).
     fn judge_card(&mut self, now: Now, position: u64, card: &Card) {
-        let group = self.group.clone();
         if self.inside().is_some_and(|it| it.leaf_of(&card.id.cert).is_none()) {
             return self.note_astray(now);
         }
         let Some(inside) = self.inside_mut() else { return };
         let mut people = inside.people.clone();
-        if !people.run(&group, card) {
+        if !people.run(card) {
             return;
         }
         if let Some((slot, _)) = people.roster.find(&card.id.cert) {

@@ -65,6 +65,16 @@ impl<E> External<E> {
     }
 }
 
+/// Who found a group's cards, and certificates, to be good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum KnownBy {
+    /// A run of ours, of the certificates, too.
+    UsBefore,
+    /// Those who were there before us have the same cards; each certificate is verified.
+    Others,
+    Nobody,
+}
+
 /// Whom a commit of ours let in.
 pub(super) struct Welcomed {
     pub(super) whom: Vec<CertHash>,
@@ -220,21 +230,24 @@ impl<E: Engine> Mls<E> {
 
     /// The state of a member that came in.
     pub(super) fn begin_inside(&mut self, engine: E, base: Secret<32>, start: Start) {
-        self.go_inside(engine, base, start, false);
+        self.go_inside(engine, base, start, KnownBy::Others);
     }
 
-    /// The same; certificates and cards that are `known` a run before found to be good.
-    pub(super) fn go_inside(&mut self, engine: E, base: Secret<32>, start: Start, known: bool) {
+    /// The same, with certificates and cards that somebody knows already.
+    pub(super) fn go_inside(&mut self, engine: E, base: Secret<32>, start: Start, known: KnownBy) {
         let Start { counter, position, founded, cut, cards } = start;
         let cards: BTreeMap<CertHash, Card> = cards.into_iter().map(|card| (card.id.cert, card)).collect();
-        let mut people = People::default();
+        let mut people = People::new(self.group.clone());
         for (leaf, claim) in engine.members() {
-            let it = if known { self.judge.recall(&claim) } else { self.judge.verify(&claim) };
+            let it = match known {
+                KnownBy::UsBefore => self.judge.recall(&claim),
+                KnownBy::Others | KnownBy::Nobody => self.judge.verify(&claim),
+            };
             let Ok(it) = it else { continue };
             let card = cards.get(&it.hash);
             match known {
-                true => people.recall(slot(leaf), it, card),
-                false => people.admit(&self.group, slot(leaf), it, card),
+                KnownBy::Nobody => people.admit(slot(leaf), it, card),
+                KnownBy::UsBefore | KnownBy::Others => people.admit_as_others_did(slot(leaf), it, card),
             }
         }
         self.journal.begin_anew();

@@ -60,6 +60,11 @@ impl<E: Engine> Mls<E> {
     /// Records of this epoch are delivered up to this position.
     pub(super) fn passed(&mut self, now: Now, position: u64) {
         let Some(epoch) = self.epoch() else { return };
+        // A record that was void comes again in a later run.
+        let mut before = self.marks.last.iter().chain(&self.marks.stored);
+        if before.any(|it| it.epoch == epoch && it.position >= position) {
+            return;
+        }
         self.marks.last = Some(Mark { epoch, position });
         if !self.timers.is_set(Timer::Mark) {
             self.timers.set(Timer::Mark, now.monotonic + MARK_EVERY);

@@ -159,11 +159,6 @@ impl Card {
     /// The key that it names, if the certificate's key signed it.
     pub(super) fn check(&self, group: &str, key: &PublicKey) -> Option<PublicKey> {
         key.verify(&self.statement(group), &self.signature).ok()?;
-        self.origin_key()
-    }
-
-    /// The key that it names; its signature is not verified.
-    pub(super) fn origin_key(&self) -> Option<PublicKey> {
         PublicKey::new(Algorithm::Ed25519, &self.origin).ok()
     }
 

@@ -1,7 +1,7 @@
 //! Who is in a group, and how each runs: cheap to clone, since an epoch that begins shares nearly all with the one before.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use sealcast_crypto::identity::Verified;
 use sealcast_crypto::set_hash::SetHash;
@@ -13,8 +13,9 @@ use super::message::Card;
 use crate::epoch::Runs;
 
 /// The members of an epoch.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(super) struct People {
+    group: Arc<str>,
     pub(super) members: Map<Slot, Arc<Verified>>,
     /// The runs of members.
     pub(super) cards: Cards,
@@ -24,6 +25,12 @@ pub(super) struct People {
 }
 
 impl People {
+    /// Nobody is in this group yet.
+    pub(super) fn new(group: Arc<str>) -> People {
+        let (members, cards, roster, in_by) = Default::default();
+        People { group, members, cards, roster, in_by }
+    }
+
     /// Whether somebody is to be removed: excluded, or with a certificate that ended two hours ago. Newcomers are judged as
     /// they come.
     pub(super) fn are_some_out(&mut self, judge: &Certificates, trust: &Arc<Trust>) -> bool {
@@ -40,17 +47,18 @@ impl People {
     }
 
     /// Puts a member into a slot, with its card if that is a good one.
-    pub(super) fn admit(&mut self, group: &str, slot: Slot, it: Arc<Verified>, card: Option<&Card>) {
+    pub(super) fn admit(&mut self, slot: Slot, it: Arc<Verified>, card: Option<&Card>) {
         if let Some(card) = card {
-            self.cards.insert(group, card, &it.key);
+            self.cards.insert(&self.group, card, &it.key);
         }
         self.sit(slot, it);
     }
 
-    /// The same with a card that a run before found to be good.
-    pub(super) fn recall(&mut self, slot: Slot, it: Arc<Verified>, card: Option<&Card>) {
-        if let Some((card, origin)) = card.and_then(|card| Some((card, card.origin_key()?))) {
-            self.cards.put(card, origin);
+    /// The same with a card that those who were there before vouch for: it is checked when something comes from that member. If it is a
+    /// bad one, they have another set of cards and so other keys than we.
+    pub(super) fn admit_as_others_did(&mut self, slot: Slot, it: Arc<Verified>, card: Option<&Card>) {
+        if let Some(card) = card {
+            self.cards.put(card, None);
         }
         self.sit(slot, it);
     }
@@ -72,11 +80,11 @@ impl People {
     }
 
     /// A member runs anew, if the card is its own and of a later run than the one known: whether it does.
-    pub(super) fn run(&mut self, group: &str, card: &Card) -> bool {
+    pub(super) fn run(&mut self, card: &Card) -> bool {
         let Some((slot, _)) = self.roster.find(&card.id.cert) else { return false };
         let Some(it) = self.members.get(&slot).cloned() else { return false };
         let is_newer = self.cards.get(&card.id.cert).is_none_or(|known| known.run < card.run);
-        if !is_newer || !self.cards.insert(group, card, &it.key) {
+        if !is_newer || !self.cards.insert(&self.group, card, &it.key) {
             return false;
         }
         self.roster.insert(slot, self.member(&it));
@@ -98,30 +106,33 @@ impl Runs for People {
 
     fn get(&self, slot: Slot) -> Option<(Incarnation, &PublicKey)> {
         let known = self.cards.0.get(&self.roster.get(slot)?.id.cert)?;
-        Some((known.card.id.incarnation, &known.origin))
+        let checked = || known.card.check(&self.group, &self.members.get(&slot)?.key);
+        Some((known.card.id.incarnation, known.origin.get_or_init(checked).as_ref()?))
     }
 }
 
-/// Cards whose signatures are good, by certificate, and the hash of them all.
+/// Cards by certificate, and the hash of them all.
 #[derive(Clone, Default)]
 pub(super) struct Cards(Map<CertHash, Arc<Known>>, SetHash);
 
 struct Known {
     card: Card,
-    origin: PublicKey,
+    /// The key that it names, once it is checked; `None` of a bad one.
+    origin: OnceLock<Option<PublicKey>>,
 }
 
 impl Cards {
     /// Takes in a card that this key signed, instead of the one before; whether it did.
     fn insert(&mut self, group: &str, card: &Card, key: &PublicKey) -> bool {
         let Some(origin) = card.check(group, key) else { return false };
-        self.put(card, origin);
+        self.put(card, Some(origin));
         true
     }
 
-    fn put(&mut self, card: &Card, origin: PublicKey) {
+    fn put(&mut self, card: &Card, origin: Option<PublicKey>) {
         self.remove(&card.id.cert);
         self.1.insert(&card.id.cert.0, &card.run_bytes());
+        let origin = origin.map_or_else(OnceLock::new, |it| OnceLock::from(Some(it)));
         self.0.insert(card.id.cert, Arc::new(Known { card: card.clone(), origin }));
     }
 

@@ -82,11 +82,11 @@ impl<E: Engine> Mls<E> {
     pub(super) fn prove_by_log(&mut self) {
         let Phase::External(external) = &self.phase else { return };
         let (Some(position), Some(posted)) = (external.position(), &external.posted) else { return };
-        let mut people = People::default();
+        let mut people = People::new(self.group.clone());
         for (leaf, claim) in external.engine.members() {
             if let Ok(it) = self.judge.verify(&claim) {
                 let card = posted.cards.iter().find(|card| card.id.cert == it.hash);
-                people.admit(&self.group, slot(leaf), it, card);
+                people.admit(slot(leaf), it, card);
             }
         }
         let mut counter = posted.counter;
@@ -95,7 +95,7 @@ impl<E: Engine> Mls<E> {
             match message {
                 _ if *at == posted.position => has_beginning = true,
                 Message::Commit { epoch, .. } | Message::Part { epoch, .. } if *epoch >= posted.epoch => return,
-                Message::Card(card) if people.run(&self.group, card) => counter = counter.saturating_add(1),
+                Message::Card(card) if people.run(card) => counter = counter.saturating_add(1),
                 _ => {}
             }
         }
@@ -103,7 +103,7 @@ impl<E: Engine> Mls<E> {
             return;
         }
         let own = self.card.clone();
-        people.run(&self.group, &own);
+        people.run(&own);
         let counter = counter.saturating_add(1);
         let name = name_of(EpochId { counter, hash: 0 }, &own.signature);
         let me = slot(external.engine.own_leaf());

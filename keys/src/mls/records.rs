@@ -13,7 +13,7 @@ use zeroize::Zeroizing;
 use super::committing::{Pending, Wish};
 use super::engine::{self, Checkpoint, Engine, Processed, ProposedKind};
 use super::following::base_of;
-use super::joining::Start;
+use super::joining::{KnownBy, Start};
 use super::journal::{self, Cause, Journal, STATE_1, Step};
 use super::message::{Card, Message};
 use super::packages::OwnPackage;
@@ -200,6 +200,7 @@ impl<E: Engine> Mls<E> {
         // The engine compared the tree with what is sealed; a thousand signatures take a tenth of a second.
         let authority = self.judge.anchor().certificate().hash().0;
         let known = verified.is_some_and(|it| digest_of(&cards).is_some_and(|cards| it == [authority, cards]));
+        let known = if known { KnownBy::UsBefore } else { KnownBy::Nobody };
         self.go_inside(engine, base, Start { counter, position, founded, cut, cards }, known);
         self.journal = journal;
         let replayed = !steps.is_empty();
@@ -256,7 +257,7 @@ impl<E: Engine> Mls<E> {
                 (people, _) = self.people_after(&change, &cards)?;
             }
             Cause::Card(card) => {
-                people.run(&self.group, &card).then_some(())?;
+                people.run(&card).then_some(())?;
                 self.journal.note(None, [card.id.cert]);
             }
         }

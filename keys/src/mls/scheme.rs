@@ -590,7 +590,11 @@ pub enum ConfigError {
 
 impl<E: Engine> Keys for Mls<E> {
     fn properties(&self) -> Properties {
-        Properties { stays: self.config.stays, ..PROPERTIES }
+        Properties {
+            stays: self.config.stays,
+            claims_names: self.config.credentials == CredentialKind::Basic,
+            ..PROPERTIES
+        }
     }
 
     fn handle(&mut self, now: Now, input: Input<'_>) -> Result<(), HandleError> {

@@ -77,6 +77,7 @@ pub const PROPERTIES: Properties = Properties {
     flushes: false,
     asks_outside: false,
     stays: false,
+    claims_names: false,
 };
 
 /// The machine of `keys=threshold`: a client that publishes, reads, or both.

@@ -280,6 +280,12 @@ fn a_run_knows_how_far_the_one_before_delivered_its_epoch() {
     net.with(2, |keys, now| keys.handle(now, Input::Passed(60)).unwrap());
     net.run(1_100);
     assert_eq!(began(&mut net), 60);
+    // What was void for it comes again, and is behind nothing.
+    net.with(2, |keys, now| {
+        keys.handle(now, Input::Passed(12)).unwrap();
+        keys.handle(now, Input::Ends).unwrap();
+    });
+    assert_eq!(began(&mut net), 60);
     // A program before this one stored nothing, and delivered all.
     net.run(3_000);
     net.nodes[2].records.remove(&crate::mls::mark::MARK);
