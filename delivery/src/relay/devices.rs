@@ -1,11 +1,11 @@
 //! What single devices leave and fetch at the directory: key packages, and mail for those who are away.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use sealcast_crypto::hash::sha256;
 use sealcast_relay::request::Package;
 use sealcast_relay::response::MailItem;
-use sealcast_wire::{Fetch, FetchId, KeyPackages, Now, Utc, limits};
+use sealcast_wire::{CertHash, Fetch, FetchId, KeyPackages, Now, Utc, limits};
 
 use super::log::{Log, Purpose};
 use crate::Output;
@@ -15,8 +15,9 @@ use crate::Output;
 pub(super) struct Devices {
     /// Key packages to be kept.
     pub(super) packages: VecDeque<KeyPackages>,
-    /// Counts what we have kept of our device.
-    number: u64,
+    /// Counts what we have kept of each device, our own and the one for newcomers: one that somebody else counted to the
+    /// end keeps back no other.
+    numbers: BTreeMap<CertHash, u64>,
     /// The number of the mail that was handed on last: the next request has it deleted.
     pub(super) fetched: u64,
 }
@@ -24,8 +25,10 @@ pub(super) struct Devices {
 impl Devices {
     /// An earlier run that had a clock, or more packages, counted further than we do. Whether there are greater numbers.
     pub(super) fn count_on(&mut self) -> bool {
-        self.number = self.number.saturating_mul(4);
-        self.number < u64::MAX
+        let Some(first) = self.packages.front() else { return false };
+        let number = self.numbers.entry(first.cert).or_default();
+        *number = number.saturating_mul(4);
+        *number < u64::MAX
     }
 }
 
@@ -63,13 +66,17 @@ impl Log {
         // one it takes for the same packages.
         let hash = sha256(packages.last_resort.as_ref().or(packages.single_use.first()).map_or(&[][..], Vec::as_slice));
         let step = 1 + u64::from(u16::from_be_bytes(*hash.first_chunk().expect("2 of 32 bytes")));
-        self.devices.number = self.devices.number.saturating_add(step).max(u64::try_from(utc.0).unwrap_or(0) << 16);
+        let before = self.devices.numbers.get(&packages.cert).copied().unwrap_or(0);
+        let number = before.saturating_add(step).max(u64::try_from(utc.0).unwrap_or(0) << 16);
         let package = |bytes: &Vec<u8>| Package { expires: packages.until, bytes: bytes.clone() };
         let (single_use, last_resort) =
             (packages.single_use.iter().map(package), packages.last_resort.as_ref().map(package));
         let device = (self.config.device)(&packages.cert);
-        match self.follower.put_packages(device, self.devices.number, single_use.collect(), last_resort, signer) {
-            Ok(call) => self.request(call, Purpose::Packages),
+        match self.follower.put_packages(device, number, single_use.collect(), last_resort, signer) {
+            Ok(call) => {
+                self.devices.numbers.insert(packages.cert, number);
+                self.request(call, Purpose::Packages);
+            }
             Err(_) => _ = self.devices.packages.pop_front(),
         }
     }

@@ -265,7 +265,8 @@ impl Log {
     /// Proposes the first message that waits, behind everything that we know; once the key scheme has seen that, too, since it may
     /// withdraw what it sent.
     pub(super) fn propose(&mut self) {
-        let is_free = !self.is_asking(|it| matches!(it, Purpose::Append)) && self.is_connected && !self.is_over;
+        let is_here = self.is_connected && !self.is_over && self.goes_back.is_none();
+        let is_free = is_here && !self.is_asking(|it| matches!(it, Purpose::Append));
         if !std::mem::take(&mut self.proposes) || !is_free {
             return;
         }
@@ -388,10 +389,15 @@ impl Log {
             }
             (Purpose::Head, Answer::Refused(Refusal::UnknownGroup)) => self.has_begun = true,
             (_, Answer::Progress(progress)) => self.progress(progress),
+            // Announcements may have brought what it says is gone.
+            (_, Answer::Gone(before)) if before.position <= self.follower.position() || self.goes_back.is_some() => {
+                self.drops.count(Dropped::Stale);
+            }
             (_, Answer::Gone(before)) => {
                 // What is missing the key scheme notices by what comes behind it.
                 let missed = Output::Missed(self.follower.position() + 1, before.position);
                 self.outputs.push_back(missed);
+                self.reads_at = now.monotonic;
                 if self.follower.adopt(before).is_ok_and(|it| it.is_some()) {
                     self.fail_first(Outcome::InDoubt);
                 }
@@ -435,7 +441,7 @@ impl Log {
             Purpose::Blobs(ids) => ids.into_iter().for_each(|id| self.fetched(now, id, None)),
             Purpose::Package(id) | Purpose::Mail(id) => self.fetched(now, id, None),
             Purpose::Packages if *why == Refusal::Stale && self.devices.count_on() => {}
-            Purpose::Packages => self.devices.packages.clear(),
+            Purpose::Packages => _ = self.devices.packages.pop_front(),
             // What lay between is gone: the key scheme notices by what comes.
             Purpose::Back(_) => self.goes_back = None,
             // The directory has no room for them.
@@ -506,7 +512,10 @@ impl Log {
 
     fn progress(&mut self, progress: Progress) {
         if self.goes_back.is_some() {
-            // It comes again.
+            // It comes again, what we appended as another's.
+            if progress.outcome.is_some() {
+                self.fail_first(Outcome::InDoubt);
+            }
             return;
         }
         let is_any = !progress.entries.is_empty();

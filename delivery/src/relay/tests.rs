@@ -426,6 +426,23 @@ fn what_lies_behind_an_earlier_position_is_handed_on_again_also_to_a_later_run()
 }
 
 #[test]
+fn what_is_sent_while_a_member_goes_back_gets_its_place_behind_what_it_reads_again() {
+    let mut net = Net::new(1);
+    for text in ["a", "b", "c"] {
+        net.send(0, text, Guarantee::Ordered);
+        net.run(3);
+    }
+    net.enter(None);
+    let now = net.now();
+    let what = Fetch::Blob(sha256(b"piece"));
+    net.members[1].relay.handle(now, Input::Provide { what: &what, bytes: b"piece" });
+    net.members[1].relay.handle(now, Input::Again(1));
+    net.send(1, "d", Guarantee::Ordered);
+    net.run(10);
+    assert_eq!(net.seen(1), ["up", "2 b", "3 c", "4 ours"]);
+}
+
+#[test]
 fn who_was_away_for_longer_than_the_log_reaches_back_is_told_what_it_missed() {
     let mut net = Net::new(2);
     net.directory = Directory::new(Quotas { log_entries: 3, ..Quotas::default() }, key(1));
