@@ -89,7 +89,15 @@ impl<K: Keys, D: Delivery> Group<K, D> {
                 self.ready.extend(from.map(|from| Output::View(ViewEvent::Gap { from })));
             }
             delivery::Output::Missed(from, until) => {
-                self.ready.push_back(Output::View(ViewEvent::Missed { from, until }));
+                let delivered = self.ordered.as_ref().and_then(|it| it.delivered_before).map_or(0, |(_, until)| until);
+                let from = from.max(delivered.saturating_add(1));
+                if from <= until {
+                    self.ready.push_back(Output::View(ViewEvent::Missed { from, until }));
+                }
+                // An eviction may be among it: until the order says how the group goes on, nothing behind it counts.
+                if self.ring.current().is_none() {
+                    self.ends_at(until);
+                }
             }
             delivery::Output::Silence(silent) => self.ready.push_back(Output::View(ViewEvent::Stale { silent })),
             // Whoever leaves, or is in no epoch yet, needs none.
@@ -179,6 +187,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
 
     /// Hands a message to the application; one with a position in the order was judged there.
     pub(super) fn deliver(&mut self, now: Now, delivered: Delivered) -> std::result::Result<(), Dropped> {
+        let claims_names = self.keys.properties().claims_names;
         let Delivered { index, ordered, source, signed, topic, sent_micros, header, body, attachments } = delivered;
         let from = match source {
             Source::Inside { epoch, slot, domain, .. } => {
@@ -193,7 +202,8 @@ impl<K: Keys, D: Delivery> Group<K, D> {
                 let entry = self.ring.of(epoch).ok_or(Dropped::OldKey)?;
                 let Epoch { view, access, .. } = &*entry.epoch;
                 entry.policy.judge(&**access, slot, domain, signed, &topic)?;
-                From::Member { view: view.clone(), slot, signed }
+                // A signature of somebody whose name nothing proves says nothing.
+                From::Member { view: view.clone(), slot, signed: signed && !claims_names }
             }
             Source::Client { key, epoch } if header.is_empty() => {
                 let current = self.ring.current().ok_or(Dropped::NoKey)?;

@@ -64,6 +64,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
                 self.evicting |= view.change == Change::Evicted;
                 self.delivery.handle(now, Input::Prepare { view: &view, flush });
                 if let Flush::At(position) = flush {
+                    self.ring.supersede_passed(now.monotonic + limits::EPOCH_OVERLAP * 2);
                     self.ends_at(position);
                 }
             }

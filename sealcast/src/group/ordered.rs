@@ -269,9 +269,14 @@ fn client(from: Source) -> Option<[u8; 32]> {
 
 impl<K: Keys, D: Delivery> Group<K, D> {
     /// A record came at its place.
-    pub(super) fn take_record(&mut self, now: Now, record: Record) {
+    pub(super) fn take_record(&mut self, now: Now, mut record: Record) {
         let Some(ordered) = &mut self.ordered else { return self.drops.count(Dropped::Foreign) };
         if ordered.is_delivered(&record) {
+            // A copy of it at a later place is none of it.
+            let epoch = Header::parse(&record.datagram).ok().and_then(|it| self.ring.held(it.epoch));
+            if let Some(protect) = epoch.and_then(|at| self.ring.epoch_at(at).protect.clone()) {
+                _ = protect.open(&mut record.datagram);
+            }
             return;
         }
         let full = ordered.waiting.len() >= limits::ORDERED_RECORDS_MAX

@@ -14,6 +14,7 @@ use super::shared::Shared;
 #[cfg(feature = "brokers")]
 use super::transports::BrokersInfo;
 use super::transports::{Carrier, TxQueue};
+use crate::code::Code;
 use crate::control::{CompartmentInfo, GroupInfo, MemberInfo, OrderInfo, SlowestInfo, TreeInfo};
 use crate::error::Error;
 use crate::group::lock;
@@ -168,8 +169,13 @@ impl Shared {
     }
 
     /// What carries the group, where that is one that can fail.
-    pub(super) fn carrier(&self) -> Option<Carrier> {
+    fn carrier(&self) -> Option<Carrier> {
         self.driver_lock.with(self, |driver| driver.as_ref()?.shell.carrier())
+    }
+
+    /// Why nothing comes for now. That the broker took one message not says nothing of others.
+    pub(super) fn trouble(&self) -> Option<Error> {
+        self.carrier()?.trouble.filter(|it| it.code() != Code::DeniedPublish)
     }
 
     fn drops(&self) -> Drops {

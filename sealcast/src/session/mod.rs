@@ -109,7 +109,7 @@ impl Session {
     /// # Ok::<(), sealcast::Error>(())
     /// ```
     pub fn trouble(&self) -> Option<Error> {
-        self.inner.shared.carrier()?.trouble
+        self.inner.shared.trouble()
     }
 
     /// Publishes a message from a control loop: never waits, never allocates in steady state.

@@ -197,7 +197,7 @@ fn no_place_in(shared: &Shared, token: Token, guarantee: Guarantee, timeout: Dur
         return Error::new(Code::InDoubt, what).with_hint("a member may be slow, or gone and not suspected yet");
     }
     let what = format!("the message has had no place in the order for {timeout:?}; it may get one still");
-    if let Some(why) = shared.carrier().and_then(|it| it.trouble) {
+    if let Some(why) = shared.trouble() {
         return Error::new(Code::InDoubt, format!("{what}: {}", why.message())).with_remedy(Remedy::PublishAgain);
     }
     let remedy = if shared.url.meets_at_brokers() { Remedy::ShowOrder } else { Remedy::PublishAgain };

@@ -37,8 +37,6 @@ struct RelayLink {
     heard: Option<Monotonic>,
     /// Why the broker, and the directory, do not work now.
     trouble: [Option<Error>; 2],
-    /// The broker let us in before.
-    was_connected: bool,
     /// Of requests to the directory.
     generation: u64,
     /// Something was lost on its way out, and is asked again.
@@ -112,7 +110,6 @@ pub(super) fn open(address: &RelayAddress, url: &Url, meeting: Meeting, waker: &
         known,
         heard: None,
         trouble: [None, None],
-        was_connected: false,
         generation: 0,
         lost: false,
     });
@@ -149,16 +146,12 @@ impl Shell for RelayLink {
                     core.group_mut().handle_message(now, DIRECTORY, &bytes);
                 }
                 Came::Mqtt(mqtt::Heard::Connected) => {
-                    (self.trouble[0], self.was_connected) = (None, true);
+                    self.trouble[0] = None;
                     core.group_mut().connected(now, MQTT);
                 }
                 Came::Directory(directory::Heard::Connected(generation)) => {
                     self.generation = generation;
                     core.group_mut().connected(now, DIRECTORY);
-                }
-                // To try again will not do. A broker that let us in before may be starting.
-                Came::Mqtt(mqtt::Heard::Disconnected(why)) if why.code() == Code::Login && !self.was_connected => {
-                    return Err(Fault::Ended { why, any });
                 }
                 Came::Mqtt(mqtt::Heard::Disconnected(why)) => {
                     self.trouble[0] = Some(why);
