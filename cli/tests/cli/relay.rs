@@ -109,6 +109,25 @@ fn who_comes_back_to_a_relay_gets_what_was_ordered_meanwhile_and_nothing_twice()
 }
 
 #[test]
+fn a_newcomer_comes_into_a_group_of_one_that_is_off() {
+    let home = Home::new("relay-off");
+    home.good(&["ca", "init", "exchange"]);
+    for member in ["ann", "bob"] {
+        home.good(&["ca", "issue", member]);
+    }
+    let relay = Relay::start(&home);
+    let url = format!("{}&wait=20s", relay.url("mls", "exchange"));
+    let mut ann = hears(&home, "ann", &url, "1");
+    ann.line_within("1 member", TIMEOUT).expect("she founds the group");
+    // The way in is posted a moment later.
+    std::thread::sleep(Duration::from_secs(1));
+    drop(ann);
+    home.good(&["--id", "bob", "--url", &url, "pub", "--alone", "--ordered", "orders", "early"]);
+    let (exit, heard) = hears(&home, "ann", &url, "1").end();
+    assert!(exit == 0 && heard.contains("early"), "{heard}");
+}
+
+#[test]
 fn what_is_wrong_with_a_relay_is_said() {
     let home = Home::new("relay-wrong");
     home.good(&["ca", "init", "exchange"]);
@@ -321,8 +340,8 @@ fn a_look_at_a_relay_names_what_is_wrong_with_broker_and_directory() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
-    // Who has the wrong password is told at once by what one does, too.
-    let ran = home.run(&["--id", "ann", "--url", &format!("{}&wait=10m", login("ann", "wrong")), "pub", "t", "x"]);
+    // Who has the wrong password is told by what one does, too.
+    let ran = home.run(&["--id", "ann", "--url", &format!("{}&wait=2s", login("ann", "wrong")), "pub", "t", "x"]);
     assert!(ran.exit == 6 && ran.stderr.contains("error[E0604]"), "{}", ran.stderr);
 
     // TLS to the directory, by the same certificates.
