@@ -23,7 +23,10 @@ use crate::{Command, Exclusion, Input, Keys as _, Notice};
 
 /// All of them, together; one more has a certificate.
 fn formed(members: usize, seed: u64) -> Net {
-    let mut net = Net::new(members + 1, seed);
+    form(Net::new(members + 1, seed), members)
+}
+
+fn form(mut net: Net, members: usize) -> Net {
     net.start(0);
     net.run(1_000);
     (1..members).for_each(|node| net.start(node));
