@@ -209,7 +209,7 @@ pub enum HandshakeForm {
     /// As PrivateMessages.
     #[default]
     Private,
-    /// As PublicMessages: whoever has the bootstrap key sees who changes what.
+    /// As PublicMessages: anyone who has the bootstrap key sees who changes what.
     Public,
 }
 

@@ -79,8 +79,8 @@ impl Verified {
         CertHash(Transcript::new("sealcast/v1/basic").add(name.as_bytes()).add(point).finish())
     }
 
-    /// Whoever holds this key and calls itself so, in a group where nobody proves a name: with a `basic` credential (RFC 9420, section 5.3).
-    /// Its time does not end, and its hash names what it claims.
+    /// The holder of this key, under the name that it claims, in a group where nobody proves a name: with a `basic` credential
+    /// (RFC 9420, section 5.3). Its time does not end, and its hash names what it claims.
     ///
     /// # Errors
     /// The name cannot be a certificate's.

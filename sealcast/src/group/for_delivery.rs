@@ -187,7 +187,6 @@ impl<K: Keys, D: Delivery> Group<K, D> {
 
     /// Hands a message to the application; one with a position in the order was judged there.
     pub(super) fn deliver(&mut self, now: Now, delivered: Delivered) -> std::result::Result<(), Dropped> {
-        let claims_names = self.keys.properties().claims_names;
         let Delivered { index, ordered, source, signed, topic, sent_micros, header, body, attachments } = delivered;
         let from = match source {
             Source::Inside { epoch, slot, domain, .. } => {
@@ -202,8 +201,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
                 let entry = self.ring.of(epoch).ok_or(Dropped::OldKey)?;
                 let Epoch { view, access, .. } = &*entry.epoch;
                 entry.policy.judge(&**access, slot, domain, signed, &topic)?;
-                // A signature of somebody whose name nothing proves says nothing.
-                From::Member { view: view.clone(), slot, signed: signed && !claims_names }
+                From::Member { view: view.clone(), slot, signed: signed && !self.claims_names }
             }
             Source::Client { key, epoch } if header.is_empty() => {
                 let current = self.ring.current().ok_or(Dropped::NoKey)?;

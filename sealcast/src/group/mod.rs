@@ -94,6 +94,8 @@ pub struct Group<K, D> {
     evicting: bool,
     /// Whether the way remembers what it sent last, so that we need not.
     remembers: bool,
+    /// Whether members' names are claimed alone: a signature proves none.
+    claims_names: bool,
     /// Publishers' threads send reliably without us, and the way names those messages by their numbers.
     numbered: bool,
     /// Members end each view together.
@@ -183,6 +185,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         let remembers = by_position[Guarantee::BestEffort as usize] || properties.names_packets;
         Ok(Group {
             remembers,
+            claims_names: keys.properties().claims_names,
             numbered: properties.acknowledges(Guarantee::Fifo) && !properties.cuts_by_position(Guarantee::Fifo),
             ends_views: properties.needs_flush,
             as_sealed: Vec::new(),

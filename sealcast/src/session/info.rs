@@ -173,7 +173,7 @@ impl Shared {
         self.driver_lock.with(self, |driver| driver.as_ref()?.shell.carrier())
     }
 
-    /// Why nothing comes for now. That the broker took one message not says nothing of others.
+    /// Why no messages come now. A broker that refuses a publication of ours may deliver those of others, so that is left out.
     pub(super) fn trouble(&self) -> Option<Error> {
         self.carrier()?.trouble.filter(|it| it.code() != Code::DeniedPublish)
     }
