@@ -7,7 +7,7 @@ use sealcast::code::Code;
 use sealcast::config::{KeptIdentity, PrincipalFile};
 use sealcast::control::{Client, GroupInfo, running, socket_path};
 use sealcast::session::Opening;
-use sealcast::url::{Join, OriginMode, Scheme, TransportAddress, Url};
+use sealcast::url::{Credentials, Join, OriginMode, Scheme, TransportAddress, Url};
 use sealcast::{LogEntry, LogEvent, Notice, Session};
 use sealcast_keys::Exclusion;
 use sealcast_keys::center::query::Refusal;
@@ -57,7 +57,7 @@ fn opening(env: &Env<'_>, target: &Target) -> Result<Opening, Failure> {
     }
     if target.url.keys == Scheme::Plain {
         env.output.warn("keys=plain: everything is sent in clear, and anybody can send as anybody");
-    } else if target.url.options.origin == OriginMode::Auto {
+    } else if target.url.options.origin == OriginMode::Auto && target.url.options.credentials != Credentials::Basic {
         opening = opening.origin(OriginMode::Signed);
     }
     if target.url.options.origin == OriginMode::Mac {

@@ -337,7 +337,11 @@ impl Trouble {
         let lasts = self.since.get_or_insert_with(Instant::now).elapsed() > TROUBLE_LASTS;
         if lasts && !self.told {
             self.told = true;
-            env.output.warn(format!("nothing comes for now: {} [{}]", why.message(), why.code()));
+            env.output.warn(format!(
+                "no messages come until the relay works again: {} [{}]",
+                why.message(),
+                why.code()
+            ));
             env.output
                 .object(&json!({ "event": "relay", "trouble": why.message(), "code": why.code().to_string() }))?;
         }

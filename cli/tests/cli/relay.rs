@@ -100,7 +100,7 @@ fn who_comes_back_to_a_relay_gets_what_was_ordered_meanwhile_and_nothing_twice()
     }
     // A relay that is away is spoken of.
     relay.kill();
-    ann.line_within("nothing comes for now", TIMEOUT).expect("she is told");
+    ann.line_within("no messages come until", TIMEOUT).expect("she is told");
     relay.serve();
     ann.line_within("the relay works again", TIMEOUT).expect("she is told of its end");
     home.good(&["--id", "bob", "--url", &url, "pub", "orders", "eighth"]);
