@@ -165,6 +165,9 @@ pub struct Proof {
     pub signature: Signature,
 }
 
+/// A signer and a signature.
+pub(crate) const PROOF_BYTES: usize = 32 + 64;
+
 /// Signs requests.
 pub trait Signer {
     /// The Ed25519 public key.

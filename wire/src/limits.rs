@@ -773,8 +773,12 @@ pub const RELAY_READ_BYTES_MAX: usize = 4 << 20;
 pub const RELAY_READ_ENTRIES_MAX: usize = 1024;
 /// Bytes of one answer of a directory: entries, blobs or mail of 4 MiB, and what frames them.
 pub const RELAY_RESPONSE_BYTES_MAX: usize = (4 << 20) + (64 << 10);
-/// Keys of a log that sign appends: so many entries that name wrong keys lock nobody out.
+/// Keys of a log that sign appends, beside its joiner key.
 pub const RELAY_KEYS_NAMED: usize = 64;
+/// Keys that one of them may name: commits of one epoch that are void name some, too.
+pub const RELAY_KEYS_OF_ONE: usize = 8;
+/// Keys of its last epochs by which a member may still sign: the directory may not know the newest one yet.
+pub const RELAY_KEYS_HELD: usize = 4;
 /// Positions before its own that a follower of a log can compare with other members' receipts: ten minutes of one update in 10 s.
 pub const RELAY_LINKS_MAX: usize = 64;
 /// Links of one proof that a directory showed two histories.
@@ -821,16 +825,21 @@ impl Rate {
     const fn new(burst_millis: u64, each_micros: u64, bytes_per_second: u64) -> Rate {
         Rate { burst: Duration::from_millis(burst_millis), each: Duration::from_micros(each_micros), bytes_per_second }
     }
+
+    /// The n-th part of it.
+    #[must_use]
+    pub fn part_of(self, n: u32) -> Rate {
+        Rate { each: self.each * n, bytes_per_second: self.bytes_per_second / u64::from(n.max(1)), ..self }
+    }
 }
 
 /// New groups of all clients of a directory: each costs a verification and some rows.
 pub const DIRECTORY_FOUNDINGS: Rate = Rate::new(10_000, 100_000, 8 << 20);
-/// Wrong signatures shown to one group: each costs some 50 µs.
-pub const DIRECTORY_FAILURES: Rate = Rate::new(1000, 10_000, 1 << 20);
-/// Appends of a key that the log names: a commit has up to 1 MiB, and blobs come with it.
+/// Appends of a key that the log names: a commit has up to 1 MiB, and blobs come with it. More than two such keys of a group share
+/// twice as much.
 pub const DIRECTORY_APPENDS: Rate = Rate::new(20_000, 5_000, 4 << 20);
-/// Appends of a group's joiner key, which all share who were ever invited.
-pub const DIRECTORY_APPENDS_OF_JOINERS: Rate = Rate::new(20_000, 5_000, 4 << 20);
+/// Appends of a group's joiner key, which all share who were ever invited: of newcomers, one external commit wins an epoch.
+pub const DIRECTORY_APPENDS_OF_JOINERS: Rate = Rate::new(20_000, 50_000, 4 << 20);
 /// Other signed requests of a key that the log names.
 pub const DIRECTORY_OTHERS: Rate = Rate::new(10_000, 20_000, 2 << 20);
 /// The same of the joiner key: a thousand newcomers come within a minute.

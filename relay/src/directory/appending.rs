@@ -8,7 +8,7 @@ use super::limiter::Payer;
 use super::rows::{self, EntryRecord, GroupRecord};
 use super::storage::{Storage, StorageError};
 use super::{Published, Step, Stop, is_signed, weight};
-use crate::ids::GroupId;
+use crate::ids::{AppendKey, GroupId};
 use crate::log::{LogEntry, first_head};
 use crate::receipt::Announcement;
 use crate::request::{Append, Proof};
@@ -33,10 +33,7 @@ impl Step<'_> {
         group.position += 1;
         group.head = link.head(&before, group.position);
         group.log_bytes += weight(it.entry.bytes.len());
-        if GroupId::of(&proof.signer) != id {
-            group.name(proof.signer);
-        }
-        link.next_key.into_iter().for_each(|key| group.name(key));
+        self.note_keys(&id, &mut group, &proof.signer, link.next_key.as_ref())?;
         let bytes = it.entry.bytes.len() as u32;
         let record = EntryRecord { before, head: group.head, statement, link, bytes };
         self.rows.put_value(rows::numbered(rows::ENTRY, &id, group.position), &record);
@@ -73,6 +70,23 @@ impl Step<'_> {
         }
         self.rows.put_value(rows::all(rows::GROUPS), &(groups + 1));
         Ok(GroupRecord::new(&it.group))
+    }
+
+    /// Whose key an append named.
+    fn note_keys(
+        &mut self,
+        id: &GroupId,
+        group: &mut GroupRecord,
+        signer: &AppendKey,
+        names: Option<&AppendKey>,
+    ) -> Result<(), Stop> {
+        let mut keys = self.keys(id, group)?;
+        let by = (GroupId::of(signer) != *id).then_some(signer);
+        if keys.appended(by, names) {
+            group.keys.clear();
+            self.rows.put_value(rows::of_group(rows::KEYS, id), &keys);
+        }
+        Ok(())
     }
 
     /// The log has moved on: by this very append, or by another one.

@@ -87,6 +87,7 @@ impl Step<'_> {
                 continue;
             }
             self.rows.remove(rows::of_group(rows::GROUP, &id));
+            self.rows.remove(rows::of_group(rows::KEYS, &id));
             self.rows.put(rows::of_group(rows::REMOVED_GROUP, &id), Vec::new());
         }
         Ok(())

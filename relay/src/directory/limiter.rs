@@ -17,8 +17,6 @@ use crate::ids::{AppendKey, GroupId};
 pub(super) enum Payer {
     /// Everybody who founds a group.
     Founders,
-    /// Everybody who shows wrong signatures to a group.
-    Failures(GroupId),
     /// Everybody who reads a group's log and blobs.
     Readers(GroupId),
     /// A key's appends.
@@ -43,6 +41,11 @@ impl Limiter {
     pub(super) fn admit(&self, now: Monotonic, payer: Payer, rate: &Rate) -> Result<(), Duration> {
         let ahead = self.full_at.get(&payer).map_or(Duration::ZERO, |at| at.since(now));
         if ahead <= rate.burst { Ok(()) } else { Err(ahead - rate.burst) }
+    }
+
+    /// Whether the payer did something that is not paid for yet.
+    pub(super) fn owes(&self, now: Monotonic, payer: &Payer) -> bool {
+        self.full_at.get(payer).is_some_and(|at| *at > now)
     }
 
     /// Takes what a request of so many bytes costs: the payer may owe the rest.

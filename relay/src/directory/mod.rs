@@ -13,6 +13,7 @@
 //! | `rows` | keys and values of rows |
 //! | `limiter` | token buckets |
 //! | `appending` | the log: founding, compare-and-set, repeats, pages |
+//! | `keys` | the keys that may append to it |
 //! | `blobs` | content by hash |
 //! | `devices` | key packages and mail |
 //! | `expiry` | what is removed because its time is over |
@@ -21,6 +22,7 @@ mod appending;
 mod blobs;
 mod devices;
 mod expiry;
+mod keys;
 mod limiter;
 mod rows;
 mod storage;
@@ -34,9 +36,10 @@ use sealcast_wire::{Now, limits};
 
 pub use self::storage::{Memory, Overlay, Row, Storage, StorageError, Write};
 
+use self::keys::Keys;
 use self::limiter::{Limiter, Payer};
 use self::rows::GroupRecord;
-use crate::ids::{GroupId, Head};
+use crate::ids::{AppendKey, GroupId, Head};
 use crate::key::RelayKey;
 use crate::receipt::{Announcement, Receipt};
 use crate::request::{Proof, Request};
@@ -248,25 +251,36 @@ impl Step<'_> {
         payer: fn(GroupId, [u8; 32]) -> Payer,
     ) -> Result<(), Stop> {
         let is_joiner = GroupId::of(&proof.signer) == *id;
-        if !is_joiner && !group.keys.contains(&proof.signer) {
+        let keys = if is_joiner { Keys::default() } else { self.keys(id, group)? };
+        if !is_joiner && !keys.contains(&proof.signer) {
             return Err(Refusal::WrongKey.into());
         }
-        // Anybody can bring a wrong signature in the name of a key, so the key does not pay for it.
-        self.admit(Payer::Failures(*id), &limits::DIRECTORY_FAILURES)?;
+        // Anybody can bring a wrong signature in the name of a key, so nobody pays for it.
         if !is_signed(proof, statement) {
-            self.charge(Payer::Failures(*id), &limits::DIRECTORY_FAILURES, 0);
             return Err(Refusal::BadSignature.into());
         }
-        let payer = payer(*id, proof.signer);
+        let payer_of = |key: &AppendKey| payer(*id, *key);
+        let payer = payer_of(&proof.signer);
         let rate = match payer {
-            Payer::Appends(..) if is_joiner => &limits::DIRECTORY_APPENDS_OF_JOINERS,
-            Payer::Appends(..) => &limits::DIRECTORY_APPENDS,
-            _ if is_joiner => &limits::DIRECTORY_OTHERS_OF_JOINERS,
-            _ => &limits::DIRECTORY_OTHERS,
+            Payer::Appends(..) if is_joiner => limits::DIRECTORY_APPENDS_OF_JOINERS,
+            Payer::Appends(..) => {
+                // Who has many keys has no more than who has one: two of them have their full rate beside each other.
+                let limiter = &self.directory.limiter;
+                let busy = |key: &&AppendKey| **key != proof.signer && limiter.owes(self.now.monotonic, &payer_of(key));
+                limits::DIRECTORY_APPENDS.part_of((1 + keys.iter().filter(busy).count()).div_ceil(2) as u32)
+            }
+            _ if is_joiner => limits::DIRECTORY_OTHERS_OF_JOINERS,
+            _ => limits::DIRECTORY_OTHERS,
         };
-        self.admit(payer, rate)?;
-        self.charge(payer, rate, bytes);
+        self.admit(payer, &rate)?;
+        self.charge(payer, &rate, bytes);
         Ok(())
+    }
+
+    /// The keys that may append to a group's log, beside its joiner key.
+    fn keys(&self, id: &GroupId, group: &GroupRecord) -> Result<Keys, StorageError> {
+        let keys = self.rows.value(&rows::of_group(rows::KEYS, id))?;
+        Ok(keys.unwrap_or_else(|| Keys::of_list(&group.keys)))
     }
 
     fn admit(&self, payer: Payer, rate: &Rate) -> Result<(), Stop> {

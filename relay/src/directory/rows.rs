@@ -10,7 +10,7 @@
 //! w group ‖ device ‖ u64 n   i64 stored ‖ mail                n group ‖ u64 n          device ‖ i64 stored ‖ u32 bytes
 //! d group ‖ device   a device's record                        l group ‖ device         its last resort, as a package
 //! p group ‖ device ‖ u64 n   a package                        x u32 day ‖ group ‖ device   what may expire on a day
-//! c                  u64 number of groups
+//! k group            keys that may append                     c                        u64 number of groups
 //! ```
 //! Small rows say what long ones weigh, so that nothing long is read to be removed.
 
@@ -46,7 +46,7 @@ pub(super) struct GroupRecord {
     pub(super) first_mail: u64,
     /// Of the last change.
     pub(super) day: u32,
-    /// Keys that appends named or used, the newest use last.
+    /// Keys that appends named, as versions before wrote them: now they have a row of their own.
     pub(super) keys: Vec<AppendKey>,
 }
 
@@ -126,14 +126,6 @@ impl GroupRecord {
             day: 0,
             keys: Vec::new(),
         }
-    }
-
-    /// A key was named or used: of too many, the one goes that was not for the longest time.
-    pub(super) fn name(&mut self, key: AppendKey) {
-        self.keys.retain(|it| *it != key);
-        self.keys.push(key);
-        let surplus = self.keys.len().saturating_sub(limits::RELAY_KEYS_NAMED);
-        self.keys.drain(..surplus);
     }
 }
 
@@ -288,6 +280,7 @@ pub(super) fn corrupt(_: Malformed) -> StorageError {
 
 const FORMAT: u8 = 1;
 pub(super) const GROUP: u8 = b'g';
+pub(super) const KEYS: u8 = b'k';
 pub(super) const HEAD: u8 = b'h';
 pub(super) const ENTRY: u8 = b'm';
 pub(super) const ENTRY_BYTES: u8 = b'e';

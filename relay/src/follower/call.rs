@@ -4,10 +4,10 @@ use sealcast_wire::limits;
 
 use super::{Follower, Pending};
 use crate::codec::FormatError;
-use crate::ids::{BlobHash, DeviceId};
+use crate::ids::{AppendKey, BlobHash, DeviceId};
 use crate::log::LogEntry;
 use crate::request::{
-    Append, Blob, FetchMail, Package, Proof, PutBlobs, PutMail, PutPackages, Request, Signer, TakePackage,
+    Append, Blob, FetchMail, PROOF_BYTES, Package, Proof, PutBlobs, PutMail, PutPackages, Request, Signer, TakePackage,
 };
 
 /// A request on its way. Hand it back with the response: several may be under way, and responses may overtake each other.
@@ -49,6 +49,14 @@ impl Call {
     /// The bytes to send.
     pub fn request(&self) -> &[u8] {
         &self.request
+    }
+
+    /// The key that signed it, if it is signed.
+    pub fn signer(&self) -> Option<AppendKey> {
+        let is_signed = matches!(self.kind, Kind::Append | Kind::Put | Kind::Take | Kind::Mail);
+        // The proof is at its end.
+        let proof = self.request.last_chunk::<PROOF_BYTES>().filter(|_| is_signed)?;
+        proof.first_chunk().copied()
     }
 }
 
