@@ -134,6 +134,7 @@ impl Delivery for Transport {
             | Input::Withdraw(_)
             | Input::Retire(_)
             | Input::Provide { .. }
+            | Input::AppendKey(_)
             | Input::Packages(_)
             | Input::Again(_) => {}
         }

@@ -22,6 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sealcast_crypto::identity::Pattern;
+use sealcast_crypto::signature::OriginKey;
 use sealcast_wire::{
     Access, Address, Agreement, Domain, Dropped, Drops, Envelope, EpochId, Exhausted, Fetch, FetchId, Fetched, Fetches,
     Flush, Guarantee, KeyPackages, Member, Monotonic, Now, Protect, Reason, SealMessage, Slot, Source, To, Unsealed,
@@ -309,6 +310,8 @@ pub enum Input<'a> {
     /// Have key packages of ours kept where others take them. A transport with a directory that hands out single-use ones
     /// answers with [`Output::PackagesKept`]; one with a place for the last resort keeps that; others drop it.
     Packages(&'a KeyPackages),
+    /// From now on members sign by this key what they append to a log. Transports without one drop it.
+    AppendKey(&'a Arc<OriginKey>),
     /// Hand over the order again from behind this position, if it is kept.
     Again(u64),
     /// What the keys opened of a sealed message, which was delivered or came as [`Output::Open`]: its bodies, or ⊥. Nobody
@@ -426,6 +429,8 @@ pub enum What<'a> {
         bytes: &'a [u8],
         /// Whether to seal it under the group's key.
         sealed: bool,
+        /// The key of the epoch that it leads to, for a transport that keeps a log.
+        names: Option<[u8; 32]>,
     },
 }
 

@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use sealcast_crypto::signature::OriginKey;
 use sealcast_wire::{
     Access, Agreement, CertHash, Dropped, Envelope, EpochId, Evidence, Flush, Guarantee, Lane, Monotonic, Now, Protect,
     Slot, Source, To, View,
@@ -214,9 +215,14 @@ pub enum Output {
         to: To,
         /// Send only after that one was accepted.
         after: Option<Token>,
+        /// The key of the epoch that it leads to, for a transport that keeps a log ([`Output::AppendKey`]): Ed25519, 32 bytes.
+        names: Option<[u8; 32]>,
         /// The message.
         bytes: Vec<u8>,
     },
+    /// Members of the epoch that begins sign by this key what they append to a log: its keeper cannot tell members from those who
+    /// were members, and so believes keys that appends name. Other transports drop it.
+    AppendKey(Arc<OriginKey>),
     /// Get something by content or by name.
     Fetch {
         /// Comes back with the result.

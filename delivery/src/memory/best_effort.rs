@@ -98,8 +98,8 @@ impl BestEffort {
     /// The whole datagram of a message, sealed as it asks for.
     pub fn datagram(&mut self, protect: Option<&dyn Protect>, message: &Outgoing<'_>) -> Result<Vec<u8>, SendError> {
         match message.what {
-            What::Keys { bytes, sealed: false } => self.bounded(open_datagram(&Frame::Keys(bytes))),
-            What::Keys { bytes, sealed: true } => {
+            What::Keys { bytes, sealed: false, .. } => self.bounded(open_datagram(&Frame::Keys(bytes))),
+            What::Keys { bytes, sealed: true, .. } => {
                 let protect = protect.ok_or(SendError::Exhausted(sealcast_wire::Exhausted))?;
                 self.seal(protect, sealcast_wire::Domain::GROUP, 0, &Frame::Keys(bytes))
             }
@@ -280,6 +280,7 @@ impl Delivery for BestEffort {
             | Input::Pause
             | Input::Resume
             | Input::Provide { .. }
+            | Input::AppendKey(_)
             | Input::Packages(_)
             | Input::Again(_)
             | Input::Opened(..)

@@ -432,7 +432,7 @@ impl Delivery for Ordered {
                     self.handle(now, Input::Provide { what: &Fetch::KeyPackage(*cert), bytes });
                 }
             }
-            Input::Provide { what: Fetch::Mail(_), .. } => {}
+            Input::Provide { what: Fetch::Mail(_), .. } | Input::AppendKey(_) => {}
             Input::Again(position) => {
                 self.next = Some(position.saturating_add(1));
                 self.ahead.clear();

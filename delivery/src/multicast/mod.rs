@@ -196,7 +196,7 @@ impl Delivery for Multicast {
         if message.guarantee != Guarantee::BestEffort {
             return Err(SendError::NotGiven(message.guarantee));
         }
-        if let (To::Peer(_), What::Keys { bytes, sealed: false }) = (message.to, &message.what) {
+        if let (To::Peer(_), What::Keys { bytes, sealed: false, .. }) = (message.to, &message.what) {
             if self.aside.len() >= limits::OUTSIDE_MAX {
                 return Err(SendError::Full);
             }
@@ -210,7 +210,7 @@ impl Delivery for Multicast {
                 let data = Data { topic, domain, signed, guarantee: Guarantee::BestEffort, sent_micros, body };
                 sender.data(now.monotonic, protect, data)?
             }
-            What::Keys { bytes, sealed } => sender.keys(now.monotonic, protect.filter(|_| sealed), bytes)?,
+            What::Keys { bytes, sealed, .. } => sender.keys(now.monotonic, protect.filter(|_| sealed), bytes)?,
             What::Message { .. } => return Err(SendError::PerDatagram),
         };
         Ok(Token(number))
@@ -253,6 +253,7 @@ impl Delivery for Multicast {
             | Input::Checkpointed(_)
             | Input::Withdraw(_)
             | Input::Provide { .. }
+            | Input::AppendKey(_)
             | Input::Packages(_)
             | Input::Again(_)
             | Input::Opened(..)

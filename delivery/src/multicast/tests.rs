@@ -578,7 +578,7 @@ fn keys_travel_sealed_in_the_groups_domain_only_and_open_as_they_are() {
     let (mut a, mut b) = (Multicast::new(Config::default()), Multicast::new(Config::default()));
     let long = body(4000);
     for (bytes, sealed) in [(&b"open"[..], false), (b"sealed", true), (&long, true)] {
-        let what = What::Keys { bytes, sealed };
+        let what = What::Keys { bytes, sealed, names: None };
         let out = Outgoing { what, guarantee: Guarantee::BestEffort, to: To::Group };
         a.send(at(0), Some(&members[0]), out).expect("sent");
     }

@@ -43,13 +43,13 @@ impl Log {
 
     /// Asks the directory to keep the next of what waits.
     pub(super) fn keep_of_devices(&mut self, now: Now) {
-        let signer = &*self.config.signer;
+        let signer = self.signing.for_others();
         let is_mail = |what: &Fetch| matches!(what, Fetch::Mail(_));
         let mail = self.provided.iter().filter(|(what, _)| is_mail(what)).take(limits::RELAY_MAIL_MAX);
         let (whats, mail): (Vec<Fetch>, Vec<_>) = mail
             .filter_map(|(what, bytes)| {
                 let Fetch::Mail(cert) = what else { return None };
-                Some((what.clone(), ((self.config.device)(cert), bytes.clone())))
+                Some((what.clone(), ((self.device)(cert), bytes.clone())))
             })
             .unzip();
         if !mail.is_empty()
@@ -71,7 +71,7 @@ impl Log {
         let package = |bytes: &Vec<u8>| Package { expires: packages.until, bytes: bytes.clone() };
         let (single_use, last_resort) =
             (packages.single_use.iter().map(package), packages.last_resort.as_ref().map(package));
-        let device = (self.config.device)(&packages.cert);
+        let device = (self.device)(&packages.cert);
         match self.follower.put_packages(device, number, single_use.collect(), last_resort, signer) {
             Ok(call) => {
                 self.devices.numbers.insert(packages.cert, number);

@@ -4,26 +4,29 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use sealcast_relay::follower::{Answer, Call, Entry, Follower, Misbehaviour, Outcome as Became, Progress};
-use sealcast_relay::ids::GroupId;
+use sealcast_relay::ids::{AppendKey, DeviceId, GroupId};
 use sealcast_relay::log::LogEntry;
 use sealcast_relay::receipt::{RECEIPT_BYTES, Receipt};
 use sealcast_relay::request::Blob;
 use sealcast_relay::response::Refusal;
 use sealcast_wire::frame::KIND_SEALED;
 use sealcast_wire::{
-    Dropped, Drops, EpochId, Fetch, FetchId, Fetched, KeyPackages, Malformed, Monotonic, Now, Protect, Source, Utc,
-    limits,
+    CertHash, Dropped, Drops, EpochId, Fetch, FetchId, Fetched, KeyPackages, Malformed, Monotonic, Now, Protect,
+    Source, Utc, limits,
 };
 
 use super::beacon::Beacons;
 use super::devices::Devices;
+use super::signing::Signing;
 use super::{Config, DIRECTORY, Handle};
 use crate::memory::keys_message;
 use crate::{Outcome, Output, SendError, Token};
 
 /// A member's end of a group's log.
 pub(super) struct Log {
-    pub(super) config: Config,
+    /// The name of a certificate's device there.
+    pub(super) device: Box<dyn Fn(&CertHash) -> DeviceId + Send>,
+    pub(super) signing: Signing,
     pub(super) follower: Follower,
     handle: Handle,
     pub(super) beacons: Beacons,
@@ -38,7 +41,7 @@ pub(super) struct Log {
     calls: VecDeque<(Call, Purpose)>,
     requests: VecDeque<Vec<u8>>,
     /// Messages to be appended; the first one may be under way.
-    appends: VecDeque<(Token, Vec<u8>)>,
+    appends: VecDeque<Waiting>,
     /// The one under way is of no use any more.
     is_withdrawn: bool,
     /// One is to be proposed, once nothing else is to be done.
@@ -63,6 +66,14 @@ pub(super) struct Log {
     told: Drops,
     /// The relay showed two logs: nothing of it counts any more.
     pub(super) is_over: bool,
+}
+
+/// A message that is to be appended.
+pub(super) struct Waiting {
+    pub(super) token: Token,
+    pub(super) datagram: Vec<u8>,
+    /// The key of the epoch that it leads to.
+    pub(super) names: Option<AppendKey>,
 }
 
 /// What the key scheme fetches. Who provides it may not have done so yet.
@@ -107,7 +118,8 @@ impl Purpose {
 
 impl Log {
     pub(super) fn open(config: Config, record: Option<&[u8]>, founds: bool, handle: Handle) -> Result<Log, Malformed> {
-        let mut follower = Follower::new(GroupId::of(&config.signer.public()), config.relay);
+        let Config { relay, signer, device } = config;
+        let mut follower = Follower::new(GroupId::of(&signer.public()), relay);
         let has_begun = record.is_some();
         if let Some(record) = record {
             let receipts = record.chunks(RECEIPT_BYTES).map(Receipt::from_bytes).collect::<Result<Vec<_>, _>>()?;
@@ -116,7 +128,8 @@ impl Log {
             follower.exchange(&newest).map_err(|_| Malformed)?;
         }
         Ok(Log {
-            config,
+            device,
+            signing: Signing::new(signer),
             follower,
             handle,
             beacons: Beacons::default(),
@@ -153,14 +166,14 @@ impl Log {
         if self.appends.len() >= limits::RELAY_APPENDS_MAX || self.is_over { Err(SendError::Full) } else { Ok(()) }
     }
 
-    pub(super) fn append(&mut self, now: Now, token: Token, datagram: Vec<u8>) {
-        self.appends.push_back((token, datagram));
+    pub(super) fn append(&mut self, now: Now, message: Waiting) {
+        self.appends.push_back(message);
         self.go_on(now);
     }
 
     /// A message need not be appended. One that is under way may win.
     pub(super) fn withdraw(&mut self, token: Token) {
-        match self.appends.iter().position(|(it, _)| *it == token) {
+        match self.appends.iter().position(|it| it.token == token) {
             Some(0) if self.follower.pending().is_some() => self.is_withdrawn = true,
             Some(at) => {
                 self.appends.remove(at);
@@ -276,9 +289,10 @@ impl Log {
         if self.follower.is_behind() {
             return;
         }
-        while let Some((token, datagram)) = self.appends.front() {
-            let entry = LogEntry { next_key: None, bytes: datagram.clone() };
-            match self.follower.propose(entry, Vec::new(), Vec::new(), &*self.config.signer) {
+        while let Some(Waiting { token, datagram, names }) = self.appends.front() {
+            let (signer, next_key) = self.signing.for_append(*names);
+            let entry = LogEntry { next_key, bytes: datagram.clone() };
+            match self.follower.propose(entry, Vec::new(), Vec::new(), signer) {
                 Ok(call) => return self.request(call, Purpose::Append),
                 Err(_) => {
                     self.outputs.push_back(Output::Outcome(*token, Outcome::Failed));
@@ -293,7 +307,7 @@ impl Log {
         if self.follower.position() == 0 || self.is_asking(|it| matches!(it, Purpose::Keep(_))) {
             return;
         }
-        let signer = &*self.config.signer;
+        let signer = self.signing.for_others();
         let blobs = self.provided.iter().filter(|(what, _)| matches!(what, Fetch::Blob(_)));
         let (whats, blobs): (Vec<Fetch>, Vec<Blob>) =
             blobs.take(limits::RELAY_BLOBS_MAX).map(|(what, bytes)| (what.clone(), Blob::new(bytes.clone()))).unzip();
@@ -320,12 +334,12 @@ impl Log {
                     hashes.push(*hash);
                 }
                 Fetch::KeyPackage(cert) => {
-                    let device = (self.config.device)(cert);
-                    calls.push((self.follower.take_package(device, &*self.config.signer), Purpose::Package(*id)));
+                    let device = (self.device)(cert);
+                    calls.push((self.follower.take_package(device, self.signing.for_others()), Purpose::Package(*id)));
                 }
                 Fetch::Mail(cert) => {
-                    let device = (self.config.device)(cert);
-                    let call = self.follower.mail(device, self.devices.fetched, &*self.config.signer);
+                    let device = (self.device)(cert);
+                    let call = self.follower.mail(device, self.devices.fetched, self.signing.for_others());
                     calls.push((call, Purpose::Mail(*id)));
                 }
                 // The next request asks for it.
@@ -350,7 +364,12 @@ impl Log {
         match self.follower.handle(&call, response) {
             Ok(answer) => {
                 self.handle.lock().misbehaviour = None;
-                self.take(now, purpose, answer);
+                let signer = call.signer().filter(|_| answer == Answer::Refused(Refusal::WrongKey));
+                if !signer.is_some_and(|it| self.signing.refused(&it)) {
+                    self.take(now, purpose, answer);
+                } else {
+                    self.ask_by_other_key(now, purpose);
+                }
             }
             Err(why) => {
                 self.blame(now, why);
@@ -421,6 +440,16 @@ impl Log {
         }
     }
 
+    /// The directory does not know the key that signed. What was asked is asked again, signed by another one.
+    fn ask_by_other_key(&mut self, now: Now, purpose: Purpose) {
+        if let Purpose::Append = purpose {
+            self.follower.withdraw();
+        }
+        for id in purpose.fetches() {
+            self.asked.entry(id).and_modify(|it| it.at = now.monotonic);
+        }
+    }
+
     fn refused(&mut self, now: Now, purpose: Purpose, why: &Refusal) {
         if let Refusal::RateLimited { retry_after } = why {
             let again = now.monotonic + (*retry_after).min(WAIT_LONGEST);
@@ -482,7 +511,7 @@ impl Log {
 
     fn fail_first(&mut self, outcome: Outcome) {
         self.is_withdrawn = false;
-        if let Some((token, _)) = self.appends.pop_front() {
+        if let Some(Waiting { token, .. }) = self.appends.pop_front() {
             self.outputs.push_back(Output::Outcome(token, outcome));
         }
     }
@@ -551,13 +580,16 @@ impl Log {
 
     /// Hands on what has this position: a sealed datagram as it came, since its receiver opens it there.
     fn hand_on(&mut self, entry: Entry) -> Result<(), Dropped> {
-        let Entry { position, head, bytes, is_own, .. } = entry;
+        let Entry { position, head, bytes, is_own, next_key } = entry;
         // More than come before what they are needed for is done.
         if self.cuts.len() >= 2 * limits::RELAY_READ_ENTRIES_MAX {
             self.cuts.pop_first();
         }
         self.cuts.insert(position, head.0);
-        let ours = if is_own { self.appends.pop_front().map(|(token, _)| token) } else { None };
+        let ours = if is_own { self.appends.pop_front().map(|it| it.token) } else { None };
+        if ours.is_some() {
+            self.signing.appended(next_key);
+        }
         let source = Source::Outside(DIRECTORY);
         if bytes.get(1) == Some(&KIND_SEALED) {
             self.outputs.push_back(Output::Record { index: position, from: source, ours, datagram: bytes });

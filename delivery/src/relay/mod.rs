@@ -11,6 +11,7 @@
 //! |---|---|
 //! | `log` | the log: appending to it, reading it |
 //! | `beacon` | what members show each other, and whether they hear each other |
+//! | `signing` | by which key a member signs what it asks of the directory |
 //! | `devices` | what single devices leave and fetch at the directory: key packages and mail |
 //!
 //! The log is what the directory signed ([`Follower`](sealcast_relay::follower::Follower)): a relay that shows two of them can be convicted, and none can change
@@ -20,6 +21,7 @@
 mod beacon;
 mod devices;
 mod log;
+mod signing;
 #[cfg(test)]
 mod tests;
 
@@ -34,9 +36,9 @@ use sealcast_wire::{
     Source, To, limits,
 };
 
-use self::log::Log;
+use self::log::{Log, Waiting};
 use crate::memory::BestEffort;
-use crate::{Batch, Channel, Cut, Delivery, Input, Outgoing, Output, Properties, SendError, Token};
+use crate::{Batch, Channel, Cut, Delivery, Input, Outgoing, Output, Properties, SendError, Token, What};
 
 /// The channel to the MQTT broker.
 pub const MQTT: Address = Address::Node(0);
@@ -55,7 +57,7 @@ pub struct Relay {
 pub struct Config {
     /// The key that we pin.
     pub relay: RelayKey,
-    /// Signs requests in the name of all who may join, and names the group.
+    /// Signs requests in the name of all who may join, until there is a key of an epoch, and names the group.
     pub signer: Box<dyn Signer + Send>,
     /// The name of a certificate's device there.
     pub device: Box<dyn Fn(&CertHash) -> DeviceId + Send>,
@@ -155,7 +157,8 @@ impl Delivery for Relay {
                 log.has_capacity()?;
                 let datagram = self.best_effort.datagram(protect.map(|it| &**it), &message)?;
                 let token = self.best_effort.token();
-                log.append(now, token, datagram);
+                let names = if let What::Keys { names, .. } = message.what { names } else { None };
+                log.append(now, Waiting { token, datagram, names });
                 Ok(token)
             }
             (guarantee, _) => Err(SendError::NotGiven(guarantee)),
@@ -185,6 +188,7 @@ impl Delivery for Relay {
             (Input::Provide { what, bytes }, Some(log)) => log.provide(now, what, bytes),
             (Input::Withdraw(token), Some(log)) => log.withdraw(token),
             (Input::Packages(packages), Some(log)) => log.keep_packages(now, packages),
+            (Input::AppendKey(key), Some(log)) => log.signing.begin(key),
             (Input::Again(position), Some(log)) => log.again(now, position),
             (Input::Checkpointed(position), Some(log)) => log.checkpointed(position),
             (Input::Prepare { view, flush: Flush::At(position) }, Some(log)) => match log.cut(position) {

@@ -8,8 +8,11 @@ use sealcast_crypto::secret::Secret;
 use sealcast_crypto::signature::OriginKey;
 use sealcast_relay::directory::{Config as Quotas, Directory, Memory};
 use sealcast_relay::evidence::Evidence;
+use sealcast_relay::follower::{Answer, Follower};
 use sealcast_relay::ids::{DeviceId, GroupId, Head};
+use sealcast_relay::log::LogEntry;
 use sealcast_relay::receipt::Receipt;
+use sealcast_relay::response::Refusal;
 use sealcast_wire::frame::{KIND_SEALED, OPEN_HEADER_LEN};
 use sealcast_wire::{
     Address, CertHash, Change, EpochId, Fetch, FetchId, Fetched, Guarantee, Incarnation, KeyPackages, MemberId,
@@ -116,7 +119,7 @@ impl Net {
     }
 
     fn send(&mut self, member: usize, text: &str, guarantee: Guarantee) -> Token {
-        let what = What::Keys { bytes: text.as_bytes(), sealed: false };
+        let what = What::Keys { bytes: text.as_bytes(), sealed: false, names: None };
         let now = self.now();
         self.members[member].relay.send(now, None, Outgoing { what, guarantee, to: To::Group }).expect("there is room")
     }
@@ -213,9 +216,81 @@ impl Net {
         }
     }
 
+    /// An epoch begins at a member, with the key of this seed.
+    fn begin(&mut self, member: usize, seed: u8) {
+        let now = self.now();
+        self.members[member].relay.handle(now, Input::AppendKey(&Arc::new(key(seed))));
+    }
+
+    /// Somebody appends by this key, as often as the directory takes that.
+    fn flood(&mut self, seed: u8) {
+        let mut follower = Follower::new(GroupId::of(&key(2).public_bytes()), *self.directory.public());
+        loop {
+            let call = follower.read();
+            let response = self.directory.handle(self.now(), call.request(), &self.storage).unwrap().response;
+            follower.handle(&call, &response).expect("it is honest");
+            if follower.is_behind() {
+                continue;
+            }
+            let entry = LogEntry { next_key: Some([9; 32]), bytes: vec![] };
+            let call = follower.propose(entry, vec![], vec![], &key(seed)).unwrap();
+            let handled = self.directory.handle(self.now(), call.request(), &self.storage).unwrap();
+            self.storage.apply(handled.writes);
+            if let Ok(Answer::Refused(Refusal::RateLimited { .. })) = follower.handle(&call, &handled.response) {
+                return;
+            }
+        }
+    }
+
     fn seen(&mut self, member: usize) -> Vec<String> {
         std::mem::take(&mut self.members[member].seen)
     }
+}
+
+#[test]
+fn rule_d1_members_append_and_leave_mail_though_former_ones_use_up_the_rate_of_the_joiner_key() {
+    let mut net = Net::new(2);
+    net.send(0, "a", Guarantee::Ordered);
+    net.run(3);
+    // The first key of an epoch is named by the joiner key, the next one by that.
+    for seed in [10, 11] {
+        [0, 1].into_iter().for_each(|member| net.begin(member, seed));
+        net.send(1, "names", Guarantee::Ordered);
+        net.run(3);
+    }
+    net.seen(0);
+    let said = |net: &mut Net| -> Vec<String> {
+        net.seen(0).iter().map(|it| it.split_once(' ').expect("a position and a text").1.to_owned()).collect()
+    };
+    // An evicted member has the joiner key and that of the epoch before. What it put into the log is read first.
+    [2, 10].into_iter().for_each(|seed| net.flood(seed));
+    net.send(0, "b", Guarantee::Ordered);
+    net.send(1, "c", Guarantee::Ordered);
+    net.run(50);
+    assert_eq!(said(&mut net), ["ours", "c"]);
+    // A new run has the newest key alone. One that the directory has not heard of comes in by the joiner key, which has to wait.
+    net.restart(1);
+    net.begin(1, 11);
+    net.send(1, "d", Guarantee::Ordered);
+    net.run(3);
+    assert_eq!(said(&mut net), ["d"]);
+    net.restart(1);
+    net.begin(1, 12);
+    net.flood(2);
+    net.send(1, "e", Guarantee::Ordered);
+    net.run(150);
+    assert_eq!(said(&mut net), ["e"]);
+    net.flood(2);
+    net.begin(0, 12);
+    net.send(1, "f", Guarantee::Ordered);
+    net.run(50);
+    assert_eq!(said(&mut net), ["f"]);
+    let now = net.now();
+    net.members[1].relay.handle(now, Input::Provide { what: &Fetch::Mail(CertHash([7; 32])), bytes: b"mail" });
+    net.run(3);
+    net.members[0].relay.handle(now, Input::Fetch(FetchId(5), &Fetch::Mail(CertHash([7; 32]))));
+    net.run(3);
+    assert_eq!(net.seen(0), [format!("fetched 5: {:?}", b"mail")]);
 }
 
 #[test]

@@ -1016,6 +1016,7 @@ impl Delivery for Sequencer {
             }
             Input::Fetch(..)
             | Input::Provide { .. }
+            | Input::AppendKey(_)
             | Input::Packages(_)
             | Input::Again(_)
             | Input::Opened(..)

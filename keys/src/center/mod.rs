@@ -384,7 +384,7 @@ impl Center {
         self.token += 1;
         let token = Token(self.token);
         let needs = Guarantee::BestEffort;
-        self.outputs.push_back(Output::Send { token, lane: Lane::Open, needs, to, after: None, bytes });
+        self.outputs.push_back(Output::Send { token, lane: Lane::Open, needs, to, after: None, names: None, bytes });
     }
 
     fn notice(&mut self, notice: Notice) {

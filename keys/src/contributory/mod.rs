@@ -537,6 +537,7 @@ impl Contributory {
             needs: Guarantee::BestEffort,
             to: To::Group,
             after: None,
+            names: None,
             bytes: bootstrap_sealed,
         });
     }

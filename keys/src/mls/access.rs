@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! exporter secret ── MLS-Exporter("sealcast data") ──▶ base             once per epoch of RFC 9420, then it is erased
+//! base ── HKDF("sealcast/v1/mls/append") ──▶ the key that signs appends at a relay's directory
 //! base ── HKDF(cut ‖ cards, "sealcast/v1/mls/data") ──▶ secret of the data epoch ──▶ senders' keys (`crate::epoch`)
 //! ```
 //! A data epoch begins with each commit, and with each card that tells of a new run of a member: the tree stays then, and so
@@ -136,6 +137,11 @@ pub(super) fn check_entered(
     mac: &[u8; 32],
 ) -> Result<(), Forged> {
     verify(&entered_key(base), ENTERED, &[&entered_bytes(numbers), cut, cards], mac)
+}
+
+/// The key by which members of the epoch sign what they append to a directory's log.
+pub(super) fn append_key(base: &Secret<32>) -> OriginKey {
+    OriginKey::from_seed(&hkdf(base.expose(), b"", &[b"sealcast/v1/mls/append"]))
 }
 
 fn entered_key(base: &Secret<32>) -> Secret<32> {

@@ -7,10 +7,11 @@ use sealcast_crypto::identity::{Crl, TrustAnchor, Verified};
 use sealcast_wire::codec::{Malformed, Reader, Writer};
 use sealcast_wire::{CertHash, Flush, Now, View, limits};
 
+use super::access::append_key;
 use super::admitting::{Lasts, lasts};
 use super::certificates::{CredentialKind, OVER_SECONDS, Trust};
 use super::engine::{self, Engine, LeafIndex, Plan, Propose, Take};
-use super::following::Change;
+use super::following::{Change, base_after};
 use super::judge::Refusal;
 use super::message::{Card, Message};
 use super::scheme::{Mls, Refused, Requested, Timer, step};
@@ -369,10 +370,22 @@ impl<E: Engine> Mls<E> {
     /// Has our commit ordered, or once more: of a message that comes twice the first one counts.
     pub(super) fn send_pending(&mut self) {
         let Some((epoch, message)) = self.pending.as_ref().map(|it| (it.epoch, it.message.clone())) else { return };
-        let tokens = self.order(epoch, &message);
+        let names = self.key_after_pending();
+        let tokens = self.order_naming(names, epoch, &message);
         if let Some(pending) = &mut self.pending {
             pending.tokens = tokens;
         }
+    }
+
+    /// The key by which members append once our commit is in use: evicted ones cannot derive it.
+    fn key_after_pending(&mut self) -> Option<[u8; 32]> {
+        if !self.config.directory {
+            return None;
+        }
+        let pending = self.pending.take()?;
+        let base = self.inside_mut().and_then(|it| base_after(&mut it.engine, &pending.record));
+        self.pending = Some(pending);
+        base.map(|base| append_key(&base).public_bytes())
     }
 
     /// Nobody knows whether the order has our commit: it is sent once more.

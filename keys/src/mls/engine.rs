@@ -190,6 +190,18 @@ pub trait Engine: Sized + Send {
     /// [`ExporterDeleted`].
     fn export(&self, label: &str, context: &[u8], length: usize) -> Result<Zeroizing<Vec<u8>>, ExporterDeleted>;
 
+    /// The same of the epoch that a commit of [`Engine::commit`] leads to, which this engine is not in yet.
+    ///
+    /// # Errors
+    /// As [`Engine::apply`].
+    fn export_after(
+        &mut self,
+        pending: &Pending,
+        label: &str,
+        context: &[u8],
+        length: usize,
+    ) -> Result<Zeroizing<Vec<u8>>, ApplyError>;
+
     /// Erases the exporter's secret of this epoch, so that nothing that was exported can be computed again.
     fn delete_exporter(&mut self);
 

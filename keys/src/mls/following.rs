@@ -9,7 +9,7 @@ use sealcast_crypto::secret::Secret;
 pub(super) use sealcast_wire::Change;
 use sealcast_wire::{Access, CertHash, Dropped, EpochId, Flush, Now, Protect, Slot, View, limits};
 
-use super::access::{DataEpoch, Writers};
+use super::access::{DataEpoch, Writers, append_key};
 use super::engine::{self, Engine, LeafIndex, ProcessError, Processed, ProposedKind};
 use super::joining::Welcomed;
 use super::journal::{Cause, Step};
@@ -364,6 +364,7 @@ impl<E: Engine> Mls<E> {
         let (group, suite, signs) = (self.group.clone(), self.config.suite, self.config.signs);
         let (origin, card) = (self.origin.clone(), self.card.clone());
         let shown = self.shown.clone();
+        let has_log = self.config.directory;
         let Some(inside) = self.inside_mut() else { return };
         let data = DataEpoch {
             group: &group,
@@ -382,10 +383,12 @@ impl<E: Engine> Mls<E> {
         let is_ours = inside.cards.get(&card.id.cert) == Some(&card);
         let view = View::new(shown.as_ref(), epoch, roster.clone(), me, change).after(inside.cut);
         let position = inside.position;
+        let signer = has_log.then(|| Arc::new(append_key(&inside.base)));
         if new || self.journal.is_behind() {
             self.store();
         }
         self.outputs.push_back(Output::Checkpointed(position));
+        self.outputs.extend(signer.map(Output::AppendKey));
         if is_ours {
             self.shown = Some(roster);
             self.outputs.push_back(Output::Epoch { view, protect: Some(protect), access });
@@ -419,11 +422,19 @@ impl<E: Engine> Mls<E> {
 
 /// What the exporter of an engine's epoch gives for data; it gives nothing more.
 pub(super) fn base_of<E: Engine>(engine: &mut E) -> Option<Secret<32>> {
-    let exported = engine.export("sealcast data", b"", 32).ok()?;
+    let exported = engine.export(DATA, b"", 32).ok()?;
     engine.delete_exporter();
     Secret::try_from(exported.as_slice()).ok()
 }
 
+/// The same of the epoch that our commit leads to.
+pub(super) fn base_after<E: Engine>(engine: &mut E, pending: &engine::Pending) -> Option<Secret<32>> {
+    let exported = engine.export_after(pending, DATA, b"", 32).ok()?;
+    Secret::try_from(exported.as_slice()).ok()
+}
+
+/// As the exporter knows it.
+const DATA: &str = "sealcast data";
 /// So many who led to the last epochs are known to be there.
 const RECENT: usize = 4;
 /// A member that seems to be behind asks so much later.

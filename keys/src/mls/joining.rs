@@ -10,7 +10,7 @@ use std::time::Duration;
 use sealcast_crypto::secret::Secret;
 use sealcast_wire::{CertHash, Dropped, EpochId, Fetch, Flush, Monotonic, Now, Source, To, View, limits};
 
-use super::access::{check_entered, entered};
+use super::access::{append_key, check_entered, entered};
 use super::engine::{Engine, ExternalCommit, JoinError, LeafIndex, SetupError};
 use super::following::{Change, base_of};
 use super::judge::{Claim, Refusal};
@@ -487,7 +487,9 @@ impl<E: Engine> Mls<E> {
             self.outputs.push_back(Output::Abandoned);
         }
         let (epoch, cards) = (entry.epoch, vec![self.card.clone()]);
-        let tokens = self.order(epoch, &Message::Commit { epoch, commit: message, cards, why: Vec::new() }.write());
+        let names = self.config.directory.then(|| append_key(&base).public_bytes());
+        let commit = Message::Commit { epoch, commit: message, cards, why: Vec::new() };
+        let tokens = self.order_naming(names, epoch, &commit.write());
         let places = tokens.into_iter().map(|token| (token, None)).collect();
         let posted = (entry.to == NOBODY).then(|| Posted::new(entry, annex.cards.clone()));
         let external = External { engine, base, places, tries: 0, entered: None, posted };

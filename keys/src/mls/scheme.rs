@@ -424,7 +424,11 @@ impl<E: Engine> Mls<E> {
     }
 
     pub(super) fn send(&mut self, token: Token, needs: Guarantee, to: To, bytes: Vec<u8>) {
-        self.outputs.push_back(Output::Send { token, lane: Lane::Open, needs, to, after: None, bytes });
+        self.send_naming(None, token, needs, to, bytes);
+    }
+
+    fn send_naming(&mut self, names: Option<[u8; 32]>, token: Token, needs: Guarantee, to: To, bytes: Vec<u8>) {
+        self.outputs.push_back(Output::Send { token, lane: Lane::Open, needs, to, after: None, names, bytes });
     }
 
     /// Sends a message that nobody orders.
@@ -435,19 +439,24 @@ impl<E: Engine> Mls<E> {
 
     /// Has a message of this epoch ordered, in parts if it is long.
     pub(super) fn order(&mut self, epoch: u64, message: &[u8]) -> Vec<Token> {
+        self.order_naming(None, epoch, message)
+    }
+
+    /// The same for a commit, with the key of the epoch that it leads to.
+    pub(super) fn order_naming(&mut self, names: Option<[u8; 32]>, epoch: u64, message: &[u8]) -> Vec<Token> {
         if message.len() <= limits::MLS_PART_BYTES {
-            return vec![self.order_one(message)];
+            return vec![self.order_one(names, message)];
         }
         let whole = sha256(message);
         let count = message.len().div_ceil(limits::MLS_PART_BYTES) as u16;
         let parts = (0..).zip(message.chunks(limits::MLS_PART_BYTES));
         let part = |(index, bytes): (u16, &[u8])| Message::Part { epoch, whole, index, count, bytes: bytes.to_vec() };
-        parts.map(part).map(|it| self.order_one(&it.write())).collect()
+        parts.map(part).map(|it| self.order_one(names, &it.write())).collect()
     }
 
-    fn order_one(&mut self, message: &[u8]) -> Token {
+    fn order_one(&mut self, names: Option<[u8; 32]>, message: &[u8]) -> Token {
         let (token, bytes) = (self.token(), self.sealed(message));
-        self.send(token, Guarantee::Ordered, To::Group, bytes);
+        self.send_naming(names, token, Guarantee::Ordered, To::Group, bytes);
         self.sent.insert(token, message.to_vec());
         token
     }

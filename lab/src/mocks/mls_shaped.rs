@@ -342,7 +342,7 @@ impl MlsShaped {
     }
 
     fn send(&mut self, token: Token, lane: Lane, needs: Guarantee, bytes: Vec<u8>) {
-        self.outputs.push_back(Output::Send { token, lane, needs, to: To::Group, after: None, bytes });
+        self.outputs.push_back(Output::Send { token, lane, needs, to: To::Group, after: None, names: None, bytes });
     }
 
     /// Our commit has this position: it wins its epoch if no valid one stands before it.
@@ -583,7 +583,7 @@ impl MlsShaped {
             // Nobody else has a use for it.
             let to = if let Source::Outside(from) = source { To::Peer(*from) } else { To::Group };
             let (lane, needs) = (Lane::Open, Guarantee::BestEffort);
-            self.outputs.push_back(Output::Send { token, lane, needs, to, after: None, bytes });
+            self.outputs.push_back(Output::Send { token, lane, needs, to, after: None, names: None, bytes });
         } else if tries >= WANTS_OF_ADDER
             && state
                 .members

@@ -14,6 +14,15 @@ use super::ordered::KeysIn;
 use super::vouch::{self, TAG_HERE, TAG_KEYS};
 use super::{Group, Output, Vouching, lock, ordered, ring};
 
+/// A key scheme's message.
+struct Letter<'a> {
+    guarantee: Guarantee,
+    to: To,
+    /// The key of the epoch that it leads to.
+    names: Option<[u8; 32]>,
+    bytes: &'a [u8],
+}
+
 /// Whether an output concerns this process alone until something else follows from it, which waits for the disk (G6).
 pub(super) fn stays_inside(output: &keys::Output) -> bool {
     use keys::Output::{Checkpointed, DeliveredBefore, Keyed, Prepare};
@@ -23,13 +32,14 @@ pub(super) fn stays_inside(output: &keys::Output) -> bool {
 impl<K: Keys, D: Delivery> Group<K, D> {
     pub(super) fn do_for_keys(&mut self, now: Now, output: keys::Output) {
         match output {
-            keys::Output::Send { after: Some(other), token, lane, needs, to, bytes } => {
-                let waits = keys::Output::Send { after: None, token, lane, needs, to, bytes };
+            keys::Output::Send { after: Some(other), token, lane, needs, to, names, bytes } => {
+                let waits = keys::Output::Send { after: None, token, lane, needs, to, names, bytes };
                 self.after.entry(other).or_default().push(waits);
             }
-            keys::Output::Send { token, lane, needs, to, bytes, .. } => {
-                self.send_for_keys(now, token, lane, needs, to, &bytes);
+            keys::Output::Send { token, lane, needs, to, names, bytes, .. } => {
+                self.send_for_keys(now, token, lane, Letter { guarantee: needs, to, names, bytes: &bytes });
             }
+            keys::Output::AppendKey(key) => self.delivery.handle(now, Input::AppendKey(&key)),
             keys::Output::Fetch { id, what } => self.delivery.handle(now, Input::Fetch(id, &what)),
             keys::Output::Provide { what, bytes } => {
                 self.delivery.handle(now, Input::Provide { what: &what, bytes: &bytes });
@@ -146,13 +156,14 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         self.ready.push_back(Output::View(ViewEvent::Excluded(why)));
     }
 
-    fn send_for_keys(&mut self, now: Now, token: keys::Token, lane: Lane, guarantee: Guarantee, to: To, bytes: &[u8]) {
+    fn send_for_keys(&mut self, now: Now, token: keys::Token, lane: Lane, message: Letter<'_>) {
+        let Letter { guarantee, to, names, bytes } = message;
         let sealed = lane != Lane::Open;
         let epoch = self.ring.current().cloned();
         let protect = epoch.as_ref().and_then(|e| e.protect.as_ref()).filter(|_| sealed);
         let tagged = if protect.is_some() { [&[TAG_KEYS][..], bytes].concat() } else { Vec::new() };
         let bytes = if protect.is_some() { &tagged } else { bytes };
-        let what = What::Keys { bytes, sealed: protect.is_some() };
+        let what = What::Keys { bytes, sealed: protect.is_some(), names };
         match self.delivery.send(now, protect, Outgoing { what, guarantee, to }) {
             // Best effort has no outcome of its own: handed to the network is all that it promises.
             Ok(given) if guarantee == Guarantee::BestEffort => {
@@ -264,7 +275,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
 
     /// Says that we seal for an epoch.
     fn say_here(&mut self, now: Now, protect: &Arc<dyn Protect>, guarantee: Guarantee) {
-        let what = What::Keys { bytes: &[TAG_HERE], sealed: true };
+        let what = What::Keys { bytes: &[TAG_HERE], sealed: true, names: None };
         // A full queue is met by the next sign of life.
         let _ = self.delivery.send(now, Some(protect), Outgoing { what, guarantee, to: To::Group });
     }
@@ -352,7 +363,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         let epoch = self.ring.current().filter(|e| e.view.epoch == vouching.epoch).cloned();
         let protect = epoch.as_ref().and_then(|e| e.protect.as_ref());
         for part in vouching.parts.iter().filter(|_| protect.is_some()) {
-            let what = What::Keys { bytes: part, sealed: true };
+            let what = What::Keys { bytes: part, sealed: true, names: None };
             let outgoing = Outgoing { what, guarantee: Guarantee::BestEffort, to: To::Group };
             // A full queue is met by the repetitions.
             let _ = self.delivery.send(now, protect, outgoing);

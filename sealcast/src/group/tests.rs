@@ -138,6 +138,7 @@ impl Delivery for Wire {
             Input::Opened(index, bodies) => told(&self.story, format!("opened {index}: {bodies:?}")),
             Input::Keyed { .. }
             | Input::Provide { .. }
+            | Input::AppendKey(_)
             | Input::Packages(_)
             | Input::Again(_)
             | Input::Checkpointed(_)
@@ -219,7 +220,7 @@ pub(super) fn installed(counter: u32, members: u8, change: Change) -> keys::Outp
 fn send(token: u64, lane: Lane, after: Option<u64>) -> keys::Output {
     let bytes = vec![u8::try_from(token).expect("small")];
     let needs = Guarantee::BestEffort;
-    keys::Output::Send { token: Token(token), lane, needs, to: To::Group, after: after.map(Token), bytes }
+    keys::Output::Send { token: Token(token), lane, needs, to: To::Group, after: after.map(Token), names: None, bytes }
 }
 
 pub(super) fn group(needs: &'static [keys::Need], outputs: Vec<keys::Output>) -> (Group<Script, Wire>, Story) {
@@ -363,8 +364,8 @@ fn rule_a5_an_eviction_is_never_abandoned() {
 #[test]
 fn what_comes_after_a_message_waits_for_its_outcome() {
     let ordered = |token, after| match send(token, Lane::Open, after) {
-        keys::Output::Send { token, lane, to, after, bytes, .. } => {
-            keys::Output::Send { token, lane, needs: Guarantee::Ordered, to, after, bytes }
+        keys::Output::Send { token, lane, to, after, names, bytes, .. } => {
+            keys::Output::Send { token, lane, needs: Guarantee::Ordered, to, after, names, bytes }
         }
         other => other,
     };
@@ -579,8 +580,8 @@ fn a_member_is_sent_to_where_it_was_heard_and_a_transport_gets_what_was_sealed_a
     group.handle_datagram(NOW, Address::Node(9), &mut datagram);
     assert!(lock(&story).contains(&"from Node(9): [0, 0] sealed as [5, 5]".to_owned()), "{:?}", lock(&story));
     let to = |slot| match send(1, Lane::Open, None) {
-        keys::Output::Send { token, lane, needs, after, bytes, .. } => {
-            keys::Output::Send { token, lane, needs, to: To::Slot(Slot(slot)), after, bytes }
+        keys::Output::Send { token, lane, needs, after, names, bytes, .. } => {
+            keys::Output::Send { token, lane, needs, to: To::Slot(Slot(slot)), after, names, bytes }
         }
         other => other,
     };

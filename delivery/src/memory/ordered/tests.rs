@@ -30,7 +30,7 @@ impl Wire {
     }
 
     fn keys<'a>(bytes: &'a [u8]) -> Outgoing<'a> {
-        let what = What::Keys { bytes, sealed: false };
+        let what = What::Keys { bytes, sealed: false, names: None };
         Outgoing { what, guarantee: Guarantee::Ordered, to: To::Group }
     }
 

@@ -340,6 +340,7 @@ impl Net {
                 | Output::Provide { .. }
                 | Output::Packages(_)
                 | Output::Again(_)
+                | Output::AppendKey(_)
                 | Output::Checkpointed(_)
                 | Output::Withdraw(_)
                 | Output::Opened { .. }

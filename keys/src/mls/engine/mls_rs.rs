@@ -221,26 +221,8 @@ impl Engine for MlsRs {
     }
 
     fn apply(&mut self, pending: &Pending) -> Result<Change, ApplyError> {
-        let record = PendingRecord::parse(&pending.0).map_err(|_| ApplyError::Malformed)?;
-        let here = (self.group.context().epoch, sha256(&self.authenticator()));
-        if (record.epoch, record.before) != here {
-            return Err(ApplyError::OtherEpoch);
-        }
-        let id = sha256(&pending.0);
-        let mut next = self.group.clone();
-        let secrets = match self.made.take_if(|(made, _)| *made == id) {
-            Some((_, secrets)) => secrets,
-            None => {
-                let again = self.tools.make(&mut next, &record, Some(record.taken.clone()));
-                let (output, secrets, _) = again.map_err(|_| ApplyError::OtherState)?;
-                let info = output.external_commit_group_info.as_ref().map(encoded).unwrap_or_default();
-                if sha256(&info) != record.result {
-                    return Err(ApplyError::OtherState);
-                }
-                secrets
-            }
-        };
-        let applied = next.apply_detached_commit(secrets).map_err(|_| ApplyError::OtherState)?;
+        let (next, applied) = self.led_to(pending)?;
+        self.made = None;
         Ok(self.enter(next, &applied))
     }
 
@@ -296,6 +278,18 @@ impl Engine for MlsRs {
     fn export(&self, label: &str, context: &[u8], length: usize) -> Result<Zeroizing<Vec<u8>>, ExporterDeleted> {
         let secret = self.group.export_secret(label.as_bytes(), context, length);
         secret.map(|secret| Zeroizing::new(secret.to_vec())).map_err(|_| ExporterDeleted)
+    }
+
+    fn export_after(
+        &mut self,
+        pending: &Pending,
+        label: &str,
+        context: &[u8],
+        length: usize,
+    ) -> Result<Zeroizing<Vec<u8>>, ApplyError> {
+        let (next, _) = self.led_to(pending)?;
+        let secret = next.export_secret(label.as_bytes(), context, length).map_err(|_| ApplyError::OtherState)?;
+        Ok(Zeroizing::new(secret.to_vec()))
     }
 
     fn delete_exporter(&mut self) {
@@ -390,6 +384,32 @@ impl Engine for MlsRs {
 }
 
 impl MlsRs {
+    /// The state that a commit of ours leads to. If it was made by a process before, it is made again.
+    fn led_to(&mut self, pending: &Pending) -> Result<(Group<Config>, CommitMessageDescription), ApplyError> {
+        let record = PendingRecord::parse(&pending.0).map_err(|_| ApplyError::Malformed)?;
+        let here = (self.group.context().epoch, sha256(&self.authenticator()));
+        if (record.epoch, record.before) != here {
+            return Err(ApplyError::OtherEpoch);
+        }
+        let id = sha256(&pending.0);
+        let mut next = self.group.clone();
+        let secrets = match &self.made {
+            Some((made, secrets)) if *made == id => secrets.clone(),
+            _ => {
+                let again = self.tools.make(&mut next, &record, Some(record.taken.clone()));
+                let (output, secrets, _) = again.map_err(|_| ApplyError::OtherState)?;
+                let info = output.external_commit_group_info.as_ref().map(encoded).unwrap_or_default();
+                if sha256(&info) != record.result {
+                    return Err(ApplyError::OtherState);
+                }
+                self.made = Some((id, secrets.clone()));
+                secrets
+            }
+        };
+        let applied = next.apply_detached_commit(secrets).map_err(|_| ApplyError::OtherState)?;
+        Ok((next, applied))
+    }
+
     /// What a message is, and the state that it leads to.
     fn received(&self, message: &[u8], utc: Utc) -> Result<(Group<Config>, ReceivedMessage), ProcessError> {
         let message = MlsMessage::from_bytes(message).map_err(|_| ProcessError::Malformed)?;

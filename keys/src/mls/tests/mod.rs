@@ -154,6 +154,38 @@ fn the_evicted_reads_nothing_more_and_does_not_come_back() {
 }
 
 #[test]
+fn rule_d1_a_commit_names_the_key_by_which_members_of_its_epoch_append_and_the_evicted_lacks_it() {
+    let mut net = formed(3, 7);
+    let key = |net: &Net, node: usize| net.nodes[node].append_key.expect("it is in an epoch");
+    let first = key(&net, 0);
+    assert!([1, 2].iter().all(|node| key(&net, *node) == first), "all of an epoch have the same");
+    assert_eq!(net.named.last(), Some(&first), "the last one came by an external commit, which names it, too");
+    let cert = net.cert(2);
+    net.command(0, Command::Evict { cert, reason: String::new() });
+    net.run(3_000);
+    let second = key(&net, 0);
+    assert_eq!((key(&net, 1), key(&net, 2)), (second, first));
+    assert_eq!(net.named.last(), Some(&second));
+    // A process that starts has it again, and a card of a new run, which is no commit, changes nothing.
+    net.crash(1);
+    net.nodes[1].append_key = None;
+    net.start(1);
+    net.run(3_000);
+    net.assert_together(&[0, 1]);
+    assert_eq!((key(&net, 0), key(&net, 1)), (second, second));
+    assert_eq!(net.named.last(), Some(&second));
+    // One that is killed while its commit is under way names the same key once more.
+    net.command(1, Command::Rotate);
+    let named = *net.named.last().unwrap();
+    net.crash(1);
+    net.start(1);
+    assert_eq!((named != second, net.named.last()), (true, Some(&named)));
+    net.run(3_000);
+    net.assert_together(&[0, 1]);
+    assert_eq!([key(&net, 0), key(&net, 1)], [named; 2]);
+}
+
+#[test]
 fn only_who_may_evict_evicts() {
     let mut net = formed(3, 3);
     let (cert, now) = (net.cert(0), net.now());

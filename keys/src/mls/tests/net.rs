@@ -39,6 +39,8 @@ pub(super) struct Net {
     pub(super) loss: u64,
     /// Each with its author; outsiders' have none.
     pub(super) log: Vec<(Option<Author>, Vec<u8>)>,
+    /// The keys that commits name, also those that lost.
+    pub(super) named: Vec<[u8; 32]>,
     /// The hash chain of it.
     cuts: Vec<[u8; 32]>,
     /// By name.
@@ -64,6 +66,8 @@ pub(super) struct Node {
     pub(super) pending: Vec<PendingStatus>,
     /// How far a run before was, as the last one began.
     pub(super) delivered_before: Option<(EpochId, u64)>,
+    /// By which it signs what it appends.
+    pub(super) append_key: Option<[u8; 32]>,
     /// The next position of the order that it hears.
     pub(super) next: usize,
     /// Messages that it cannot hear.
@@ -108,7 +112,7 @@ impl Net {
             let identity = Arc::new(identity.with_bootstrap_key(GROUP, Secret::from_bytes([7; 32])));
             let (records, stored, views, holds) = Default::default();
             let (keys, excluded, next, deaf, life) = Default::default();
-            let (notices, pending, delivered_before) = Default::default();
+            let (notices, pending, delivered_before, append_key) = Default::default();
             nodes.push(Node {
                 identity,
                 keys,
@@ -119,13 +123,14 @@ impl Net {
                 notices,
                 pending,
                 delivered_before,
+                append_key,
                 next,
                 deaf,
                 life,
                 holds,
             });
         }
-        let (queue, log, cuts, directory, single_use, mail) = Default::default();
+        let (queue, log, named, cuts, directory, single_use, mail) = Default::default();
         Net {
             authority,
             nodes,
@@ -138,6 +143,7 @@ impl Net {
             sequence: 0,
             loss: 0,
             log,
+            named,
             cuts,
             directory,
             single_use,
@@ -218,7 +224,8 @@ impl Net {
         let life = self.nodes[node].life;
         while let Some(output) = self.nodes[node].keys.as_mut().and_then(Keys::poll) {
             match output {
-                Output::Send { token, needs: Guarantee::Ordered, bytes, .. } => {
+                Output::Send { token, needs: Guarantee::Ordered, names, bytes, .. } => {
+                    self.named.extend(names);
                     self.put(Some((node, life, token)), bytes);
                 }
                 Output::Send { bytes, .. } => {
@@ -234,6 +241,7 @@ impl Net {
                 Output::Provide { what: Fetch::Mail(to), bytes } => self.mail.entry(to).or_default().0.push_back(bytes),
                 Output::Provide { what, bytes } => _ = self.directory.insert(what, bytes),
                 Output::Packages(packages) => self.keep(node, packages),
+                Output::AppendKey(key) => self.nodes[node].append_key = Some(key.public_bytes()),
                 Output::Again(position) => {
                     self.nodes[node].next = position as usize + 1;
                     self.push(500, Event::Ordered(node));

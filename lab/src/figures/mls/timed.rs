@@ -160,6 +160,16 @@ impl Engine for Timed {
         timed(|| self.0.export(label, context, length))
     }
 
+    fn export_after(
+        &mut self,
+        pending: &Pending,
+        label: &str,
+        context: &[u8],
+        length: usize,
+    ) -> Result<Zeroizing<Vec<u8>>, ApplyError> {
+        timed(|| self.0.export_after(pending, label, context, length))
+    }
+
     fn delete_exporter(&mut self) {
         timed(|| self.0.delete_exporter());
     }
