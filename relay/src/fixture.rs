@@ -131,7 +131,7 @@ pub(crate) fn entry(bytes: &[u8], next_key: Option<u8>) -> LogEntry {
 /// An append of an entry alone.
 pub(crate) fn append(after: &Follower, entry: LogEntry, signer: &OriginKey) -> Request {
     let expected_head = *after.head();
-    signed(Append { group: *after.group(), expected_head, entry, blobs: vec![], mail: vec![] }, signer)
+    signed(Append { group: *after.group(), expected_head, at_end: false, entry, blobs: vec![], mail: vec![] }, signer)
 }
 
 pub(crate) fn signed(append: Append, signer: &OriginKey) -> Request {

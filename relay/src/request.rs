@@ -11,6 +11,7 @@
 //! 7 TAKE_PACKAGE group ‖ device ‖ proof
 //! 8 MAIL         group ‖ device ‖ u64 acknowledged ‖ proof
 //! 9 PUT_MAIL     group ‖ u16 n ‖ n·(device ‖ bytes32) ‖ proof
+//! 10 APPEND_AT_END   as APPEND
 //! entry   = (0 | 1 ‖ next key) ‖ bytes32        blob = 0 ‖ SHA-256 | 1 ‖ bytes32        package = i64 expires ‖ bytes32
 //! proof   = signer's Ed25519 key, 32 ‖ signature, 64        bytes32 = u32 length ‖ bytes
 //! ```
@@ -19,6 +20,7 @@
 //! ```text
 //! T("sealcast/v1/relay/append";   directory's key; signer; group; expected head; SHA-256 of the entry; next key, or nothing;
 //!                                 SHA-256 of each blob …; device ‖ SHA-256 of each mail …)
+//! T("sealcast/v1/relay/append at end"; …)                         the same of APPEND_AT_END
 //! T("sealcast/v1/relay/blobs";    directory's key; signer; group; SHA-256 of each blob …)
 //! T("sealcast/v1/relay/packages"; directory's key; signer; group; device; u64 number; i64 expires ‖ SHA-256 of each package …;
 //!                                 the same of the last resort, or nothing)
@@ -79,6 +81,9 @@ pub struct Append {
     pub group: GroupId,
     /// The head after which the entry stands. The first append to a group expects [`crate::log::first_head`] and founds it.
     pub expected_head: Head,
+    /// The entry may also stand behind others that followed the expected head, up to [`limits::RELAY_BEHIND_MAX`] of them. Who
+    /// always loses the head to others gets its entry in so; whether it still counts, members judge.
+    pub at_end: bool,
     /// The entry.
     pub entry: LogEntry,
     /// What members fetch by its hash: GroupInfo, nodes of the tree.
@@ -206,7 +211,8 @@ impl Append {
     /// What its signer signs.
     pub fn statement(&self, relay: &RelayKey, signer: &AppendKey) -> [u8; 32] {
         let link = self.entry.link();
-        begin("sealcast/v1/relay/append", relay, signer, &self.group)
+        let label = if self.at_end { "sealcast/v1/relay/append at end" } else { "sealcast/v1/relay/append" };
+        begin(label, relay, signer, &self.group)
             .add(&self.expected_head.0)
             .add(&link.hash)
             .add(link.next_key.as_ref().map_or(&[], |key| key))
@@ -321,7 +327,7 @@ impl Request {
         match self {
             Request::Info => _ = w.u8(INFO),
             Request::Append(it, proof) => {
-                w.u8(APPEND).raw(&it.group.0).raw(&it.expected_head.0);
+                w.u8(if it.at_end { APPEND_AT_END } else { APPEND }).raw(&it.group.0).raw(&it.expected_head.0);
                 it.entry.encode(&mut w);
                 put_blobs(&mut w, &it.blobs);
                 put_mail(&mut w, &it.mail);
@@ -369,10 +375,11 @@ impl Request {
         }
         let request = match r.u8()? {
             INFO => Request::Info,
-            APPEND => {
+            kind @ (APPEND | APPEND_AT_END) => {
+                let at_end = kind == APPEND_AT_END;
                 let (group, expected_head) = (GroupId(r.array()?), Head(r.array()?));
                 let (entry, blobs) = (LogEntry::decode(&mut r)?, blobs(&mut r)?);
-                let append = Append { group, expected_head, entry, blobs, mail: mail(&mut r)? };
+                let append = Append { group, expected_head, at_end, entry, blobs, mail: mail(&mut r)? };
                 Request::Append(Box::new(append), Proof::decode(&mut r)?)
             }
             READ => {
@@ -494,3 +501,4 @@ const PUT_PACKAGES: u8 = 6;
 const TAKE_PACKAGE: u8 = 7;
 const MAIL: u8 = 8;
 const PUT_MAIL: u8 = 9;
+const APPEND_AT_END: u8 = 10;

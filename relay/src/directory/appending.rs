@@ -10,7 +10,7 @@ use super::storage::{Storage, StorageError};
 use super::{Published, Step, Stop, is_signed, weight};
 use crate::ids::{AppendKey, GroupId};
 use crate::log::{LogEntry, first_head};
-use crate::receipt::Announcement;
+use crate::receipt::{Announcement, Receipt};
 use crate::request::{Append, Proof};
 use crate::response::{Page, Refusal, Response};
 
@@ -19,7 +19,20 @@ impl Step<'_> {
         let statement = it.statement(&self.directory.public, &proof.signer);
         let mut group = match self.group(&it.group)? {
             None => self.found(&it, proof, &statement)?,
-            Some(group) if group.head != it.expected_head => return self.superseded(&it, &group, &statement),
+            Some(group) if group.head != it.expected_head => {
+                let expected = if it.at_end { self.expected_position(&it)? } else { None };
+                let Some(expected) = expected.filter(|at| at + 1 >= group.first) else {
+                    return self.superseded(&it, &group, &statement);
+                };
+                self.authorize(&it.group, &group, proof, &statement, bytes_of(&it), Payer::Appends)?;
+                if let Some(receipt) = self.repeated(&it.group, &statement, expected, group.position)? {
+                    return Ok(Response::Receipt(receipt));
+                }
+                if group.position - expected > limits::RELAY_BEHIND_MAX {
+                    return self.superseded(&it, &group, &statement);
+                }
+                group
+            }
             Some(group) => {
                 self.authorize(&it.group, &group, proof, &statement, bytes_of(&it), Payer::Appends)?;
                 group
@@ -89,15 +102,30 @@ impl Step<'_> {
         Ok(())
     }
 
+    /// Where the head is that an append expects, if it is in the log.
+    fn expected_position(&self, it: &Append) -> Result<Option<u64>, StorageError> {
+        if it.expected_head == first_head(&it.group) {
+            return Ok(Some(0));
+        }
+        self.rows.value(&rows::hashed(rows::HEAD, &it.group, &it.expected_head.0))
+    }
+
+    /// The receipt of this very append, which may stand behind others, if the log has it.
+    fn repeated(&self, id: &GroupId, statement: &[u8; 32], expected: u64, end: u64) -> Result<Option<Receipt>, Stop> {
+        for position in expected + 1..=end.min(expected + 1 + limits::RELAY_BEHIND_MAX) {
+            let record = self.entry(id, position)?.ok_or_else(missing)?;
+            if record.statement == *statement {
+                return Ok(Some(self.receipt(id, position, record.head)));
+            }
+        }
+        Ok(None)
+    }
+
     /// The log has moved on: by this very append, or by another one.
     fn superseded(&mut self, it: &Append, group: &GroupRecord, statement: &[u8; 32]) -> Result<Response, Stop> {
         self.admit(Payer::Readers(it.group), &limits::DIRECTORY_READS)?;
         self.charge(Payer::Readers(it.group), &limits::DIRECTORY_READS, 0);
-        let expected = if it.expected_head == first_head(&it.group) {
-            Some(0)
-        } else {
-            self.rows.value(&rows::hashed(rows::HEAD, &it.group, &it.expected_head.0))?
-        };
+        let expected = self.expected_position(it)?;
         if let Some(record) = self.entry(&it.group, expected.map_or(0, |it| it + 1))?
             && record.statement == *statement
         {

@@ -26,7 +26,8 @@ pub(super) enum Kind {
     Info,
     Newest,
     Before(u64),
-    Append,
+    /// The first position that the entry may have.
+    Append(u64),
     Read,
     Blobs(Vec<BlobHash>),
     Put,
@@ -53,7 +54,7 @@ impl Call {
 
     /// The key that signed it, if it is signed.
     pub fn signer(&self) -> Option<AppendKey> {
-        let is_signed = matches!(self.kind, Kind::Append | Kind::Put | Kind::Take | Kind::Mail);
+        let is_signed = matches!(self.kind, Kind::Append(_) | Kind::Put | Kind::Take | Kind::Mail);
         // The proof is at its end.
         let proof = self.request.last_chunk::<PROOF_BYTES>().filter(|_| is_signed)?;
         proof.first_chunk().copied()
@@ -95,26 +96,42 @@ impl Follower {
         mail: Vec<(DeviceId, Vec<u8>)>,
         signer: &dyn Signer,
     ) -> Result<Call, ProposeError> {
+        let append = Append { group: self.group, expected_head: self.head, at_end: false, entry, blobs, mail };
+        self.propose_append(append, signer)
+    }
+
+    /// The same wherever the log ends by then, for what lost to others again and again. It may come behind entries that its author
+    /// does not know.
+    ///
+    /// # Errors
+    /// As [`Follower::propose`].
+    pub fn propose_at_end(&mut self, entry: LogEntry, signer: &dyn Signer) -> Result<Call, ProposeError> {
+        let (group, expected_head, blobs, mail) = (self.group, self.head, Vec::new(), Vec::new());
+        self.propose_append(Append { group, expected_head, at_end: true, entry, blobs, mail }, signer)
+    }
+
+    fn propose_append(&mut self, append: Append, signer: &dyn Signer) -> Result<Call, ProposeError> {
         if self.pending.is_some() {
             return Err(ProposeError::Pending);
         }
-        let append = Append { group: self.group, expected_head: self.head, entry, blobs, mail };
         let proof = Proof::new(signer, |key| append.statement(&self.relay, key));
-        let head = append.entry.link().head(&self.head, self.position + 1);
+        let link = append.entry.link();
+        let head = (!append.at_end).then(|| link.head(&self.head, self.position + 1));
         let request = Request::Append(Box::new(append), proof);
         request.check().map_err(|_| ProposeError::TooLarge)?;
         let request = request.encode();
         if request.len() > limits::RELAY_REQUEST_BYTES_MAX {
             return Err(ProposeError::TooLarge);
         }
-        self.pending = Some(Pending { request, position: self.position + 1, head });
+        self.pending =
+            Some(Pending { request, first: self.position + 1, until: head.map(|_| self.position + 1), head, link });
         Ok(self.retry().expect("an append is under way"))
     }
 
     /// The append that is under way once more: the directory answers an append that it already accepted with the same receipt.
     pub fn retry(&self) -> Option<Call> {
         let pending = self.pending.as_ref()?;
-        Some(self.call_bytes(Kind::Append, pending.request.clone()))
+        Some(self.call_bytes(Kind::Append(pending.first), pending.request.clone()))
     }
 
     /// Forgets the append that is under way. After a refusal the directory has not accepted it, if it is honest; if it lies, the

@@ -5,7 +5,7 @@ use std::iter;
 use sealcast_wire::limits;
 
 use super::call::Kind;
-use super::{Answer, Call, Entry, Follower, Misbehaviour, Outcome, Progress};
+use super::{Answer, Call, Entry, Follower, Misbehaviour, Outcome, Pending, Progress};
 use crate::evidence::Evidence;
 use crate::ids::Head;
 use crate::log::{Link, LogEntry, first_head};
@@ -67,18 +67,27 @@ impl Follower {
     }
 
     /// The directory says that an append is in the log.
-    pub(super) fn accepted(&mut self, call: &Call, receipt: Receipt) -> Result<Progress, Misbehaviour> {
+    pub(super) fn accepted(&mut self, call: &Call, first: u64, receipt: Receipt) -> Result<Progress, Misbehaviour> {
         self.authentic(&receipt)?;
         self.compare(&receipt)?;
         let Ok(Request::Append(append, _)) = Request::decode(call.request()) else {
             return Err(Misbehaviour::Unexpected);
         };
-        let (position, head) = (call.position + 1, append.entry.link().head(&append.expected_head, call.position + 1));
-        if (receipt.position, receipt.head) != (position, head) {
+        let head = append.entry.link().head(&append.expected_head, first);
+        // Whether it is at a later position the entries there show.
+        if append.at_end && receipt.position > first {
+            self.note(receipt);
+            let pending = self.pending.as_mut().filter(|it| it.request == call.request());
+            pending.into_iter().for_each(|it| it.until = Some(receipt.position));
+            let is_over = receipt.position <= self.position;
+            let lost = self.pending.take_if(|it| is_over && it.until == Some(receipt.position));
+            return Ok(Progress { entries: Vec::new(), outcome: lost.map(|_| Outcome::Lost) });
+        }
+        if (receipt.position, receipt.head) != (first, head) {
             return Err(Misbehaviour::WrongEntries);
         }
         // Otherwise it came already, by a page or an announcement.
-        if self.position == call.position && self.head == append.expected_head {
+        if self.position + 1 == first && self.head == append.expected_head {
             return self.advance(vec![append.entry], receipt, receipt);
         }
         Ok(Progress::default())
@@ -98,7 +107,7 @@ impl Follower {
         }
         self.is_up_to_date(call, &newest)?;
         let fits = match call.kind {
-            Kind::Append => newest.position > call.position,
+            Kind::Append(first) => newest.position >= first,
             _ => start == call.position,
         };
         if !fits {
@@ -184,8 +193,11 @@ impl Follower {
         let heads = links.iter().skip(1).map(|(before, _)| *before).chain(iter::once(head));
         let first = self.position + 1;
         for ((entry, head), position) in entries.into_iter().zip(heads).zip(first..) {
-            let pending = self.pending.take_if(|it| it.position <= position);
-            let is_own = pending.as_ref().is_some_and(|it| (it.position, it.head) == (position, head));
+            let link = entry.link();
+            let wins = |it: &Pending| it.head.map_or(it.link == link, |own| own == head);
+            let is_over = |it: &Pending| it.until.is_some_and(|until| until <= position);
+            let pending = self.pending.take_if(|it| wins(it) || is_over(it));
+            let is_own = pending.as_ref().is_some_and(wins);
             if pending.is_some() {
                 progress.outcome = Some(if is_own { Outcome::Won(position) } else { Outcome::Lost });
             }

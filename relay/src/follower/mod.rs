@@ -53,10 +53,13 @@ pub struct Follower {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Pending {
     request: Vec<u8>,
-    /// Where it will be if it wins.
-    position: u64,
-    /// The head there.
-    head: Head,
+    /// The position behind that at which it was proposed.
+    first: u64,
+    /// By then it has won or lost: the same, or what the directory's receipt says if it may stand later.
+    until: Option<u64>,
+    /// The head there if it wins; `None` if it may stand later.
+    head: Option<Head>,
+    link: Link,
 }
 
 /// An entry that is told once.
@@ -228,9 +231,9 @@ impl Follower {
         self.newest.is_some()
     }
 
-    /// The position of the append that is under way, should it win.
+    /// The position of the append that is under way, should it win; the first one that it may have.
     pub fn pending(&self) -> Option<u64> {
-        self.pending.as_ref().map(|it| it.position)
+        self.pending.as_ref().map(|it| it.first)
     }
 
     /// Goes on behind a receipt without the entries before it: for a newcomer, and for a member that missed too much or follows
@@ -255,8 +258,18 @@ impl Follower {
     pub fn handle(&mut self, call: &Call, response: &[u8]) -> Result<Answer, Misbehaviour> {
         let response = Response::decode(response).map_err(Misbehaviour::Malformed)?;
         match (&call.kind, response) {
-            (Kind::Append, Response::Receipt(receipt)) => self.accepted(call, receipt).map(Answer::Progress),
-            (Kind::Append, Response::Refused(Refusal::Conflict(page))) => self.page(call, *page).map(Answer::Progress),
+            (Kind::Append(first), Response::Receipt(receipt)) => {
+                self.accepted(call, *first, receipt).map(Answer::Progress)
+            }
+            (Kind::Append(_), Response::Refused(Refusal::Conflict(page))) => {
+                let mut progress = self.page(call, *page)?;
+                // The directory takes it no longer.
+                let is_lost = |it: &mut Pending| it.head.is_none() && it.request == call.request();
+                if self.pending.take_if(is_lost).is_some() {
+                    progress.outcome = Some(Outcome::Lost);
+                }
+                Ok(Answer::Progress(progress))
+            }
             (Kind::Read, Response::Page(page)) => self.page(call, *page).map(Answer::Progress),
             (Kind::Newest, Response::Page(page)) => self.newest_is(call, page.newest),
             (Kind::Newest, Response::Refused(Refusal::Gone { newest, .. })) => self.newest_is(call, *newest),

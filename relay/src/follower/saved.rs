@@ -71,11 +71,13 @@ impl Follower {
             let Ok(Request::Append(append, _)) = Request::decode(&request) else {
                 return Err(SavedError::Inconsistent);
             };
-            if append.group != follower.group || append.expected_head != head {
+            if append.group != follower.group || append.expected_head != head && !append.at_end {
                 return Err(SavedError::Inconsistent);
             }
-            let head = append.entry.link().head(&head, position + 1);
-            follower.pending = Some(Pending { request, position: position + 1, head });
+            let link = append.entry.link();
+            let head = (!append.at_end).then(|| link.head(&head, position + 1));
+            follower.pending =
+                Some(Pending { request, first: position + 1, until: head.map(|_| position + 1), head, link });
         }
         Ok(follower)
     }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use sealcast_crypto::signature::OriginKey;
+use sealcast_wire::limits;
 
 use crate::directory::{Config, Directory, Memory, Write};
 use crate::fixture::{
@@ -42,8 +43,14 @@ fn only_a_holder_of_the_joiner_key_founds_a_group() {
     }
     assert_eq!(world.refusal(&forged), Refusal::BadSignature);
     assert_eq!(world.refusal(&Request::Read { group: group(), from: 1, max_bytes: 9 }), Refusal::UnknownGroup);
-    let later =
-        Append { group: group(), expected_head: Head([1; 32]), entry: entry(b"x", None), blobs: vec![], mail: vec![] };
+    let later = Append {
+        group: group(),
+        expected_head: Head([1; 32]),
+        at_end: false,
+        entry: entry(b"x", None),
+        blobs: vec![],
+        mail: vec![],
+    };
     assert_eq!(world.refusal(&signed(later, &joiner())), Refusal::UnknownGroup);
 }
 
@@ -60,6 +67,78 @@ fn rule_d1_a_conflict_brings_the_missed_entries_and_the_retry_wins() {
     assert_eq!(bytes, (0..5).map(|i| (u64::from(i) + 2, i, false)).collect::<Vec<_>>());
     let won = progress(propose(&mut world, &mut behind, b"late", None, &key(MEMBER)));
     assert_eq!(won.outcome, Some(Outcome::Won(7)));
+}
+
+#[test]
+fn rule_d1_who_loses_the_head_to_others_again_and_again_appends_where_the_log_ends() {
+    let (mut world, mut ahead) = founded(1);
+    let old = ahead.clone();
+    for i in 0..limits::RELAY_BEHIND_MAX as u8 {
+        progress(propose(&mut world, &mut ahead, &[i], None, &key(MEMBER)));
+    }
+    // Its answer is lost, and others go on.
+    let mut behind = old.clone();
+    let call = behind.propose_at_end(entry(b"mine", Some(3)), &key(MEMBER)).unwrap();
+    let first = world.send(call.request());
+    let kept = world.published.len();
+    let call = behind.retry().unwrap();
+    assert_eq!((world.send(call.request()), world.published.len()), (first.clone(), kept), "it is in once");
+    assert_eq!(progress(behind.handle(&call, &first)).entries, vec![]);
+    // It is asked for once more behind entries that came in between.
+    let mut half = old.clone();
+    half.propose_at_end(entry(b"mine", Some(3)), &key(MEMBER)).unwrap();
+    let published: Vec<_> = world.published[1..40].iter().map(|it| it.to_bytes(1 << 20)).collect();
+    published.iter().for_each(|it| assert_eq!(half.hint(it).unwrap().outcome, None));
+    let call = half.retry().unwrap();
+    assert_eq!(progress(exchange(&mut world, &mut half, &call)).outcome, None);
+    assert!(catch_up(&mut world, &mut half).unwrap().last().unwrap().is_own);
+    let read = behind.read();
+    let found = progress(exchange(&mut world, &mut behind, &read));
+    assert_eq!((found.outcome, behind.pending()), (Some(Outcome::Won(130)), None));
+    let own: Vec<_> = found.entries.iter().filter(|it| it.is_own).map(|it| (it.position, &it.bytes[..])).collect();
+    assert_eq!(own, [(130, &b"mine"[..])]);
+    // Its key is named, and what it says is no plain append.
+    progress(propose(&mut world, &mut behind, b"by it", None, &key(3)));
+    let Ok(Request::Append(it, proof)) = Request::decode(call.request()) else { unreachable!() };
+    let plain = Append { at_end: false, expected_head: *behind.head(), ..*it.clone() };
+    assert_eq!(world.refusal(&Request::Append(Box::new(plain), proof)), Refusal::BadSignature);
+    // One that knows too little is told what it missed, and so is one that expects a head of another log.
+    let mut far = old.clone();
+    let call = far.propose_at_end(entry(b"late", None), &key(MEMBER)).unwrap();
+    let lost = progress(exchange(&mut world, &mut far, &call));
+    assert_eq!((lost.outcome, lost.entries.len(), far.pending()), (Some(Outcome::Lost), 130, None));
+    let mut far = old.clone();
+    far.propose_at_end(entry(b"late", None), &key(MEMBER)).unwrap();
+    assert_eq!(catch_up(&mut world, &mut far).unwrap().len(), 130);
+    let call = far.retry().unwrap();
+    assert_eq!(progress(exchange(&mut world, &mut far, &call)).outcome, Some(Outcome::Lost));
+    let elsewhere = signed(Append { expected_head: Head([9; 32]), at_end: true, ..*it }, &key(MEMBER));
+    assert!(matches!(world.refusal(&elsewhere), Refusal::Conflict(_)));
+}
+
+#[test]
+fn rule_d1_who_appends_where_the_log_ends_believes_entries_and_no_receipt() {
+    let (mut world, mut author) = founded(1);
+    let mut other = author.clone();
+    for _ in 0..2 {
+        progress(propose(&mut world, &mut other, b"other", None, &key(MEMBER)));
+    }
+    let call = author.propose_at_end(entry(b"mine", None), &key(MEMBER)).unwrap();
+    // The relay drops it, and says by a receipt that it has it.
+    let lie = Response::Receipt(*other.receipt().unwrap()).encode();
+    assert_eq!(progress(author.handle(&call, &lie)).outcome, None);
+    let mut late = author.clone();
+    assert_eq!(catch_up(&mut world, &mut author).unwrap().len(), 2);
+    assert_eq!(author.pending(), None, "it lost, and is proposed anew");
+    // The same if an announcement brings the entry first.
+    let outcomes: Vec<_> =
+        world.published[1..].iter().map(|it| late.hint(&it.to_bytes(1 << 20)).unwrap().outcome).collect();
+    assert_eq!(outcomes, [None, Some(Outcome::Lost)]);
+    // One where its own should be is a lie that shows at once.
+    let call = late.propose_at_end(entry(b"mine", None), &key(MEMBER)).unwrap();
+    progress(propose(&mut world, &mut other, b"other", None, &key(MEMBER)));
+    let lie = Response::Receipt(*other.receipt().unwrap()).encode();
+    assert_eq!(late.handle(&call, &lie), Err(Misbehaviour::WrongEntries));
 }
 
 #[test]

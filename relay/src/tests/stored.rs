@@ -139,6 +139,7 @@ fn rule_d1_commit_welcomes_and_blobs_are_kept_or_refused_whole() {
     let (mut world, mut member) = founded(1);
     let mail_to = |i: u8| (device(i), vec![i]);
     let missing = Append {
+        at_end: false,
         group: group(),
         expected_head: *member.head(),
         entry: entry(b"commit", Some(3)),
