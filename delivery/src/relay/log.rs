@@ -42,6 +42,8 @@ pub(super) struct Log {
     requests: VecDeque<Vec<u8>>,
     /// Messages to be appended; the first one may be under way.
     appends: VecDeque<Waiting>,
+    /// How often the first one lost the head to others.
+    lost: u32,
     /// The one under way is of no use any more.
     is_withdrawn: bool,
     /// One is to be proposed, once nothing else is to be done.
@@ -140,6 +142,7 @@ impl Log {
             calls: VecDeque::new(),
             requests: VecDeque::new(),
             appends: VecDeque::new(),
+            lost: 0,
             is_withdrawn: false,
             proposes: false,
             provided: BTreeMap::new(),
@@ -292,7 +295,11 @@ impl Log {
         while let Some(Waiting { token, datagram, names }) = self.appends.front() {
             let (signer, next_key) = self.signing.for_append(*names);
             let entry = LogEntry { next_key, bytes: datagram.clone() };
-            match self.follower.propose(entry, Vec::new(), Vec::new(), signer) {
+            let proposed = match self.lost {
+                ..LOSES => self.follower.propose(entry, Vec::new(), Vec::new(), signer),
+                LOSES.. => self.follower.propose_at_end(entry, signer),
+            };
+            match proposed {
                 Ok(call) => return self.request(call, Purpose::Append),
                 Err(_) => {
                     self.outputs.push_back(Output::Outcome(*token, Outcome::Failed));
@@ -511,6 +518,7 @@ impl Log {
 
     fn fail_first(&mut self, outcome: Outcome) {
         self.is_withdrawn = false;
+        self.lost = 0;
         if let Some(Waiting { token, .. }) = self.appends.pop_front() {
             self.outputs.push_back(Output::Outcome(token, outcome));
         }
@@ -555,6 +563,7 @@ impl Log {
         }
         if progress.outcome.is_some() {
             let is_withdrawn = std::mem::take(&mut self.is_withdrawn);
+            self.lost = if progress.outcome == Some(Became::Lost) { self.lost + 1 } else { 0 };
             match progress.outcome {
                 Some(Became::Unknown) => self.fail_first(Outcome::InDoubt),
                 Some(Became::Lost) if is_withdrawn => self.fail_first(Outcome::Failed),
@@ -673,6 +682,8 @@ fn tries_of(what: &Fetch) -> u32 {
 
 /// The log is read though nobody announced anything.
 const READ_EVERY: Duration = Duration::from_secs(10);
+/// Who lost the head so often to others appends wherever the log ends: somebody may append faster than answers come.
+const LOSES: u32 = 3;
 /// What failed is asked again.
 const REQUEST_AGAIN_AFTER: Duration = Duration::from_secs(2);
 /// However long the directory wants us to wait.

@@ -12,6 +12,7 @@ use sealcast_relay::follower::{Answer, Follower};
 use sealcast_relay::ids::{DeviceId, GroupId, Head};
 use sealcast_relay::log::LogEntry;
 use sealcast_relay::receipt::Receipt;
+use sealcast_relay::request::Request;
 use sealcast_relay::response::Refusal;
 use sealcast_wire::frame::{KIND_SEALED, OPEN_HEADER_LEN};
 use sealcast_wire::{
@@ -41,6 +42,8 @@ struct Net {
     founds: bool,
     /// Nobody has a clock.
     no_clock: bool,
+    /// Somebody appends before each append of a member comes.
+    has_rival: bool,
 }
 
 struct Member {
@@ -75,6 +78,7 @@ impl Net {
             datagrams: 0,
             founds: false,
             no_clock: false,
+            has_rival: false,
         };
         (0..members).for_each(|_| net.enter(None));
         net
@@ -199,6 +203,9 @@ impl Net {
         if self.members[member].is_cut_off {
             return;
         }
+        if self.has_rival && matches!(Request::decode(request), Ok(Request::Append(..))) {
+            self.append_junk(2, 1);
+        }
         let now = self.now();
         let sides = self.fork.as_ref().map(|(_, of)| of.clone()).unwrap_or_default();
         let storage = match &mut self.fork {
@@ -224,8 +231,13 @@ impl Net {
 
     /// Somebody appends by this key, as often as the directory takes that.
     fn flood(&mut self, seed: u8) {
+        self.append_junk(seed, usize::MAX);
+    }
+
+    fn append_junk(&mut self, seed: u8, times: usize) {
         let mut follower = Follower::new(GroupId::of(&key(2).public_bytes()), *self.directory.public());
-        loop {
+        let mut junk = 0;
+        while junk < times {
             let call = follower.read();
             let response = self.directory.handle(self.now(), call.request(), &self.storage).unwrap().response;
             follower.handle(&call, &response).expect("it is honest");
@@ -239,6 +251,7 @@ impl Net {
             if let Ok(Answer::Refused(Refusal::RateLimited { .. })) = follower.handle(&call, &handled.response) {
                 return;
             }
+            junk += 1;
         }
     }
 
@@ -291,6 +304,27 @@ fn rule_d1_members_append_and_leave_mail_though_former_ones_use_up_the_rate_of_t
     net.members[0].relay.handle(now, Input::Fetch(FetchId(5), &Fetch::Mail(CertHash([7; 32]))));
     net.run(3);
     assert_eq!(net.seen(0), [format!("fetched 5: {:?}", b"mail")]);
+}
+
+#[test]
+fn rule_d1_who_loses_the_head_to_somebody_faster_each_time_gets_in_behind_that_one() {
+    let mut net = Net::new(2);
+    net.send(0, "a", Guarantee::Ordered);
+    net.run(3);
+    net.has_rival = true;
+    net.send(1, "b", Guarantee::Ordered);
+    net.send(1, "c", Guarantee::Ordered);
+    net.send(0, "d", Guarantee::Ordered);
+    net.run(40);
+    let said = net.seen(0);
+    let texts: Vec<&str> = said.iter().filter_map(|it| it.split_once(' ')).map(|(_, text)| text).collect();
+    assert_eq!(texts.len(), 4, "{said:?}");
+    assert!(["b", "c"].iter().all(|it| texts.contains(it)) && texts[0] == "ours", "{said:?}");
+    assert_eq!(net.seen(1).iter().filter(|it| it.ends_with("ours")).count(), 2);
+    net.has_rival = false;
+    net.send(1, "e", Guarantee::Ordered);
+    net.run(3);
+    assert!(net.seen(0)[0].ends_with(" e"));
 }
 
 #[test]
