@@ -4,7 +4,12 @@ use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
 use std::time::Duration;
 
+use sealcast_crypto::secret::Secret;
+use sealcast_crypto::signature::OriginKey;
 use sealcast_relay::directory::{Handled, Memory, Published};
+use sealcast_relay::follower::{Answer, Follower};
+use sealcast_relay::ids::GroupId;
+use sealcast_relay::log::LogEntry;
 use sealcast_relay::request::Request;
 use sealcast_relay::response::{Refusal, Response, Taken};
 use sealcast_sim::dice::Dice;
@@ -12,7 +17,7 @@ use sealcast_sim::{Effect, Node, Reach, Records};
 use sealcast_wire::{Address, Monotonic, Now};
 
 use crate::member::{MemberCommand, MemberEvent};
-use crate::mocks::relay::{ANNOUNCED_BYTES, RelayNode, announce, announce_within, request_in, respond};
+use crate::mocks::relay::{ANNOUNCED_BYTES, RelayNode, announce, announce_within, joiner, public, request_in, respond};
 
 /// How a relay lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -45,6 +50,8 @@ pub enum RelayLie {
     Replays,
     /// It lost what it wrote since its last start.
     Forgets,
+    /// It is honest. A former member appends junk before each request of a member, which names keys, and uses them as well.
+    IsFlooded,
 }
 
 /// See the module.
@@ -64,6 +71,14 @@ pub(super) struct FalseRelay {
     effects: VecDeque<Effect<MemberEvent>>,
     /// When the members that see the second log are shown the first one.
     reveals: Option<Monotonic>,
+    former: Option<FormerMember>,
+}
+
+/// Somebody who was invited once, and has the joiner key.
+struct FormerMember {
+    follower: Follower,
+    /// The joiner key, and those that it named.
+    keys: Vec<OriginKey>,
 }
 
 impl FalseRelay {
@@ -89,7 +104,37 @@ impl FalseRelay {
             lied_to: BTreeSet::new(),
             effects: VecDeque::new(),
             reveals,
+            former: (lie == RelayLie::IsFlooded).then(|| FormerMember {
+                follower: Follower::new(GroupId::of(&joiner().public_bytes()), public()),
+                keys: vec![joiner()],
+            }),
         }
+    }
+
+    /// A former member appends by all of its keys, until the directory takes no more of them.
+    fn flood(&mut self, now: Now) {
+        let Some(mut former) = self.former.take() else { return };
+        for _ in 0..FLOODS {
+            let call = former.follower.read();
+            let handled = self.relay.request(now, call.request());
+            if former.follower.handle(&call, &handled.response).is_err() || former.follower.is_behind() {
+                continue;
+            }
+            let index = self.dice.index(former.keys.len());
+            let named = OriginKey::from_seed(&Secret::from_bytes(self.dice.seed()));
+            let entry = LogEntry { next_key: Some(named.public_bytes()), bytes: b"junk".to_vec() };
+            let Ok(call) = former.follower.propose(entry, vec![], vec![], &former.keys[index]) else { break };
+            let handled = self.relay.request(now, call.request());
+            match former.follower.handle(&call, &handled.response) {
+                Ok(Answer::Progress(_)) => former.keys.push(named),
+                // It does not know the key any more.
+                Ok(Answer::Refused(Refusal::WrongKey)) => _ = former.keys.swap_remove(index),
+                _ => {}
+            }
+            former.follower.withdraw();
+            self.effects.extend(handled.published.iter().flat_map(|it| announce(Reach::All, it)));
+        }
+        self.former = Some(former);
     }
 
     /// What it does about a request.
@@ -212,6 +257,7 @@ impl Node for FalseRelay {
 
     fn handle(&mut self, now: Now, from: Address, datagram: &mut [u8]) {
         let Some((node, number, request)) = request_in(from, datagram) else { return };
+        self.flood(now);
         let handled = self.request(now, node, request);
         // What it says follows from what is durable, if it is kept at all (G6).
         while let Some(effect) = self.relay.poll() {
@@ -243,5 +289,7 @@ impl Node for FalseRelay {
     }
 }
 
+/// What a former member appends beside each request of members.
+const FLOODS: usize = 4;
 /// Old responses, and states, that it keeps.
 const KEPT: usize = 16;

@@ -53,11 +53,8 @@ impl Waiting {
 impl AtRelay {
     /// A member that goes on from what its transport stored, and what it holds against the relay.
     pub fn new(node: Address, record: Option<&[u8]>) -> (AtRelay, Handle) {
-        let config = Config {
-            relay: public(),
-            signer: Box::new(key(b"joiner")),
-            device: Box::new(|cert| DeviceId(sha256(&cert.0))),
-        };
+        let config =
+            Config { relay: public(), signer: Box::new(joiner()), device: Box::new(|cert| DeviceId(sha256(&cert.0))) };
         let (relay, handle) = Relay::open(config, record, false).expect("its own record");
         (AtRelay { has_directory: true, ..AtRelay::over(relay.padded(PADDING), node) }, handle)
     }
@@ -310,8 +307,13 @@ fn directory() -> Directory {
 }
 
 /// The key that members pin.
-fn public() -> RelayKey {
+pub(crate) fn public() -> RelayKey {
     *directory().public()
+}
+
+/// The key of all who were ever invited.
+pub(crate) fn joiner() -> OriginKey {
+    key(b"joiner")
 }
 
 fn key(name: &[u8]) -> OriginKey {

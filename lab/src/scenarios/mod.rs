@@ -991,6 +991,12 @@ pub static ALL: &[Scenario] = &[
         "the relay repeats responses, announcements and what members say",
         relays::replayer,
     ),
+    lying_relay(
+        "mls-relay-flooded",
+        mls_at_relay,
+        "a former member floods the log with entries that name keys; members go on by theirs",
+        relays::flooded,
+    ),
     Scenario {
         name: "mock-mls-admission",
         story: "MLS-shaped: members are let in by a Welcome, and publish to each other",

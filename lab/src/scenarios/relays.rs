@@ -126,6 +126,31 @@ pub(super) fn replayer(knobs: &Knobs, dice: &mut Dice) -> Script {
     publish(script, n)
 }
 
+/// A former member floods the log with names by the joiner key and by those that it names itself: members evict one more, change
+/// keys and publish, by keys of their epochs.
+pub(super) fn flooded(knobs: &Knobs, dice: &mut Dice) -> Script {
+    let n = knobs.members;
+    let mut script = admission(knobs, dice);
+    // By then all have appended something, and named the key of their epoch.
+    goes_on(&mut script, 0..n, dice);
+    lies(&mut script, n, RelayLie::IsFlooded);
+    let whom = 1 + dice.index(n - 1);
+    script.wait(dice.between(Duration::ZERO, 2 * SECOND)).then(Step::Evict { by: 0, whom });
+    let stay = (0..n).filter(|it| *it != whom);
+    script.then(Step::Out { member: whom, within: 8 * SECOND });
+    all_publish(&mut script, stay.clone(), 3 * SECOND);
+    for member in stay.clone() {
+        script.then(Step::Command(member, Command::Rotate)).wait(dice.between(Duration::ZERO, SECOND));
+    }
+    script.wait(SECOND).then(Step::Together { members: stay.clone().collect(), within: 8 * SECOND });
+    let restarted = stay.clone().nth(dice.index(n - 1)).expect("they are n - 1");
+    script.then(Step::Crash(restarted)).wait(dice.between(Duration::ZERO, SECOND)).then(Step::Start(restarted));
+    script.converge(stay.clone(), 8 * SECOND);
+    all_publish(&mut script, stay.clone(), SECOND);
+    script.then(Step::Hears { members: stay.collect(), within: SECOND });
+    script
+}
+
 /// All are together, and what they published is in the log: fewer entries follow than a receipt is compared with
 /// (`RELAY_LINKS_MAX`), beyond which a fork is a rollback without evidence.
 fn with_short_tail(knobs: &Knobs, dice: &mut Dice) -> Script {

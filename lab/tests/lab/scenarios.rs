@@ -149,6 +149,7 @@ scenarios! { twenty;
     rule_g4_mls_relay_replayer = "mls-relay-replayer",
     rule_d1_mls_relay_admission = "mls-relay-admission",
     rule_d1_mls_relay_content_withholder = "mls-relay-content-withholder",
+    rule_d1_mls_relay_flooded = "mls-relay-flooded",
     rule_d1_mls_relay_swapper = "mls-relay-swapper",
 }
 
