@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use axum::body::{Body, HttpBody as _};
 use axum::extract::{Extension, Request, State};
@@ -66,6 +66,7 @@ async fn ask(
         Ok(read) => read,
         Err(why) => return api.turn_away(why),
     };
+    timed.read();
     let Some(answer) = api.requests.send(request, share) else { return api.turn_away(Unread::Busy) };
     match answer.await {
         Ok(Answer::Response(response, share)) => {
@@ -152,15 +153,23 @@ pub struct RequestClock {
     start: Instant,
     /// Milliseconds after `start`, and 1; 0 if there is no request.
     begun: AtomicU64,
+    /// Since when the client has sent no whole request, in the same way; 0 while one is answered.
+    waits: AtomicU64,
 }
 
 /// A request under way on a connection, which has one at a time.
-struct Timed(Arc<RequestClock>);
+pub(crate) struct Timed(Arc<RequestClock>);
 
 impl RequestClock {
     /// There is no request yet.
     pub fn new() -> RequestClock {
-        RequestClock { start: Instant::now(), begun: AtomicU64::new(0) }
+        RequestClock { start: Instant::now(), begun: AtomicU64::new(0), waits: AtomicU64::new(1) }
+    }
+
+    /// How long the client has sent no whole request; `None` while one is answered.
+    pub fn waits(&self) -> Option<Duration> {
+        let since = self.waits.load(Ordering::Acquire).checked_sub(1)?;
+        Some(self.start.elapsed().saturating_sub(Duration::from_millis(since)))
     }
 
     /// Whether a request takes too long.
@@ -177,15 +186,21 @@ impl Default for RequestClock {
 }
 
 impl Timed {
-    fn start(clock: Arc<RequestClock>) -> Timed {
+    pub(crate) fn start(clock: Arc<RequestClock>) -> Timed {
         clock.begun.store(clock.start.elapsed().as_millis() as u64 + 1, Ordering::Release);
         Timed(clock)
+    }
+
+    /// The request is here.
+    pub(crate) fn read(&self) {
+        self.0.waits.store(0, Ordering::Release);
     }
 }
 
 impl Drop for Timed {
     fn drop(&mut self) {
         self.0.begun.store(0, Ordering::Release);
+        self.0.waits.store(self.0.start.elapsed().as_millis() as u64 + 1, Ordering::Release);
     }
 }
 

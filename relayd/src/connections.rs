@@ -1,6 +1,7 @@
 //! Sockets of clients: how many there are, for how long, with TLS or without.
 //!
-//! No client is known here, so each may take little: a number of connections for its address, and a time for each step.
+//! No client is known here, so each may take little: a number of connections for its address, and a time for each step. When
+//! there are too many, the one goes whose client has sent no whole request for the longest time.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -15,7 +16,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio::time::{interval, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
@@ -53,15 +54,15 @@ impl Server {
             match accepted {
                 Ok((socket, from)) => match open.enter(from, self.connections_max, &self.metrics) {
                     Some(counted) => {
-                        let connection = connection(
-                            socket,
-                            self.tls.clone(),
-                            self.router.clone(),
-                            self.metrics.clone(),
-                            end.clone(),
-                        );
+                        let clock = counted.clock.clone();
+                        let (tls, router) = (self.tls.clone(), self.router.clone());
+                        let served = connection(socket, tls, router, clock, self.metrics.clone(), end.clone());
                         tasks.spawn(async move {
-                            connection.await;
+                            let gives_way = counted.gives_way.clone();
+                            tokio::select! {
+                                () = served => {}
+                                () = gives_way.notified() => {}
+                            }
                             drop(counted);
                         });
                     }
@@ -80,14 +81,15 @@ async fn connection(
     socket: TcpStream,
     tls: Option<TlsAcceptor>,
     router: Router,
+    clock: Arc<RequestClock>,
     metrics: Arc<Metrics>,
     end: watch::Receiver<bool>,
 ) {
     // Without it a response waits for the acknowledgement of the one before.
     let _ = socket.set_nodelay(true);
-    let Some(acceptor) = tls else { return speak(socket, router, end).await };
+    let Some(acceptor) = tls else { return speak(socket, router, clock, end).await };
     match timeout(limits::HANDSHAKE_TIMEOUT, acceptor.accept(socket)).await {
-        Ok(Ok(stream)) => speak(stream, router, end).await,
+        Ok(Ok(stream)) => speak(stream, router, clock, end).await,
         _ => metrics.turned_away(TurnedAway::Handshake),
     }
 }
@@ -95,9 +97,9 @@ async fn connection(
 async fn speak(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     router: Router,
+    clock: Arc<RequestClock>,
     mut end: watch::Receiver<bool>,
 ) {
-    let clock = Arc::new(RequestClock::new());
     let router = router.layer(Extension(clock.clone()));
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(limits::HEADER_TIMEOUT);
@@ -126,38 +128,72 @@ async fn speak(
 
 /// The connections that are open.
 #[derive(Default)]
-struct Open(Mutex<BTreeMap<IpAddr, usize>>);
+struct Open(Mutex<Connections>);
+
+#[derive(Default)]
+struct Connections {
+    of_address: BTreeMap<IpAddr, usize>,
+    /// By the number of the connection.
+    all: BTreeMap<u64, Waiting>,
+    next: u64,
+}
+
+struct Waiting {
+    clock: Arc<RequestClock>,
+    gives_way: Arc<Notify>,
+}
 
 /// One of them.
 struct Counted {
     open: Arc<Open>,
+    number: u64,
     address: IpAddr,
+    clock: Arc<RequestClock>,
+    /// Tells it to end.
+    gives_way: Arc<Notify>,
     metrics: Arc<Metrics>,
 }
 
 impl Open {
-    /// `None` if there are too many, of all clients or from this address.
+    /// `None` if there are too many from this address, or of all clients and each gets an answer now.
     fn enter(self: &Arc<Open>, from: SocketAddr, connections_max: usize, metrics: &Arc<Metrics>) -> Option<Counted> {
         let address = network(from.ip());
         let mut open = lock(&self.0);
-        let (all, of_address) = (open.values().sum::<usize>(), open.get(&address).copied().unwrap_or(0));
-        let is_too_many = !address.is_loopback() && of_address >= limits::CONNECTIONS_PER_ADDRESS_MAX;
-        if all >= connections_max || is_too_many {
+        let of_address = open.of_address.get(&address).copied().unwrap_or(0);
+        if !address.is_loopback() && of_address >= limits::CONNECTIONS_PER_ADDRESS_MAX {
             return None;
         }
-        *open.entry(address).or_default() += 1;
+        if open.all.len() >= connections_max {
+            open.make_room()?;
+            metrics.turned_away(TurnedAway::Connections);
+        }
+        *open.of_address.entry(address).or_default() += 1;
+        let (number, clock, gives_way) = (open.next, Arc::new(RequestClock::new()), Arc::new(Notify::new()));
+        open.next += 1;
+        open.all.insert(number, Waiting { clock: clock.clone(), gives_way: gives_way.clone() });
         metrics.connections.inc();
-        Some(Counted { open: self.clone(), address, metrics: metrics.clone() })
+        Some(Counted { open: self.clone(), number, address, clock, gives_way, metrics: metrics.clone() })
+    }
+}
+
+impl Connections {
+    /// The one that has waited for a whole request for the longest time gives way.
+    fn make_room(&mut self) -> Option<()> {
+        let waits = self.all.iter().filter_map(|(number, it)| Some((it.clock.waits()?, *number)));
+        let (_, number) = waits.max_by_key(|(waits, number)| (*waits, u64::MAX - number))?;
+        self.all.remove(&number)?.gives_way.notify_one();
+        Some(())
     }
 }
 
 impl Drop for Counted {
     fn drop(&mut self) {
         let mut open = lock(&self.open.0);
-        if let Some(n) = open.get_mut(&self.address) {
+        open.all.remove(&self.number);
+        if let Some(n) = open.of_address.get_mut(&self.address) {
             *n -= 1;
             if *n == 0 {
-                open.remove(&self.address);
+                open.of_address.remove(&self.address);
             }
         }
         self.metrics.connections.dec();
@@ -174,7 +210,10 @@ fn network(address: IpAddr) -> IpAddr {
 
 #[cfg(test)]
 mod tests {
+    use futures::FutureExt as _;
+
     use super::*;
+    use crate::api::Timed;
 
     #[test]
     fn rule_g7_one_address_takes_a_part_of_all_connections() {
@@ -183,10 +222,25 @@ mod tests {
         let hosts = (0..=u16::MAX).map(|n| format!("2001:db8::{n:x}"));
         let mut counted: Vec<_> = hosts.map_while(|it| enter(&it)).collect();
         assert_eq!(counted.len(), limits::CONNECTIONS_PER_ADDRESS_MAX, "one network of 64 bits");
-        counted.extend(std::iter::repeat_with(|| enter("127.0.0.1")).map_while(|it| it));
-        assert_eq!((counted.len(), metrics.connections.get()), (600, 600), "a reverse proxy takes what is left");
+        let answered = |it: &Counted| Timed::start(it.clock.clone());
+        let mut busy: Vec<_> = counted.iter().map(answered).collect();
+        busy.iter().for_each(Timed::read);
+        while counted.len() < 600 {
+            counted.extend(enter("127.0.0.1"));
+            busy.extend(counted.last().map(answered));
+            busy.last().unwrap().read();
+        }
+        assert!(enter("127.0.0.1").is_none() && enter("192.0.2.1").is_none(), "a reverse proxy takes what is left");
+        // Of two that wait for their clients, the older one gives way, and then the other one.
+        drop(busy.drain(..2));
+        let gives_way = |it: &Counted| it.gives_way.clone().notified_owned().now_or_never().is_some();
+        counted.extend([enter("192.0.2.1").unwrap(), enter("192.0.2.2").unwrap()]);
+        assert!(counted[..2].iter().all(gives_way) && !counted[2..].iter().any(gives_way));
+        assert_eq!(lock(&open.0).all.len(), 600);
         counted.clear();
-        assert_eq!((lock(&open.0).len(), metrics.connections.get()), (0, 0));
+        let left = lock(&open.0);
+        assert!(left.all.is_empty() && left.of_address.is_empty() && metrics.connections.get() == 0);
+        drop(left);
         assert!(enter("::ffff:192.0.2.1").is_some_and(|it| it.address.is_ipv4()));
     }
 }
