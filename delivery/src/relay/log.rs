@@ -370,7 +370,7 @@ impl Log {
         let Some((call, purpose)) = call else { return self.drops.count(Dropped::Stale) };
         match self.follower.handle(&call, response) {
             Ok(answer) => {
-                self.handle.lock().misbehaviour = None;
+                self.note_answer(&call, &answer);
                 let signer = call.signer().filter(|_| answer == Answer::Refused(Refusal::WrongKey));
                 if !signer.is_some_and(|it| self.signing.refused(&it)) {
                     self.take(now, purpose, answer);
@@ -444,6 +444,14 @@ impl Log {
             }
             (purpose, Answer::Refused(why)) => self.refused(now, purpose, &why),
             (_, _) => self.drops.count(Dropped::Foreign),
+        }
+    }
+
+    fn note_answer(&mut self, call: &Call, answer: &Answer) {
+        let mut status = self.handle.lock();
+        status.misbehaviour = None;
+        if call.signer().is_some() {
+            status.refusal = if let Answer::Refused(why) = answer { Some(why.to_string()) } else { None };
         }
     }
 

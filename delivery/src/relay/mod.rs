@@ -68,6 +68,8 @@ pub struct Config {
 pub struct Status {
     /// What the relay did last that no honest one does.
     pub misbehaviour: Option<String>,
+    /// Why its directory refused what was to be kept, if it refused that last.
+    pub refusal: Option<String>,
     /// The proof that it showed two logs.
     pub evidence: Option<Box<Evidence>>,
     /// The group was to be founded, and has a log.

@@ -307,6 +307,21 @@ fn rule_d1_members_append_and_leave_mail_though_former_ones_use_up_the_rate_of_t
 }
 
 #[test]
+fn a_directory_that_refuses_a_founder_is_known_for_why() {
+    let mut net = Net::new(0);
+    net.directory = Directory::new(Quotas { groups: 0, ..Quotas::default() }, key(1));
+    net.enter(None);
+    net.send(0, "a", Guarantee::Ordered);
+    net.run(3);
+    let why = net.members[0].handle.lock().refusal.clone();
+    assert!(why.as_ref().is_some_and(|it| it.contains("quota")), "{why:?}");
+    net.directory = Directory::new(Quotas::default(), key(1));
+    net.send(0, "b", Guarantee::Ordered);
+    net.run(3);
+    assert_eq!(net.members[0].handle.lock().refusal, None);
+}
+
+#[test]
 fn rule_d1_who_loses_the_head_to_somebody_faster_each_time_gets_in_behind_that_one() {
     let mut net = Net::new(2);
     net.send(0, "a", Guarantee::Ordered);

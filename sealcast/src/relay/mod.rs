@@ -26,6 +26,12 @@ pub fn pinned(url: &Url) -> Result<Option<RelayKey>> {
     text.parse().map(Some).map_err(|e| Error::new(Code::BadUrl, format!("{url}: relay={text}: {e}")))
 }
 
+/// That a directory refuses to keep something.
+pub(crate) fn refused(why: &str) -> Error {
+    let hint = "try it again in a minute, or ask who runs the relay";
+    Error::new(Code::TimedOut, format!("the relay's directory refuses what this member asks: {why}")).with_hint(hint)
+}
+
 /// That a directory does what no honest one does.
 pub(crate) fn misbehaved(how: String) -> Error {
     let hint = "directory= and relay= are to be what the relay's program prints; if they are, do not trust this relay";

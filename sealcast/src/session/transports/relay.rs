@@ -210,7 +210,8 @@ impl Shell for RelayLink {
     }
 
     fn late(&self, _timeout: Duration) -> Option<Error> {
-        self.carrier()?.trouble
+        let refusal = || self.known.as_ref()?.handle.lock().refusal.clone();
+        self.carrier()?.trouble.or_else(|| Some(relay::refused(&refusal()?)))
     }
 
     fn carrier(&self) -> Option<Carrier> {
