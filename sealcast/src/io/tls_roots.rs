@@ -83,8 +83,14 @@ pub(crate) fn unreachable(who: &str, has_tls: bool, why: &io::Error) -> Error {
 pub(crate) fn refused(who: &str, why: &rustls::Error) -> Error {
     match why {
         rustls::Error::InvalidCertificate(e) => {
-            Error::new(Code::Authority, format!("{who}: its certificate does not count here: {e}"))
-                .with_hint("ca=FILE names the certificates by which it is checked; ask the relay's operator for them")
+            // rustls has no name for it that programs could match.
+            let hint = match format!("{e:?}").contains("CaUsedAsEndEntity") {
+                true => {
+                    "it is an authority's: a relay wants one with `basicConstraints=CA:FALSE`, which ca= or its issuer vouches for"
+                }
+                false => "ca=FILE names the certificates by which it is checked; ask the relay's operator for them",
+            };
+            Error::new(Code::Authority, format!("{who}: its certificate does not count here: {e}")).with_hint(hint)
         }
         rustls::Error::InvalidMessage(_) => {
             Error::new(Code::NoRoute, format!("{who} speaks no TLS there")).with_hint(NO_TLS)

@@ -365,7 +365,7 @@ impl Session {
     /// ```
     pub fn leave(&self) -> Call<'static, Result<()>> {
         let refused = self.inner.shared.command(Command::Leave).err();
-        self.doing(LEAVE_TIMEOUT, not_done, move |shared| match &refused {
+        self.doing(LEAVE_TIMEOUT, not_left, move |shared| match &refused {
             Some(error) => Some(Err(error.clone())),
             None => lock(&shared.seen).excluded.is_some().then_some(Ok(())),
         })
@@ -659,6 +659,12 @@ fn not_ready(timeout: Duration) -> Error {
 
 fn not_done(_: &Shared, timeout: Duration) -> Error {
     Error::new(Code::TimedOut, format!("not done within {timeout:?}")).with_remedy(Remedy::ShowGroup)
+}
+
+/// Where commits change the group, another member makes the one that we ask for.
+fn not_left(_: &Shared, timeout: Duration) -> Error {
+    let what = format!("no other member has taken us out within {timeout:?}");
+    Error::new(Code::TimedOut, what).with_hint("we have asked for it: the next member that runs does it")
 }
 
 fn unordered(shared: &Shared, timeout: Duration) -> Error {
