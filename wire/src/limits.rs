@@ -773,6 +773,8 @@ pub const RELAY_READ_BYTES_MAX: usize = 4 << 20;
 pub const RELAY_READ_ENTRIES_MAX: usize = 1024;
 /// Bytes of one answer of a directory: entries, blobs or mail of 4 MiB, and what frames them.
 pub const RELAY_RESPONSE_BYTES_MAX: usize = (4 << 20) + (64 << 10);
+/// Bytes of what was ordered while a process was away, and that it keeps until its application subscribes.
+pub const UNSUBSCRIBED_BYTES_MAX: usize = 4 << 20;
 /// Entries behind the head that an append expects which it may stand behind as well: half a second of what one key may append.
 pub const RELAY_BEHIND_MAX: u64 = 128;
 /// Keys of a log that sign appends, beside its joiner key.

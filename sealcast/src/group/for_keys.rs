@@ -90,6 +90,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
                 self.release(now, |_| true);
             }
             keys::Output::DeliveredBefore { epoch, until } => {
+                self.comes_back = true;
                 if let Some(ordered) = &mut self.ordered {
                     ordered.delivered_before = Some((epoch, until));
                 }

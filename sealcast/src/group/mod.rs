@@ -14,7 +14,7 @@ mod for_delivery;
 mod for_keys;
 mod gate;
 mod held;
-mod message;
+pub(crate) mod message;
 mod opening;
 mod ordered;
 mod policy;
@@ -60,6 +60,10 @@ pub struct Group<K, D> {
     opening: Opening,
     /// Records at their positions, where there is a channel on which one ends epochs.
     ordered: Option<OrderedRecords>,
+    /// The last position in the order that was handed on, until the key scheme knows that readers took it.
+    untold: Option<u64>,
+    /// This run goes on in an epoch of the run before.
+    pub(crate) comes_back: bool,
     /// The transport carries messages: the key scheme has begun.
     is_up: bool,
     /// The way waits for us.
@@ -196,6 +200,8 @@ impl<K: Keys, D: Delivery> Group<K, D> {
             held: EarlyDatagrams::default(),
             opening: Opening::default(),
             ordered,
+            untold: None,
+            comes_back: false,
             is_up,
             holds: false,
             readers_wait: false,
@@ -253,6 +259,26 @@ impl<K: Keys, D: Delivery> Group<K, D> {
     /// Whether we stay a member when the session is closed.
     pub fn stays(&self) -> bool {
         self.keys.properties().stays
+    }
+
+    /// Whether this run goes on in an epoch of the run before, and so is handed what was ordered in between.
+    pub fn comes_back(&self) -> bool {
+        self.comes_back
+    }
+
+    /// The last position in the order that was handed on and that the key scheme does not know to be taken.
+    pub fn untold(&self) -> Option<u64> {
+        self.untold
+    }
+
+    /// Readers took all that has a position below `first_unread`: a later run is not handed it again.
+    pub fn taken(&mut self, now: Now, first_unread: Option<u64>) {
+        let Some(position) = self.untold else { return };
+        let taken = first_unread.map_or(position, |it| position.min(it.saturating_sub(1)));
+        if taken == position {
+            self.untold = None;
+        }
+        self.tell_keys(now, keys::Input::Passed(taken));
     }
 
     /// This process ends: what a later run is to know is stored next.

@@ -30,7 +30,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sealcast_delivery::{Delivery, Input, Outcome, Token};
-use sealcast_keys::{self as keys, Command, Exclusion, Keys};
+use sealcast_keys::{Command, Exclusion, Keys};
 use sealcast_wire::{Change, Dropped, EpochId, Header, Monotonic, Now, Source, limits};
 
 use super::gate::{Epoch, Pass, Publication, Queued};
@@ -347,7 +347,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
             }
         }
         if let Some(position) = self.ordered.as_mut().and_then(|it| it.passed.take_if(|_| it.keys == KeysIn::Commits)) {
-            self.tell_keys(now, keys::Input::Passed(position));
+            self.untold = Some(position);
         }
         self.open_when_back(now);
         self.regulate(now);

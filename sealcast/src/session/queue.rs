@@ -12,7 +12,7 @@ use sealcast_delivery::StateEvent;
 use sealcast_wire::Reason;
 
 use super::Shared;
-use super::core::Filter;
+use super::core::{Filter, Reader};
 use crate::error::{Error, Result};
 use crate::group::{Message, lock};
 
@@ -153,10 +153,25 @@ impl Queue {
         state.items.is_empty() && state.closed.is_none()
     }
 
+    /// The position in the order of the first one that has one.
+    fn first_unread(&self) -> Option<u64> {
+        let state = lock(&self.state);
+        state.items.iter().find_map(|it| match it {
+            Item::Message(it) if it.ordered => Some(it.sequence),
+            Item::Message(_) | Item::State(_) => None,
+        })
+    }
+
     /// The next one, and whether the driver waits for the room it leaves.
     fn pop(state: &mut State) -> Option<(Item, bool)> {
         let item = state.items.pop_front()?;
         Some((item, std::mem::take(&mut state.full)))
+    }
+}
+
+impl Reader for Arc<Queue> {
+    fn first_unread(&self) -> Option<u64> {
+        Queue::first_unread(self)
     }
 }
 

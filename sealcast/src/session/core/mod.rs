@@ -27,7 +27,7 @@ use sealcast_wire::{Address, EpochId, Monotonic, Now, Reason, To, limits};
 
 pub use filter::Filter;
 pub use log::{Log, LogEvent};
-pub use subscriptions::Subscriptions;
+pub use subscriptions::{Reader, Subscriptions};
 pub use tickets::{Progress, Tickets};
 
 use crate::group::{self, Axis, Group, Message, Publication, PublishError, Together, ViewEvent};
@@ -51,6 +51,12 @@ pub struct Core<K, D, R> {
     /// How many members are known to be on the newest key.
     confirmed: usize,
     closing: Option<Closing>,
+    /// What came before anybody subscribed, of what was ordered while the process was away, and until when it is kept.
+    early: VecDeque<Message>,
+    early_bytes: usize,
+    early_until: Option<Monotonic>,
+    /// When is looked next what readers took.
+    looks_at: Option<Monotonic>,
     /// What the shell does by itself is done.
     shell_is_settled: bool,
     ready: VecDeque<Output<R>>,
@@ -129,7 +135,7 @@ enum Closing {
     Over,
 }
 
-impl<K: Keys, D: Delivery, R: Clone> Core<K, D, R> {
+impl<K: Keys, D: Delivery, R: Reader> Core<K, D, R> {
     /// A session of this group.
     pub fn new(group: Group<K, D>) -> Core<K, D, R> {
         let transport = group.delivery().properties();
@@ -146,6 +152,10 @@ impl<K: Keys, D: Delivery, R: Clone> Core<K, D, R> {
             ended: false,
             confirmed: 0,
             closing: None,
+            early: VecDeque::new(),
+            early_bytes: 0,
+            early_until: None,
+            looks_at: None,
             shell_is_settled: true,
             ready: VecDeque::new(),
         }
@@ -299,12 +309,18 @@ impl<K: Keys, D: Delivery, R: Clone> Core<K, D, R> {
             Some(Closing::Leaving { until, .. }) => Some(*until),
             Some(Closing::Storing { .. } | Closing::Over) | None => None,
         };
-        [self.group.timeout(), closing].into_iter().flatten().min()
+        let early = self.early_until.filter(|_| !self.early.is_empty());
+        [self.group.timeout(), closing, early, self.looks_at].into_iter().flatten().min()
     }
 
     /// Time has come.
     pub fn handle_timeout(&mut self, now: Now) {
         self.group.handle_timeout(now);
+        self.looks_at.take_if(|at| *at <= now.monotonic);
+        if self.early_until.is_some_and(|at| at <= now.monotonic) {
+            self.early.clear();
+            self.early_bytes = 0;
+        }
         self.go_on_closing(now);
     }
 
@@ -312,10 +328,12 @@ impl<K: Keys, D: Delivery, R: Clone> Core<K, D, R> {
     /// over empty.
     pub fn poll(&mut self, now: Now, batch: &mut Batch) -> Option<Output<R>> {
         loop {
+            self.hand_over_early();
             if let Some(output) = self.ready.pop_front() {
                 return Some(output);
             }
             let Some(output) = self.group.poll(now, batch) else {
+                self.look_what_is_taken(now);
                 if let Some(Closing::Storing { unordered }) = self.closing {
                     self.closing = Some(Closing::Over);
                     return Some(Output::Closed(unordered));
@@ -330,6 +348,7 @@ impl<K: Keys, D: Delivery, R: Clone> Core<K, D, R> {
                     if !readers.is_empty() {
                         return Some(Output::Deliver(readers, message));
                     }
+                    self.keep_early(now, message);
                 }
                 group::Output::State(topic, event) => return Some(Output::State(topic, event)),
                 group::Output::View(event) => {
@@ -355,6 +374,49 @@ impl<K: Keys, D: Delivery, R: Clone> Core<K, D, R> {
                 group::Output::Described(status) => return Some(Output::Described(status)),
             }
         }
+    }
+
+    /// Nobody reads it yet: an application that comes back opens its session first, and subscribes then.
+    fn keep_early(&mut self, now: Now, message: Message) {
+        let until = *self.early_until.get_or_insert(now.monotonic + SUBSCRIBED_WITHIN);
+        if !message.is_ordered() || !self.group.comes_back() || now.monotonic >= until {
+            return;
+        }
+        self.early_bytes += message.payload().len() + message.topic().len();
+        self.early.push_back(message);
+        while self.early_bytes > limits::UNSUBSCRIBED_BYTES_MAX
+            && let Some(oldest) = self.early.pop_front()
+        {
+            self.early_bytes -= oldest.payload().len() + oldest.topic().len();
+        }
+    }
+
+    /// Somebody has subscribed since: what came before, in its order.
+    fn hand_over_early(&mut self) {
+        if self.early.is_empty() || self.subscriptions.generation() == self.generation {
+            return;
+        }
+        for message in std::mem::take(&mut self.early) {
+            let readers = self.readers(&message.topic);
+            if readers.is_empty() {
+                self.early.push_back(message);
+                continue;
+            }
+            self.early_bytes -= message.payload().len() + message.topic().len();
+            self.ready.push_back(Output::Deliver(readers, message));
+        }
+    }
+
+    /// Tells the key scheme how far readers took what was ordered: the rest is for the next run.
+    fn look_what_is_taken(&mut self, now: Now) {
+        if self.group.untold().is_none() || self.looks_at.is_some_and(|at| now.monotonic < at) && self.closing.is_none()
+        {
+            return;
+        }
+        let unread = self.subscriptions.all().iter().filter_map(Reader::first_unread).min();
+        let early = self.early.front().map(|it| it.sequence);
+        self.group.taken(now, unread.into_iter().chain(early).min());
+        self.looks_at = self.group.untold().map(|_| now.monotonic + LOOKS_EVERY);
     }
 
     /// Who reads a topic.
@@ -416,6 +478,7 @@ impl<K: Keys, D: Delivery, R: Clone> Core<K, D, R> {
     }
 
     fn close_at_last(&mut self, now: Now, unordered: usize) {
+        self.look_what_is_taken(now);
         self.group.ends(now);
         self.closing = Some(Closing::Storing { unordered });
     }
@@ -463,6 +526,10 @@ impl<K, D, R> Core<K, D, R> {
     }
 }
 
+/// How long it is kept for who subscribes later what was ordered while the process was away.
+const SUBSCRIBED_WITHIN: Duration = Duration::from_secs(10);
+/// How often is looked whether readers took what they had not, though nothing else happens.
+const LOOKS_EVERY: Duration = Duration::from_secs(1);
 /// How long members are waited for that were not heard on the new key.
 const CONFIRM_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long a closing session waits for the others to take in that it leaves.

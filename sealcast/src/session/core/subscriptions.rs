@@ -6,6 +6,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::filter::Filter;
 use crate::group::lock;
 
+/// Who reads what a subscription takes.
+pub trait Reader: Clone {
+    /// The first position in the order of what it has not read yet.
+    fn first_unread(&self) -> Option<u64>;
+}
+
+/// Who reads at once.
+impl Reader for () {
+    fn first_unread(&self) -> Option<u64> {
+        None
+    }
+}
+
 /// See the module. `R` is what the shell knows a subscription by.
 pub struct Subscriptions<R> {
     /// Counts changes.

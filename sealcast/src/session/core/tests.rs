@@ -5,12 +5,19 @@ use sealcast_keys::plain::Plain;
 use sealcast_wire::{Guarantee, Incarnation};
 
 use super::*;
+use crate::group::message::From;
 use crate::url::OriginMode;
 
 const ORDERER: Address = Address::Node(0);
 
 fn now(millis: u64) -> Now {
     Now { monotonic: Monotonic(millis * 1000), utc: None }
+}
+
+impl Reader for u8 {
+    fn first_unread(&self) -> Option<u64> {
+        None
+    }
 }
 
 fn session<D: Delivery>(delivery: D) -> Core<Plain, D, u8> {
@@ -66,6 +73,45 @@ fn a_message_goes_to_those_who_take_its_topic_as_subscriptions_change() {
     assert!(subscriptions.wants("pose") && !subscriptions.wants("scan"));
     subscriptions.remove(|reader| *reader == 2);
     assert_eq!((readers("pose/robot7"), readers("pose")), (vec![1], vec![]));
+}
+
+#[test]
+fn what_was_ordered_while_a_process_was_away_waits_for_who_subscribes_within_ten_seconds() {
+    let mut screen = session(BestEffort::plain());
+    drain(&mut screen, now(0));
+    let message = |topic: &str, ordered| Message {
+        from: From::Anonymous,
+        topic: topic.into(),
+        sequence: 7,
+        ordered,
+        sent_micros: None,
+        payload: vec![0; 1 << 20],
+    };
+    let came = |screen: &mut Core<Plain, BestEffort, u8>, at| {
+        let delivered =
+            |it| if let Output::Deliver(to, it) = it { Some((it.topic().to_owned(), to.to_vec())) } else { None };
+        drain(screen, now(at)).0.into_iter().filter_map(delivered).collect::<Vec<_>>()
+    };
+    screen.keep_early(now(0), message("a", true));
+    assert!(screen.early.is_empty(), "it does not come back from anywhere");
+    screen.group_mut().comes_back = true;
+    for (topic, ordered) in [("a", true), ("b", true), ("a", false), ("a", true)] {
+        screen.keep_early(now(0), message(topic, ordered));
+    }
+    assert_eq!(came(&mut screen, 1), []);
+    let subscriptions = screen.subscriptions();
+    subscriptions.add(Filter::pattern("a").unwrap(), 1);
+    assert_eq!(came(&mut screen, 2), vec![("a".to_owned(), vec![1]); 2]);
+    subscriptions.add(Filter::pattern("b").unwrap(), 2);
+    assert_eq!(came(&mut screen, 3), [("b".to_owned(), vec![2])]);
+    // The oldest give way to others, and time ends it.
+    (0..9).for_each(|_| screen.keep_early(now(4), message("c", true)));
+    assert!((1..5).contains(&screen.early.len()) && screen.early_bytes <= limits::UNSUBSCRIBED_BYTES_MAX);
+    assert!(screen.timeout().is_some_and(|at| at <= now(10_000).monotonic));
+    screen.handle_timeout(now(10_000));
+    subscriptions.add(Filter::pattern("c").unwrap(), 3);
+    screen.keep_early(now(10_001), message("c", true));
+    assert_eq!((came(&mut screen, 10_001), screen.early.len()), (vec![], 0));
 }
 
 #[test]
