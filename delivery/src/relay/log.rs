@@ -44,6 +44,8 @@ pub(super) struct Log {
     appends: VecDeque<Waiting>,
     /// How often the first one lost the head to others.
     lost: u32,
+    /// The position behind all that was known when it was proposed.
+    first_place: u64,
     /// The one under way is of no use any more.
     is_withdrawn: bool,
     /// One is to be proposed, once nothing else is to be done.
@@ -143,6 +145,7 @@ impl Log {
             requests: VecDeque::new(),
             appends: VecDeque::new(),
             lost: 0,
+            first_place: 0,
             is_withdrawn: false,
             proposes: false,
             provided: BTreeMap::new(),
@@ -295,6 +298,7 @@ impl Log {
         while let Some(Waiting { token, datagram, names }) = self.appends.front() {
             let (signer, next_key) = self.signing.for_append(*names);
             let entry = LogEntry { next_key, bytes: datagram.clone() };
+            self.first_place = self.follower.position() + 1;
             let proposed = match self.lost {
                 ..LOSES => self.follower.propose(entry, Vec::new(), Vec::new(), signer),
                 LOSES.. => self.follower.propose_at_end(entry, signer),
@@ -571,7 +575,12 @@ impl Log {
         }
         if progress.outcome.is_some() {
             let is_withdrawn = std::mem::take(&mut self.is_withdrawn);
-            self.lost = if progress.outcome == Some(Became::Lost) { self.lost + 1 } else { 0 };
+            self.lost = match progress.outcome {
+                Some(Became::Lost) => self.lost + 1,
+                // Others are still faster.
+                Some(Became::Won(position)) if position > self.first_place => self.lost,
+                Some(Became::Won(_) | Became::Unknown) | None => 0,
+            };
             match progress.outcome {
                 Some(Became::Unknown) => self.fail_first(Outcome::InDoubt),
                 Some(Became::Lost) if is_withdrawn => self.fail_first(Outcome::Failed),
