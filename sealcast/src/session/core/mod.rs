@@ -529,7 +529,7 @@ impl<K, D, R> Core<K, D, R> {
 /// How long it is kept for who subscribes later what was ordered while the process was away.
 const SUBSCRIBED_WITHIN: Duration = Duration::from_secs(10);
 /// How often is looked whether readers took what they had not, though nothing else happens.
-const LOOKS_EVERY: Duration = Duration::from_secs(1);
+const LOOKS_EVERY: Duration = Duration::from_millis(200);
 /// How long members are waited for that were not heard on the new key.
 const CONFIRM_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long a closing session waits for the others to take in that it leaves.
