@@ -95,6 +95,10 @@ impl Step<'_> {
     ) -> Result<(), Stop> {
         let mut keys = self.keys(id, group)?;
         let by = (GroupId::of(signer) != *id).then_some(signer);
+        // Who names one key after the other, and uses each once, has used as much as who uses one.
+        if let Some(key) = names.filter(|it| !keys.contains(it)) {
+            self.directory.limiter.inherit(&Payer::Appends(*id, *signer), Payer::Appends(*id, *key));
+        }
         if keys.appended(by, names) {
             group.keys.clear();
             self.rows.put_value(rows::of_group(rows::KEYS, id), &keys);

@@ -6,7 +6,8 @@
 //!             └▶ y                                              what a former member names by the joiner key
 //! ```
 //! The directory cannot tell x from the key of epoch 3. It gives each branch an equal part of the room: who names many keys pushes
-//! out its own. Of a branch without branches the oldest keys go, which newer ones have superseded.
+//! out its own. The oldest keys go first, which newer ones have superseded. A key that several named is in the tree below each of
+//! them, so that nobody takes it out of another branch.
 
 use sealcast_wire::{Reader, Writer, limits};
 
@@ -37,15 +38,16 @@ impl Keys {
     }
 
     pub(super) fn contains(&self, key: &AppendKey) -> bool {
-        self.find(key).is_some()
+        self.named.iter().any(|it| it.key == *key)
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &AppendKey> {
         self.named.iter().map(|it| &it.key)
     }
 
-    fn find(&self, key: &AppendKey) -> Option<u8> {
-        self.named.iter().position(|it| it.key == *key).map(|at| at as u8)
+    /// Where a key is: below each that named it.
+    fn places(&self, key: &AppendKey) -> Vec<u8> {
+        (0..).zip(&self.named).filter(|(_, it)| it.key == *key).map(|(at, _)| at).collect()
     }
 
     /// Those that this key named, or the joiner key.
@@ -56,35 +58,37 @@ impl Keys {
     /// An append is kept: who signed it, `None` for the joiner key, and the key that it names. Whether anything changed.
     pub(super) fn appended(&mut self, signer: Option<&AppendKey>, names: Option<&AppendKey>) -> bool {
         let before = self.clone();
-        let by = signer.and_then(|it| self.find(it));
-        if let Some(by) = by {
-            self.named[usize::from(by)].has_signed = true;
-        }
-        if let Some(key) = names {
-            self.name(by, key);
-        }
-        while self.named.len() > limits::RELAY_KEYS_NAMED {
-            self.drop_one();
+        match signer {
+            Some(signer) => {
+                // Places below it move when one goes, so that they are looked for anew.
+                for index in 0..self.places(signer).len() {
+                    let Some(by) = self.places(signer).get(index).copied() else { break };
+                    self.named[usize::from(by)].has_signed = true;
+                    names.into_iter().for_each(|key| self.name(Some(by), key));
+                }
+            }
+            None => names.filter(|key| !self.contains(key)).into_iter().for_each(|key| self.name(None, key)),
         }
         *self != before
     }
 
     fn name(&mut self, by: Option<u8>, key: &AppendKey) {
-        let has_capacity = by.is_none() || self.below(by).count() < limits::RELAY_KEYS_OF_ONE;
-        match self.find(key) {
-            _ if !has_capacity => {}
-            None => self.named.push(Named { key: *key, by, has_signed: false }),
-            // Who came by an external commit could name its epoch by the joiner key alone: members take the key into their branch.
-            Some(at) if self.named[usize::from(at)].by.is_none() && by.is_some_and(|by| !self.is_above(at, by)) => {
-                self.named[usize::from(at)].by = by;
-            }
-            Some(_) => {}
+        let mut above = std::iter::successors(by, |at| self.named[usize::from(*at)].by);
+        let is_known = above.any(|at| self.named[usize::from(at)].key == *key)
+            || self.below(by).any(|at| self.named[usize::from(at)].key == *key);
+        if is_known || by.is_some() && self.below(by).count() >= limits::RELAY_KEYS_OF_ONE {
+            return;
         }
-    }
-
-    /// Whether `key` is `below`, or `below` comes from it.
-    fn is_above(&self, key: u8, below: u8) -> bool {
-        std::iter::successors(Some(below), |at| self.named[usize::from(*at)].by).any(|it| it == key)
+        // Who came by an external commit could name its epoch by the joiner key alone: members take the key into their branch.
+        let is_leaf_below_root =
+            |at: &u8| self.named[usize::from(*at)].by.is_none() && self.below(Some(*at)).next().is_none();
+        match self.places(key).into_iter().find(is_leaf_below_root) {
+            Some(at) if by.is_some() => self.named[usize::from(at)].by = by,
+            _ => self.named.push(Named { key: *key, by, has_signed: false }),
+        }
+        if self.named.len() > limits::RELAY_KEYS_NAMED {
+            self.drop_one();
+        }
     }
 
     /// How many keys there are in the branch that begins with each.
@@ -97,20 +101,22 @@ impl Keys {
         sizes
     }
 
-    /// There is one too many: one of the greatest branch goes, and of the greatest one in that.
+    /// The one that was named last is too many: one of the greatest branch goes, and of the greatest one in that.
     fn drop_one(&mut self) {
-        let sizes = self.sizes();
+        let (sizes, newest) = (self.sizes(), self.named.len() as u8 - 1);
         let (mut at, mut superseded) = (None, None);
         loop {
             let below: Vec<u8> = self.below(at).collect();
             let most = below.iter().map(|it| sizes[usize::from(*it)]).max();
             let Some(most) = most else { break };
-            if below.len() > 1 {
-                superseded = None;
-            } else if let Some(at) = at {
+            if let (1, Some(at)) = (below.len(), at) {
                 superseded.get_or_insert(at);
             }
-            let greatest: Vec<u8> = below.into_iter().filter(|it| sizes[usize::from(*it)] == most).collect();
+            let mut greatest: Vec<u8> = below.into_iter().filter(|it| sizes[usize::from(*it)] == most).collect();
+            // What the joiner key named last stays until it names another one; below others the first ones stay.
+            if at.is_none() && greatest.len() > 1 {
+                greatest.retain(|it| *it != newest);
+            }
             // Below the joiner key lie branches that nobody uses: of newcomers whose key nobody took into another one.
             let is_unused = |it: &&u8| at.is_none() && most == 1 && !self.named[usize::from(**it)].has_signed;
             at = greatest.iter().find(is_unused).or(greatest.last()).copied();
@@ -255,17 +261,41 @@ mod tests {
     }
 
     #[test]
-    fn nobody_takes_a_key_out_of_a_branch_or_makes_a_ring() {
+    fn rule_d1_nobody_takes_a_key_out_of_a_branch_or_makes_a_ring() {
         let mut keys = chain(3);
         name(&mut keys, 0, 10);
         let before = keys.clone();
-        // Those are known already, and what is named later is below.
-        [(10, 2), (3, 1), (3, 3), (1, 1)].into_iter().for_each(|(by, it)| name(&mut keys, by, it));
+        // Above it, the same, and right below the root once more.
+        [(3, 1), (3, 3), (1, 1), (1, 2), (0, 3)].into_iter().for_each(|(by, it)| name(&mut keys, by, it));
         let unsigned = |keys: &Keys| keys.named.iter().map(|it| (it.key, it.by)).collect::<Vec<_>>();
         assert_eq!(unsigned(&keys), unsigned(&before));
+        // Another branch has a copy of its own.
+        name(&mut keys, 10, 2);
+        assert_eq!(keys.places(&key(2)).len(), 2);
         // One has room for eight.
         (20..40).for_each(|it| name(&mut keys, 10, it));
-        assert_eq!(keys.iter().filter(|it| **it >= key(20)).count(), limits::RELAY_KEYS_OF_ONE);
+        assert_eq!(keys.iter().filter(|it| **it >= key(20)).count(), limits::RELAY_KEYS_OF_ONE - 1);
+    }
+
+    #[test]
+    fn rule_d1_who_takes_a_newcomer_s_key_into_its_own_branch_takes_it_from_nobody() {
+        let mut keys = chain(11);
+        name(&mut keys, 0, 1000);
+        (1001..1008).for_each(|junk| name(&mut keys, 1000, junk));
+        // A newcomer's commit, which the former member is faster to name than members.
+        name(&mut keys, 0, 12);
+        name(&mut keys, 1000, 12);
+        (11..20).for_each(|by| name(&mut keys, by, by + 1));
+        for junk in 2000..2200 {
+            name(&mut keys, 0, junk);
+            name(&mut keys, junk, 5000 + junk);
+            assert!(keys.contains(&key(20)), "{junk}");
+        }
+        // A key that is not known comes in by the joiner key, and stays for as long as nobody names another one so.
+        name(&mut keys, 0, 100);
+        assert!(keys.contains(&key(100)));
+        name(&mut keys, 100, 101);
+        assert!(keys.contains(&key(101)));
     }
 
     #[test]

@@ -48,11 +48,15 @@ impl Limiter {
         self.full_at.get(payer).is_some_and(|at| *at > now)
     }
 
-    /// Takes what a request of so many bytes costs: the payer may owe the rest.
-    pub(super) fn charge(&mut self, now: Monotonic, payer: Payer, rate: &Rate, bytes: usize) {
+    /// One owes at least as much as another one does.
+    pub(super) fn inherit(&mut self, from: &Payer, to: Payer) {
+        let Some(full_at) = self.full_at.get(from).copied() else { return };
+        self.fill(to, |before| before.max(full_at));
+    }
+
+    fn fill(&mut self, payer: Payer, full_at: impl FnOnce(Monotonic) -> Monotonic) {
         let before = self.full_at.get(&payer).copied();
-        let micros = (bytes as u64).saturating_mul(1_000_000) / rate.bytes_per_second.max(1);
-        let full_at = before.unwrap_or(now).max(now) + rate.each + Duration::from_micros(micros);
+        let full_at = full_at(before.unwrap_or(Monotonic(0)));
         if let Some(before) = before {
             self.by_time.remove(&(before, payer));
         }
@@ -63,6 +67,12 @@ impl Limiter {
         {
             self.full_at.remove(&payer);
         }
+    }
+
+    /// Takes what a request of so many bytes costs: the payer may owe the rest.
+    pub(super) fn charge(&mut self, now: Monotonic, payer: Payer, rate: &Rate, bytes: usize) {
+        let micros = (bytes as u64).saturating_mul(1_000_000) / rate.bytes_per_second.max(1);
+        self.fill(payer, |before| before.max(now) + rate.each + Duration::from_micros(micros));
     }
 
     pub(super) fn len(&self) -> usize {

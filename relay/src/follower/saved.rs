@@ -43,7 +43,9 @@ impl Follower {
         self.links.iter().for_each(|(_, link)| link.encode(&mut w));
         put_option(&mut w, self.receipt.as_ref(), |w, it| it.encode(w));
         put_option(&mut w, self.newest.as_ref(), |w, it| it.encode(w));
-        put_option(&mut w, self.pending.as_ref(), |w, it| put_bytes32(w, &it.request));
+        // Where one at the end stood is known no more then: it is proposed anew.
+        let pending = self.pending.as_ref().filter(|it| it.head.is_some());
+        put_option(&mut w, pending, |w, it| put_bytes32(w, &it.request));
         w.finish()
     }
 
@@ -71,11 +73,11 @@ impl Follower {
             let Ok(Request::Append(append, _)) = Request::decode(&request) else {
                 return Err(SavedError::Inconsistent);
             };
-            if append.group != follower.group || append.expected_head != head && !append.at_end {
+            if append.group != follower.group || append.expected_head != head || append.at_end {
                 return Err(SavedError::Inconsistent);
             }
             let link = append.entry.link();
-            let head = (!append.at_end).then(|| link.head(&head, position + 1));
+            let head = Some(link.head(&head, position + 1));
             follower.pending =
                 Some(Pending { request, first: position + 1, until: head.map(|_| position + 1), head, link });
         }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use sealcast_crypto::hash::sha256;
+use sealcast_crypto::secret::Secret;
 use sealcast_crypto::signature::OriginKey;
 use sealcast_wire::limits;
 
@@ -139,6 +141,25 @@ fn rule_d1_who_appends_where_the_log_ends_believes_entries_and_no_receipt() {
     progress(propose(&mut world, &mut other, b"other", None, &key(MEMBER)));
     let lie = Response::Receipt(*other.receipt().unwrap()).encode();
     assert_eq!(late.handle(&call, &lie), Err(Misbehaviour::WrongEntries));
+}
+
+#[test]
+fn rule_g7_a_chain_of_keys_of_which_each_is_used_once_has_the_rate_of_one() {
+    let (mut world, mut follower) = founded(1);
+    world.pace = Duration::from_millis(1);
+    let mut taken = 0;
+    let seed = |i: u32| OriginKey::from_seed(&Secret::from_bytes(sha256(&i.to_be_bytes())));
+    for i in 0..6_000_u32 {
+        let signer = if taken == 0 { key(MEMBER) } else { seed(taken) };
+        let entry = LogEntry { next_key: Some(seed(taken + 1).public_bytes()), bytes: vec![] };
+        let call = follower.propose(entry, vec![], vec![], &signer).unwrap();
+        match exchange(&mut world, &mut follower, &call).unwrap() {
+            Answer::Progress(_) => taken += 1,
+            Answer::Refused(Refusal::RateLimited { .. }) => follower.withdraw(),
+            other => panic!("{i}: {other:?}"),
+        }
+    }
+    assert!(taken < 5_400, "{taken}: what one has at once, and its rate for six seconds");
 }
 
 #[test]
