@@ -44,6 +44,8 @@ pub(super) struct Log {
     appends: VecDeque<Waiting>,
     /// How often the first one lost the head to others.
     lost: u32,
+    /// The key that signed it.
+    proposed_by: AppendKey,
     /// The position behind all that was known when it was proposed.
     first_place: u64,
     /// The one under way is of no use any more.
@@ -145,6 +147,7 @@ impl Log {
             requests: VecDeque::new(),
             appends: VecDeque::new(),
             lost: 0,
+            proposed_by: [0; 32],
             first_place: 0,
             is_withdrawn: false,
             proposes: false,
@@ -289,6 +292,9 @@ impl Log {
         if !std::mem::take(&mut self.proposes) || !is_free {
             return;
         }
+        if self.follower.awaits_entry() {
+            return;
+        }
         if let Some(call) = self.follower.retry() {
             return self.request(call, Purpose::Append);
         }
@@ -297,6 +303,7 @@ impl Log {
         }
         while let Some(Waiting { token, datagram, names }) = self.appends.front() {
             let (signer, next_key) = self.signing.for_append(*names);
+            self.proposed_by = signer.public();
             let entry = LogEntry { next_key, bytes: datagram.clone() };
             self.first_place = self.follower.position() + 1;
             let proposed = match self.lost {
@@ -614,8 +621,9 @@ impl Log {
         self.cuts.insert(position, head.0);
         let ours = if is_own { self.appends.pop_front().map(|it| it.token) } else { None };
         if ours.is_some() {
-            self.signing.appended(next_key);
+            self.signing.appended(&self.proposed_by, next_key);
         }
+        next_key.iter().for_each(|it| self.signing.named(it));
         let source = Source::Outside(DIRECTORY);
         if bytes.get(1) == Some(&KIND_SEALED) {
             self.outputs.push_back(Output::Record { index: position, from: source, ours, datagram: bytes });

@@ -19,6 +19,8 @@ pub(super) struct Signing {
     epochs: VecDeque<Held>,
     /// Whether an append of ours was signed by the newest one, or named it.
     is_taken_in: bool,
+    /// By which an append of ours named the newest one.
+    named_by: Option<AppendKey>,
 }
 
 struct Held {
@@ -29,7 +31,7 @@ struct Held {
 
 impl Signing {
     pub(super) fn new(joiner: Box<dyn Signer + Send>) -> Signing {
-        Signing { joiner, epochs: VecDeque::new(), is_taken_in: false }
+        Signing { joiner, epochs: VecDeque::new(), is_taken_in: false, named_by: None }
     }
 
     /// The key of the group's joiners.
@@ -45,7 +47,7 @@ impl Signing {
         self.epochs.retain(|it| !it.is_unknown);
         self.epochs.push_front(Held { key: key.clone(), is_unknown: false });
         self.epochs.truncate(limits::RELAY_KEYS_HELD);
-        self.is_taken_in = false;
+        (self.is_taken_in, self.named_by) = (false, None);
     }
 
     fn newest(&self) -> Option<AppendKey> {
@@ -68,22 +70,35 @@ impl Signing {
         }
     }
 
-    /// An append of ours is in the log, with what it names.
-    pub(super) fn appended(&mut self, names: Option<AppendKey>) {
-        let Some(newest) = self.newest() else { return };
-        // It names nothing if the newest one has signed it.
-        if names.is_none_or(|it| it == newest) {
-            self.is_taken_in = true;
-            self.epochs[0].is_unknown = false;
+    /// An append of ours is in the log: who signed it, and what it names.
+    pub(super) fn appended(&mut self, signer: &AppendKey, names: Option<AppendKey>) {
+        let newest = self.newest();
+        if newest.is_some() && names == newest {
+            (self.is_taken_in, self.named_by) = (true, Some(*signer));
         }
+        if newest == Some(*signer) {
+            self.is_taken_in = true;
+        }
+    }
+
+    /// Somebody's append names this key: the directory may know it by now.
+    pub(super) fn named(&mut self, key: &AppendKey) {
+        self.epochs.iter_mut().take(1).filter(|it| it.key.public_bytes() == *key).for_each(|it| it.is_unknown = false);
     }
 
     /// The directory does not know the key that signed: whether there is another one.
     pub(super) fn refused(&mut self, signer: &AppendKey) -> bool {
-        let Some(at) = self.epochs.iter().position(|it| it.key.public_bytes() == *signer) else { return false };
-        self.is_taken_in &= at != 0;
-        self.epochs[at].is_unknown = true;
-        true
+        let is_newest = self.newest().is_some_and(|it| it == *signer);
+        // One by which it was named in vain names nothing any more: it has named too many.
+        let in_vain = self.named_by.take_if(|_| is_newest);
+        let mut is_ours = false;
+        for it in &mut self.epochs {
+            let key = it.key.public_bytes();
+            is_ours |= key == *signer;
+            it.is_unknown |= key == *signer || in_vain == Some(key);
+        }
+        self.is_taken_in &= !is_newest;
+        is_ours
     }
 }
 
@@ -121,8 +136,16 @@ mod tests {
         it.begin(&key(2));
         it.begin(&key(2));
         assert_eq!(append(&it, None), (public(1), Some(public(2))), "it names the newest once more");
-        it.appended(Some(public(2)));
+        // One that another key signed, and that named nothing, says nothing of it.
+        it.appended(&public(1), None);
+        assert_eq!(append(&it, None), (public(1), Some(public(2))));
+        it.appended(&public(1), Some(public(2)));
         assert_eq!(append(&it, None), (public(2), None));
+        // A key that has named too many others names it in vain: the joiner key does.
+        assert!(it.refused(&public(2)));
+        assert_eq!(append(&it, None), (public(0), Some(public(2))));
+        it.named(&public(2));
+        assert_eq!((append(&it, None), it.for_others().public()), ((public(2), None), public(2)));
     }
 
     #[test]
@@ -137,7 +160,8 @@ mod tests {
         }
         assert_eq!(append(&it, None), (public(0), Some(public(9))));
         assert!(!it.refused(&public(0)), "nothing is left");
-        it.appended(Some(public(9)));
+        it.appended(&public(0), Some(public(9)));
+        it.named(&public(9));
         assert_eq!((append(&it, None), it.for_others().public()), ((public(9), None), public(9)));
         // It was pushed out, and comes in again.
         assert!(it.refused(&public(9)));

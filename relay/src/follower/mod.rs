@@ -236,6 +236,11 @@ impl Follower {
         self.pending.as_ref().map(|it| it.first)
     }
 
+    /// Whether the directory says that the append which is under way is in the log, and the entries there are still to be read.
+    pub fn awaits_entry(&self) -> bool {
+        self.pending.as_ref().is_some_and(|it| it.head.is_none() && it.until.is_some())
+    }
+
     /// Goes on behind a receipt without the entries before it: for a newcomer, and for a member that missed too much or follows
     /// another branch. What lies between is not compared; other members' receipts show a difference (D2).
     ///
