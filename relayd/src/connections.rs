@@ -1,7 +1,7 @@
 //! Sockets of clients: how many there are, for how long, with TLS or without.
 //!
 //! No client is known here, so each may take little: a number of connections for its address, and a time for each step. When
-//! there are too many, the one goes whose client has sent no whole request for the longest time.
+//! there are too many, one of the address with most of them goes, whose client has sent no whole request for the longest time.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -139,6 +139,7 @@ struct Connections {
 }
 
 struct Waiting {
+    address: IpAddr,
     clock: Arc<RequestClock>,
     gives_way: Arc<Notify>,
 }
@@ -170,17 +171,18 @@ impl Open {
         *open.of_address.entry(address).or_default() += 1;
         let (number, clock, gives_way) = (open.next, Arc::new(RequestClock::new()), Arc::new(Notify::new()));
         open.next += 1;
-        open.all.insert(number, Waiting { clock: clock.clone(), gives_way: gives_way.clone() });
+        open.all.insert(number, Waiting { address, clock: clock.clone(), gives_way: gives_way.clone() });
         metrics.connections.inc();
         Some(Counted { open: self.clone(), number, address, clock, gives_way, metrics: metrics.clone() })
     }
 }
 
 impl Connections {
-    /// The one that has waited for a whole request for the longest time gives way.
+    /// Of the address with most connections the one gives way that has waited for a whole request for the longest time.
     fn make_room(&mut self) -> Option<()> {
-        let waits = self.all.iter().filter_map(|(number, it)| Some((it.clock.waits()?, *number)));
-        let (_, number) = waits.max_by_key(|(waits, number)| (*waits, u64::MAX - number))?;
+        let of_address = |it: &Waiting| self.of_address.get(&it.address).copied().unwrap_or(0);
+        let waits = self.all.iter().filter_map(|(number, it)| Some((of_address(it), it.clock.waits()?, *number)));
+        let (.., number) = waits.max_by_key(|(count, waits, number)| (*count, *waits, u64::MAX - number))?;
         self.all.remove(&number)?.gives_way.notify_one();
         Some(())
     }
