@@ -267,6 +267,8 @@ impl Driver {
 
     fn perform(&mut self, shared: &Shared, now: Now) {
         let (mut stored, mut acknowledged) = (false, false);
+        // What waits for room in a queue is behind all that the queue has: then nobody takes it for read.
+        self.room();
         loop {
             self.batch.clear();
             let Some(output) = self.core.poll(now, &mut self.batch) else {

@@ -506,7 +506,7 @@ impl Shared {
         if !self.process.is_ours() {
             return;
         }
-        self.subscriptions.remove(|q| Arc::ptr_eq(q, queue));
+        self.subscriptions.leave(self.clock.now().monotonic, queue, |q| Arc::ptr_eq(q, queue));
         // A closed session has no subscriptions.
         let _ = self.tell_transport(&queue.filter, false);
         self.loopback_filter.adjust(|topic| self.wants(topic));

@@ -413,8 +413,9 @@ impl<K: Keys, D: Delivery, R: Reader> Core<K, D, R> {
         {
             return;
         }
-        let unread = self.subscriptions.all().iter().filter_map(Reader::first_unread).min();
-        let early = self.early.front().map(|it| it.sequence);
+        let unread = self.subscriptions.first_unread(now.monotonic);
+        // Once somebody subscribed, nobody may ever want the rest.
+        let early = self.early.front().filter(|_| self.subscriptions.is_empty()).map(|it| it.sequence);
         self.group.taken(now, unread.into_iter().chain(early).min());
         self.looks_at = self.group.untold().map(|_| now.monotonic + LOOKS_EVERY);
     }

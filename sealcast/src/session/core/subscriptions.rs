@@ -2,6 +2,9 @@
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use sealcast_wire::Monotonic;
 
 use super::filter::Filter;
 use crate::group::lock;
@@ -24,15 +27,17 @@ pub struct Subscriptions<R> {
     /// Counts changes.
     generation: AtomicU64,
     list: Mutex<Vec<(Filter, R)>>,
+    /// The first position of what somebody had not read who unsubscribed, and until when that counts.
+    left: Mutex<Option<(u64, Monotonic)>>,
 }
 
 impl<R> Default for Subscriptions<R> {
     fn default() -> Subscriptions<R> {
-        Subscriptions { generation: AtomicU64::new(1), list: Mutex::default() }
+        Subscriptions { generation: AtomicU64::new(1), list: Mutex::default(), left: Mutex::default() }
     }
 }
 
-impl<R: Clone> Subscriptions<R> {
+impl<R: Reader> Subscriptions<R> {
     /// One more.
     pub fn add(&self, filter: Filter, reader: R) {
         lock(&self.list).push((filter, reader));
@@ -43,6 +48,29 @@ impl<R: Clone> Subscriptions<R> {
     pub fn remove(&self, is_meant: impl Fn(&R) -> bool) {
         lock(&self.list).retain(|(_, reader)| !is_meant(reader));
         self.generation.fetch_add(1, Ordering::Release);
+    }
+
+    /// Without this one. What it had not read is for the next run if this one ends next, as where a scope ends: subscriptions go
+    /// before their session then.
+    pub fn leave(&self, now: Monotonic, reader: &R, is_meant: impl Fn(&R) -> bool) {
+        let mut left = lock(&self.left);
+        if let Some(first) = reader.first_unread() {
+            let earlier = left.filter(|(_, until)| now < *until).map_or(first, |(it, _)| it.min(first));
+            *left = Some((earlier, now + ENDS_WITHIN));
+        }
+        drop(left);
+        self.remove(is_meant);
+    }
+
+    /// The first position in the order of what is not read.
+    pub(super) fn first_unread(&self, now: Monotonic) -> Option<u64> {
+        let left = lock(&self.left).filter(|(_, until)| now < *until).map(|(first, _)| first);
+        self.all().iter().filter_map(Reader::first_unread).chain(left).min()
+    }
+
+    /// Whether there is none.
+    pub(super) fn is_empty(&self) -> bool {
+        lock(&self.list).is_empty()
     }
 
     /// Whether anybody takes a topic.
@@ -65,3 +93,6 @@ impl<R: Clone> Subscriptions<R> {
         self.generation.load(Ordering::Acquire)
     }
 }
+
+/// So soon after a subscription its session ends, if that is why it goes.
+const ENDS_WITHIN: Duration = Duration::from_secs(1);

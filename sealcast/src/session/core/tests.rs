@@ -14,10 +14,22 @@ fn now(millis: u64) -> Now {
     Now { monotonic: Monotonic(millis * 1000), utc: None }
 }
 
+/// From 100 on, who has not read what has that position.
 impl Reader for u8 {
     fn first_unread(&self) -> Option<u64> {
-        None
+        Some(u64::from(*self)).filter(|it| *it >= 100)
     }
+}
+
+#[test]
+fn what_lay_unread_with_who_unsubscribes_counts_as_unread_if_the_session_ends_next() {
+    let (subscriptions, at) = (Subscriptions::<u8>::default(), |millis| now(millis).monotonic);
+    [120, 7, 130].into_iter().for_each(|it| subscriptions.add(Filter::pattern("a").unwrap(), it));
+    assert_eq!(subscriptions.first_unread(at(0)), Some(120));
+    subscriptions.leave(at(0), &120, |it| *it == 120);
+    subscriptions.leave(at(900), &130, |it| *it == 130);
+    assert_eq!((subscriptions.first_unread(at(901)), subscriptions.is_empty()), (Some(120), false));
+    assert_eq!(subscriptions.first_unread(at(1900)), None);
 }
 
 fn session<D: Delivery>(delivery: D) -> Core<Plain, D, u8> {
