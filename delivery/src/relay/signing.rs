@@ -16,14 +16,14 @@ use sealcast_wire::limits;
 pub(super) struct Signing {
     joiner: Box<dyn Signer + Send>,
     /// Those of the last epochs, the newest first.
-    epochs: VecDeque<Held>,
+    epochs: VecDeque<EpochKey>,
     /// Whether an append of ours was signed by the newest one, or named it.
     is_taken_in: bool,
     /// By which an append of ours named the newest one.
     named_by: Option<AppendKey>,
 }
 
-struct Held {
+struct EpochKey {
     key: Arc<OriginKey>,
     /// The directory does not know it.
     is_unknown: bool,
@@ -45,7 +45,7 @@ impl Signing {
             return;
         }
         self.epochs.retain(|it| !it.is_unknown);
-        self.epochs.push_front(Held { key: key.clone(), is_unknown: false });
+        self.epochs.push_front(EpochKey { key: key.clone(), is_unknown: false });
         self.epochs.truncate(limits::RELAY_KEYS_HELD);
         (self.is_taken_in, self.named_by) = (false, None);
     }
