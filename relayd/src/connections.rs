@@ -165,7 +165,7 @@ impl Open {
             return None;
         }
         if open.all.len() >= connections_max {
-            open.make_room()?;
+            open.free()?;
             metrics.turned_away(TurnedAway::Connections);
         }
         *open.of_address.entry(address).or_default() += 1;
@@ -179,7 +179,7 @@ impl Open {
 
 impl Connections {
     /// Of the address with most connections the one gives way that has waited for a whole request for the longest time.
-    fn make_room(&mut self) -> Option<()> {
+    fn free(&mut self) -> Option<()> {
         let of_address = |it: &Waiting| self.of_address.get(&it.address).copied().unwrap_or(0);
         let waits = self.all.iter().filter_map(|(number, it)| Some((of_address(it), it.clock.waits()?, *number)));
         let (.., number) = waits.max_by_key(|(count, waits, number)| (*count, *waits, u64::MAX - number))?;
