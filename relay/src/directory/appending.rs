@@ -18,6 +18,7 @@ impl Step<'_> {
     pub(super) fn append(&mut self, it: Append, proof: &Proof) -> Result<Response, Stop> {
         let statement = it.statement(&self.directory.public, &proof.signer);
         let mut group = match self.group(&it.group)? {
+            None if it.at_end => return Err(Refusal::UnknownGroup.into()),
             None => self.found(&it, proof, &statement)?,
             Some(group) if group.head != it.expected_head => {
                 let expected = if it.at_end { self.expected_position(&it)? } else { None };

@@ -54,6 +54,8 @@ fn only_a_holder_of_the_joiner_key_founds_a_group() {
         mail: vec![],
     };
     assert_eq!(world.refusal(&signed(later, &joiner())), Refusal::UnknownGroup);
+    let at_end = follower().propose_at_end(entry(b"x", None), &joiner()).unwrap();
+    assert_eq!(world.refusal(&Request::decode(at_end.request()).unwrap()), Refusal::UnknownGroup);
 }
 
 #[test]
