@@ -462,7 +462,12 @@ impl Log {
         let mut status = self.handle.lock();
         status.misbehaviour = None;
         if call.signer().is_some() {
-            status.refusal = if let Answer::Refused(why) = answer { Some(why.to_string()) } else { None };
+            // Others are answered by asking in another way.
+            let is_lasting = |why: &Refusal| matches!(why, Refusal::RateLimited { .. } | Refusal::Full);
+            status.refusal = match answer {
+                Answer::Refused(why) if is_lasting(why) => Some(why.to_string()),
+                _ => None,
+            };
         }
     }
 
