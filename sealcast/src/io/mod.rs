@@ -5,6 +5,7 @@ pub mod channel;
 pub mod clock;
 #[cfg(feature = "relay")]
 pub(crate) mod directory;
+mod disk;
 #[cfg(feature = "relay")]
 pub(crate) mod mqtt;
 pub(crate) mod process;

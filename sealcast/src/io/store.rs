@@ -1,4 +1,4 @@
-//! Records that must outlive a crash (G6): one file, appended to, with one sync per batch.
+//! Records that must outlive a crash (G6): one file, appended to, with one sync per batch, which many sessions share ([`disk`]).
 //!
 //! ```text
 //! NAME             entry, entry, …                          a later entry of an id replaces earlier ones
@@ -18,6 +18,7 @@ use sealcast_crypto::at_rest::CACHEDIR_TAG;
 use sealcast_crypto::hash::Transcript;
 use sealcast_keys::FILE_KEY;
 
+use super::disk;
 use crate::config::{Overwrite, program_folder, write_secret};
 use crate::error::{Error, Result};
 use crate::remedy::Remedy;
@@ -144,7 +145,7 @@ impl Store {
             self.compact().map_err(io::Error::other)?;
         }
         if std::mem::take(&mut self.unsynced) {
-            self.file.sync_data()?;
+            disk::sync(&self.file)?;
         }
         // What was sealed under the keys that are overwritten now is superseded by what is durable now.
         self.keys.as_mut().map_or(Ok(()), FileKeys::sync)
@@ -234,7 +235,7 @@ impl FileKeys {
     }
 
     fn sync(&mut self) -> io::Result<()> {
-        if std::mem::take(&mut self.unsynced) { self.file.sync_data() } else { Ok(()) }
+        if std::mem::take(&mut self.unsynced) { disk::sync(&self.file) } else { Ok(()) }
     }
 }
 
