@@ -11,6 +11,7 @@
 
 mod brokers;
 mod engine;
+mod fan_out;
 mod fleet;
 mod group;
 mod relay;
