@@ -15,7 +15,7 @@ use bytes::Bytes;
 use rumqttc::v5::mqttbytes::QoS;
 use rumqttc::v5::mqttbytes::v5::{Packet, PubAckReason};
 use rumqttc::v5::{AsyncClient, ConnectionError, Event, EventLoop, MqttOptions};
-use rumqttc::{Outgoing, Transport};
+use rumqttc::{Outgoing, TlsConfiguration, Transport};
 use sealcast_relay::directory::Published;
 use sealcast_relay::key::RelayKey;
 use tokio::sync::Notify;
@@ -138,15 +138,18 @@ impl Announcer {
         let _ = getrandom::fill(&mut unique);
         let id = format!("sealcast-relay-{}-{}", hex::encode(&relay.as_bytes()[..4]), hex::encode(unique));
         let mut options = match broker {
-            Address::Tcp(broker, _) => MqttOptions::new(id, &broker.host, broker.port),
+            Address::Tcp { broker, .. } => MqttOptions::new(id, &broker.host, broker.port),
             Address::Unix(path) => MqttOptions::new(id, path.to_string_lossy(), 0),
         };
         options.set_keep_alive(limits::MQTT_KEEP_ALIVE).set_connection_timeout(limits::MQTT_CONNECT_SECONDS);
         options.set_clean_start(true);
         match broker {
-            Address::Tcp(broker, password) => {
+            Address::Tcp { broker, password, tls } => {
                 if let Some(user) = &broker.user {
                     options.set_credentials(user, password.as_ref().map_or("", |it| it.as_str()));
+                }
+                if let Some(tls) = tls {
+                    options.set_transport(Transport::tls_with_config(TlsConfiguration::Rustls(tls.clone())));
                 }
             }
             Address::Unix(_) => _ = options.set_transport(Transport::unix()),
@@ -297,6 +300,11 @@ fn said(error: &ConnectionError) -> String {
     match error {
         ConnectionError::ConnectionRefused(why) => {
             format!("it refuses the relay ({why:?}); check the user in --mqtt and the password")
+        }
+        ConnectionError::Tls(why) => {
+            format!(
+                "TLS: {why}; --mqtt-ca names the certificates that the broker's is checked by, and mqtts: its port with TLS"
+            )
         }
         ConnectionError::Io(error) => error.to_string(),
         ConnectionError::Timeout(_) => "it does not answer".into(),

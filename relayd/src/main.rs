@@ -51,12 +51,15 @@ struct Run {
     /// Who may use that broker: a file that mosquitto_passwd writes. Without it, everybody may.
     #[arg(long, value_name = "FILE", conflicts_with = "mqtt")]
     mqtt_users: Option<PathBuf>,
-    /// A broker that runs already: mqtt://[user@]HOST[:PORT]. A password is in --mqtt-password-file or SEALCAST_MQTT_PASSWORD.
+    /// A broker that runs already: mqtt[s]://[user@]HOST[:PORT]. A password is in --mqtt-password-file or SEALCAST_MQTT_PASSWORD.
     #[arg(long, value_name = "URL")]
     mqtt: Option<Broker>,
     /// A file whose first line is the password at that broker.
     #[arg(long, value_name = "FILE", requires = "mqtt")]
     mqtt_password_file: Option<PathBuf>,
+    /// The authorities that the certificate of that broker is checked by at mqtts://, PEM; the system's if not given.
+    #[arg(long, value_name = "FILE", requires = "mqtt")]
+    mqtt_ca: Option<PathBuf>,
     /// The first levels of MQTT topics.
     #[arg(long, value_name = "TOPIC", default_value = "sealcast")]
     prefix: Prefix,
@@ -131,7 +134,14 @@ fn serve(run: Run) -> Result<(), Failure> {
 fn configure(run: Run) -> Result<Config, Failure> {
     let tls = run.tls_cert.zip(run.tls_key).map(|(certificates, key)| Files { certificates, key });
     let mqtt = match run.mqtt {
-        Some(broker) => Mqtt::At(broker, password(run.mqtt_password_file.as_deref())?),
+        Some(broker) if run.mqtt_ca.is_some() && !broker.has_tls => {
+            let what = format!("--mqtt-ca: {broker} has no TLS");
+            return Err(Failure { code: Code::Usage, what, hint: "say mqtts://, or leave --mqtt-ca out".into() });
+        }
+        Some(broker) => {
+            let password = password(run.mqtt_password_file.as_deref())?;
+            Mqtt::At { broker, password, authorities: run.mqtt_ca }
+        }
         None => Mqtt::Child(Setup { listen: run.mqtt_listen, users: run.mqtt_users, tls: tls.clone() }),
     };
     Ok(Config {

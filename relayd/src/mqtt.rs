@@ -1,16 +1,19 @@
 //! Where the MQTT broker is, and below which topics announcements go.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::Arc;
 
+use rustls::ClientConfig;
 use sealcast_relay::ids::GroupId;
 use zeroize::Zeroizing;
 
 use crate::failure::{Code, Failure};
 use crate::limits;
 
-/// A broker, `mqtt://[user@]HOST[:PORT]`. Its password comes from a file or the environment, never from the command line, which
+/// A broker, `mqtt[s]://[user@]HOST[:PORT]`. Its password comes from a file or the environment, never from the command line, which
 /// other users of the machine see.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Broker {
@@ -18,6 +21,8 @@ pub struct Broker {
     pub host: String,
     /// Its port.
     pub port: u16,
+    /// Whether the channel to it is TLS (`mqtts:`).
+    pub has_tls: bool,
     /// As whom the relay logs in.
     pub user: Option<String>,
 }
@@ -26,7 +31,14 @@ pub struct Broker {
 #[derive(Clone, Debug)]
 pub enum Address {
     /// To a broker at an address.
-    Tcp(Broker, Option<Zeroizing<String>>),
+    Tcp {
+        /// Which.
+        broker: Broker,
+        /// The relay's password there.
+        password: Option<Zeroizing<String>>,
+        /// How it is known, if the channel is TLS.
+        tls: Option<Arc<ClientConfig>>,
+    },
     /// To one of this machine, by its socket.
     Unix(PathBuf),
 }
@@ -34,7 +46,7 @@ pub enum Address {
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Address::Tcp(broker, _) => broker.fmt(f),
+            Address::Tcp { broker, .. } => broker.fmt(f),
             Address::Unix(path) => write!(f, "at {}", path.display()),
         }
     }
@@ -43,17 +55,14 @@ impl fmt::Display for Address {
 /// A text is no broker.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BrokerError {
-    /// It does not begin with `mqtt://`.
-    #[error("a broker's URL begins with mqtt://, as in mqtt://127.0.0.1:1883")]
+    /// It does not begin with `mqtt://` or `mqtts://`.
+    #[error("a broker's URL begins with mqtt:// or mqtts://, as in mqtts://broker.example.org")]
     Scheme,
-    /// TLS to the broker.
-    #[error("the relay has no TLS to the broker: let it listen on this machine or on a private network, too")]
-    Tls,
     /// A password in the URL.
     #[error("other users of this machine could read a password in a URL: use --mqtt-password-file or {PASSWORD}")]
     Password,
     /// A part that is not taken, or a host or a port of the wrong form.
-    #[error("a broker's URL is mqtt://[user@]HOST[:PORT]; --prefix sets the topic")]
+    #[error("a broker's URL is mqtt[s]://[user@]HOST[:PORT]; --prefix sets the topic")]
     Form,
 }
 
@@ -66,11 +75,11 @@ impl FromStr for Broker {
 
     fn from_str(text: &str) -> Result<Broker, BrokerError> {
         let (scheme, rest) = text.split_once("://").ok_or(BrokerError::Scheme)?;
-        match scheme {
-            "mqtt" => {}
-            "mqtts" | "ssl" => return Err(BrokerError::Tls),
+        let has_tls = match scheme {
+            "mqtt" => false,
+            "mqtts" => true,
             _ => return Err(BrokerError::Scheme),
-        }
+        };
         let rest = rest.strip_suffix('/').unwrap_or(rest);
         let (user, address) = rest.rsplit_once('@').map_or((None, rest), |(user, address)| (Some(user), address));
         if user.is_some_and(|it| it.contains(':')) {
@@ -80,7 +89,7 @@ impl FromStr for Broker {
         let at = address.rfind(':').filter(|at| address.rfind(']').is_none_or(|bracket| bracket < *at));
         let (host, port) = match at {
             Some(at) => (&address[..at], address[at + 1..].parse().map_err(|_| BrokerError::Form)?),
-            None => (address, PORT),
+            None => (address, if has_tls { TLS_PORT } else { PORT }),
         };
         let is_name = |c: char| c.is_ascii_alphanumeric() || "-._:[]%".contains(c);
         let is_bracketed = host.starts_with('[') && host.ends_with(']');
@@ -88,14 +97,24 @@ impl FromStr for Broker {
         if !fits || port == 0 || user.is_some_and(str::is_empty) {
             return Err(BrokerError::Form);
         }
-        Ok(Broker { host: host.to_owned(), port, user: user.map(str::to_owned) })
+        Ok(Broker { host: host.to_owned(), port, has_tls, user: user.map(str::to_owned) })
+    }
+}
+
+impl Broker {
+    /// Whether others on the network can read the relay's password there.
+    pub(crate) fn sends_password_in_clear(&self) -> bool {
+        let address = self.host.trim_matches(['[', ']']).parse::<IpAddr>();
+        let is_here = self.host == "localhost" || address.is_ok_and(|it| it.is_loopback());
+        self.user.is_some() && !self.has_tls && !is_here
     }
 }
 
 impl fmt::Display for Broker {
     /// Without the user: members log in as others.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "mqtt://{}:{}", self.host, self.port)
+        let scheme = if self.has_tls { "mqtts" } else { "mqtt" };
+        write!(f, "{scheme}://{}:{}", self.host, self.port)
     }
 }
 
@@ -140,6 +159,7 @@ pub fn password(file: Option<&Path>) -> Result<Option<Zeroizing<String>>, Failur
 const PASSWORD: &str = "SEALCAST_MQTT_PASSWORD";
 /// IANA's.
 const PORT: u16 = 1883;
+const TLS_PORT: u16 = 8883;
 
 #[cfg(test)]
 mod tests {
@@ -148,7 +168,7 @@ mod tests {
     #[test]
     fn brokers_are_read_and_what_is_wrong_is_named() {
         let broker = |host: &str, port, user: Option<&str>| {
-            Ok(Broker { host: host.into(), port, user: user.map(str::to_owned) })
+            Ok(Broker { host: host.into(), port, has_tls: false, user: user.map(str::to_owned) })
         };
         let read = |text: &str| text.parse::<Broker>();
         assert_eq!(read("mqtt://broker.example.org"), broker("broker.example.org", 1883, None));
@@ -156,7 +176,17 @@ mod tests {
         assert_eq!(read("mqtt://[::1]:7"), broker("[::1]", 7, None));
         assert_eq!(read("mqtt://[::1]"), broker("[::1]", 1883, None));
         assert_eq!(read("mqtt://ann:secret@b"), Err(BrokerError::Password));
-        assert_eq!(read("mqtts://b"), Err(BrokerError::Tls));
+        let over_tls = |port| Ok(Broker { has_tls: true, ..broker("b", port, Some("relay")).expect("it is one") });
+        assert_eq!(read("mqtts://relay@b"), over_tls(8883));
+        assert_eq!(read("mqtts://relay@b:443/"), over_tls(443));
+        assert_eq!(read("mqtts://b").unwrap().to_string(), "mqtts://b:8883");
+        let in_clear = |text| read(text).unwrap().sends_password_in_clear();
+        assert!(in_clear("mqtt://relay@b") && in_clear("mqtt://relay@192.0.2.1"));
+        for text in
+            ["mqtts://relay@b", "mqtt://b", "mqtt://relay@127.0.0.1", "mqtt://relay@[::1]:7", "mqtt://relay@localhost"]
+        {
+            assert!(!in_clear(text), "{text}");
+        }
         assert_eq!(read("http://b"), Err(BrokerError::Scheme));
         assert_eq!(read("b:1883"), Err(BrokerError::Scheme));
         for text in ["mqtt://", "mqtt://b:0", "mqtt://b:x", "mqtt://::1", "mqtt://b/topic", "mqtt://@b", "mqtt://a b"] {

@@ -11,6 +11,7 @@ use sealcast_relay::key::RelayKey;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use tracing::warn;
 use zeroize::Zeroizing;
 
 use crate::announcer::{Announcements, Announcer};
@@ -88,8 +89,15 @@ impl FromStr for Keep {
 
 /// The MQTT broker of a relay.
 pub enum Mqtt {
-    /// One that runs already, and the relay's password there.
-    At(Broker, Option<Zeroizing<String>>),
+    /// One that runs already.
+    At {
+        /// Which.
+        broker: Broker,
+        /// The relay's password there.
+        password: Option<Zeroizing<String>>,
+        /// The authorities that its certificate is checked by, PEM, if not the system's.
+        authorities: Option<PathBuf>,
+    },
     /// One of its own.
     Child(mosquitto::Setup),
 }
@@ -138,9 +146,13 @@ impl Relay {
         let (folder, key) = Folder::open(&config.data)?;
         let rows = Rows::open(&folder.rows()).map_err(|e| Failure::storage(folder.path(), &e.0))?;
         let (mosquitto, address, mqtt) = match config.mqtt {
-            Mqtt::At(broker, password) => {
+            Mqtt::At { broker, password, authorities } => {
                 let url = broker.to_string();
-                (None, Address::Tcp(broker, password), url)
+                if broker.sends_password_in_clear() {
+                    warn!("the password goes to {broker} in clear: where it has TLS, say mqtts://");
+                }
+                let tls = broker.has_tls.then(|| crate::tls::client(authorities.as_deref())).transpose()?;
+                (None, Address::Tcp { broker, password, tls }, url)
             }
             Mqtt::Child(setup) => {
                 let mosquitto = Mosquitto::start(&folder, &setup)?;
@@ -247,7 +259,7 @@ fn is_secured(config: &Config) -> Result<(), Failure> {
                 "add --tls-cert FILE --tls-key FILE --mqtt-users FILE, which mosquitto_passwd writes; in a test, --insecure",
             ))
         }
-        Mqtt::Child(_) | Mqtt::At(..) => Ok(()),
+        Mqtt::Child(_) | Mqtt::At { .. } => Ok(()),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Announcements over MQTT, and what a relay records.
 
 use std::fs;
+use std::process::Command;
 
 use rumqttc::v5::mqttbytes::QoS;
 use sealcast_crypto::aead::{Key, Suite};
@@ -10,7 +11,7 @@ use sealcast_relay::receipt::Announcement;
 
 use crate::broker::{Broker, subscribe};
 use crate::member::Member;
-use crate::process::{Process, TIMEOUT, command, files, nobody, until};
+use crate::process::{Process, TIMEOUT, command, end, files, nobody, until};
 
 #[test]
 fn a_subscriber_hears_what_the_log_took_and_needs_not_ask() {
@@ -28,6 +29,46 @@ fn a_subscriber_hears_what_the_log_took_and_needs_not_ask() {
         assert_eq!(progress.entries.iter().map(|it| &it.bytes[..]).collect::<Vec<_>>(), [&[n][..]]);
     }
     assert!(broker.published().iter().all(|it| it.qos == QoS::AtLeastOnce && !it.retain));
+}
+
+/// The broker is a real Mosquitto with TLS: that of another relay.
+#[test]
+fn a_broker_that_runs_already_is_reached_by_tls_and_by_its_own_certificate_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let paths = ["cert.pem", "key.pem", "others.pem"].map(|it| dir.path().join(it));
+    let [certificate, key, others] = paths.each_ref().map(|it| it.to_str().expect("a name in UTF-8"));
+    let issue = || rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("a certificate");
+    let issued = issue();
+    fs::write(certificate, issued.cert.pem()).unwrap();
+    fs::write(key, issued.signing_key.serialize_pem()).unwrap();
+    fs::write(others, issue().cert.pem()).unwrap();
+    let mut with_broker = Command::new(env!("CARGO_BIN_EXE_sealcast-relay"));
+    with_broker.args(["run", "--json", "--listen", "127.0.0.1:0", "--mqtt-listen", "127.0.0.1:0"]);
+    with_broker.args(["--tls-cert", certificate, "--tls-key", key, "--data"]).arg(dir.path().join("broker"));
+    let broker = Process::run(with_broker);
+    let url = broker.link("mqtt").strip_suffix("/sealcast").expect("a URL with a prefix");
+    assert!(url.starts_with("mqtts://127.0.0.1:"), "{url}");
+
+    let run = |name: &str, arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sealcast-relay"));
+        command.args(["run", "--json", "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0"]);
+        command.args(["--mqtt", url, "--data"]).arg(dir.path().join(name)).args(arguments);
+        command
+    };
+    let relay = Process::run(run("relay", &["--mqtt-ca", certificate]));
+    assert!(relay.link("url").starts_with(&format!("{url}/sealcast?")), "members use TLS, too");
+    assert_eq!(Member::new(&relay, 1).append(b"announced"), Some(Outcome::Won(1)));
+    let counted = || relay.figures().contains("sealcast_relay_announcements_published_total 1\n");
+    until("the broker took it", counted);
+    for arguments in [&["--mqtt-ca", others][..], &[]] {
+        let relay = Process::run(run("refusing", arguments));
+        until("it says why", || relay.said().contains("invalid peer certificate"));
+        assert!(relay.said().contains("--mqtt-ca names the certificates") && !relay.said().contains("connected to"));
+    }
+    let (code, said) = end(run("wrong", &["--mqtt-ca", key]));
+    assert!(code == Some(3) && said.contains("there is no certificate in it"), "{code:?} {said}");
+    let (code, said) = end(command(&dir.path().join("wrong"), nobody(), &["--mqtt-ca", certificate]));
+    assert!(code == Some(2) && said.contains("say mqtts://"), "{code:?} {said}");
 }
 
 #[test]
