@@ -2,11 +2,11 @@
 //!
 //! Nobody trusts what comes: responses prove themselves. TLS hides from the network which group asks.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sealcast_relay::response::{Refusal, Response};
 use sealcast_wire::limits;
@@ -15,6 +15,7 @@ use ureq::Agent;
 use super::tls_roots;
 use crate::code::Code;
 use crate::error::{Error, Result};
+use crate::group::lock;
 
 /// What comes of it.
 pub(crate) enum Heard {
@@ -28,9 +29,18 @@ pub(crate) enum Heard {
 /// A client.
 pub(crate) struct Directory {
     requests: Option<SyncSender<(u64, Vec<u8>)>>,
-    /// Counts breaks: requests of before are lost.
-    generation: Arc<AtomicU64>,
+    shared: Arc<Shared>,
+    url: String,
     thread: Option<JoinHandle<()>>,
+}
+
+/// What the thread and its owner tell each other.
+#[derive(Default)]
+struct Shared {
+    /// Counts breaks: requests of before are lost.
+    generation: AtomicU64,
+    /// When the request was sent that is not answered yet.
+    asked: Mutex<Option<Instant>>,
 }
 
 impl Directory {
@@ -45,12 +55,12 @@ impl Directory {
     ) -> Result<Directory> {
         let (requests, queue) = sync_channel(limits::DIRECTORY_QUEUE_MAX);
         let client = Client::new(url, roots, TIMEOUT);
-        let generation = Arc::new(AtomicU64::new(0));
-        let theirs = generation.clone();
+        let shared: Arc<Shared> = Arc::default();
+        let theirs = shared.clone();
         let work = move || answer(&client, &queue, &theirs, &heard);
         let thread = thread::Builder::new().name("directory".into()).spawn(work);
         let thread = thread.map_err(|e| Error::system("starting a thread", &e))?;
-        Ok(Directory { requests: Some(requests), generation, thread: Some(thread) })
+        Ok(Directory { requests: Some(requests), shared, url: url.to_owned(), thread: Some(thread) })
     }
 
     /// Queues a request under a number; `false` if too many wait.
@@ -61,7 +71,13 @@ impl Directory {
 
     /// Forgets all requests that wait; the number of those to come.
     pub(crate) fn forget(&self) -> u64 {
-        self.generation.fetch_add(1, Ordering::Relaxed) + 1
+        self.shared.generation.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// That it has not answered a request for long, though it may yet.
+    pub(crate) fn silence(&self) -> Option<Error> {
+        let silent = lock(&self.shared.asked).is_some_and(|it| it.elapsed() > SILENT);
+        silent.then(|| silent_at(&self.url))
     }
 }
 
@@ -73,14 +89,18 @@ impl Drop for Directory {
     }
 }
 
-fn answer(client: &Client, queue: &Receiver<(u64, Vec<u8>)>, generation: &AtomicU64, heard: &dyn Fn(Heard)) {
+fn answer(client: &Client, queue: &Receiver<(u64, Vec<u8>)>, shared: &Shared, heard: &dyn Fn(Heard)) {
+    let Shared { generation, asked } = shared;
     let mut pause = RETRY_FIRST;
     heard(Heard::Connected(generation.load(Ordering::Relaxed)));
     while let Ok((of, request)) = queue.recv() {
         if of != generation.load(Ordering::Relaxed) {
             continue;
         }
-        match client.ask(&request) {
+        *lock(asked) = Some(Instant::now());
+        let answered = client.ask(&request);
+        *lock(asked) = None;
+        match answered {
             Ok(answer) => {
                 pause = RETRY_FIRST;
                 heard(Heard::Response(of, answer.response));
@@ -152,8 +172,7 @@ impl Client {
         match why {
             ureq::Error::Rustls(e) => tls_roots::refused(&directory, e),
             ureq::Error::Io(e) => tls_roots::unreachable(&directory, self.url.starts_with("https:"), e),
-            ureq::Error::Timeout(_) => Error::new(Code::TimedOut, format!("{directory} does not answer"))
-                .with_hint("does it run, and is its port reachable?"),
+            ureq::Error::Timeout(_) => silent_at(&self.url),
             ureq::Error::StatusCode(503) => Error::new(Code::TimedOut, format!("{directory} is busy, or its disk is"))
                 .with_hint("it is asked again; if that goes on, the relay's log says why"),
             ureq::Error::StatusCode(status) => Error::new(Code::NoRoute, format!("{directory}: HTTP status {status}"))
@@ -164,7 +183,38 @@ impl Client {
     }
 }
 
+fn silent_at(url: &str) -> Error {
+    Error::new(Code::TimedOut, format!("the directory {url} does not answer"))
+        .with_hint("does it run, and is its port reachable?")
+}
+
+/// A directory that works answers sooner, but for large responses over slow lines.
+const SILENT: Duration = Duration::from_secs(3);
 /// Of a session's requests.
 const TIMEOUT: Duration = Duration::from_secs(20);
 const RETRY_FIRST: Duration = Duration::from_millis(100);
 const RETRY_LAST: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn a_directory_that_takes_requests_and_answers_none_is_named_before_the_request_ends() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/v1", listener.local_addr().unwrap());
+        let directory = Directory::start(&url, Vec::new(), |_| {}).unwrap();
+        assert!(directory.ask(0, b"a request"));
+        let _taken = listener.accept().unwrap();
+        assert!(directory.silence().is_none(), "it has just been asked");
+        let begun = Instant::now();
+        while directory.silence().is_none() {
+            assert!(begun.elapsed() < TIMEOUT, "the request has ended");
+            thread::sleep(Duration::from_millis(50));
+        }
+        let why = directory.silence().unwrap();
+        assert_eq!((why.code(), why.to_string()), (Code::TimedOut, format!("the directory {url} does not answer")));
+    }
+}

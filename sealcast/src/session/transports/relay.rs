@@ -217,6 +217,7 @@ impl Shell for RelayLink {
     fn carrier(&self) -> Option<Carrier> {
         let did = self.known.as_ref().and_then(|it| it.handle.lock().misbehaviour.clone());
         let trouble = did.map(relay::misbehaved).or_else(|| self.trouble.iter().flatten().next().cloned());
+        let trouble = trouble.or_else(|| self.directory.as_ref()?.silence());
         Some(Carrier { heard: self.heard, trouble })
     }
 
