@@ -69,6 +69,8 @@ fn a_broker_that_runs_already_is_reached_by_tls_and_by_its_own_certificate_alone
     assert!(code == Some(3) && said.contains("there is no certificate in it"), "{code:?} {said}");
     let (code, said) = end(command(&dir.path().join("wrong"), nobody(), &["--mqtt-ca", certificate]));
     assert!(code == Some(2) && said.contains("say mqtts://"), "{code:?} {said}");
+    // Its Mosquitto ends with it.
+    assert!(broker.stop().0.success());
 }
 
 #[test]
