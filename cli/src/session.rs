@@ -176,7 +176,10 @@ pub(crate) fn wait_for_key(
             });
         }
         if !told && start.elapsed() > TELL_AFTER {
-            env.output.say(format!("waiting for a key of {group} ({})", target.url));
+            let is_relay = matches!(target.url.address, TransportAddress::Relay(_));
+            let why = session.transport_trouble().filter(|_| is_relay);
+            let why = why.map_or_else(String::new, |it| format!(": {it}"));
+            env.output.say(format!("waiting for a key of {group} ({}){why}", target.url));
             told = true;
         }
     }
