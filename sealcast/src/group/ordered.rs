@@ -504,15 +504,18 @@ impl<K: Keys, D: Delivery> Group<K, D> {
                 self.ready.push_back(Output::Outcome(ours.first, Outcome::InDoubt));
                 self.open_when_back(now);
             }
-            Some(ours) => {
-                if let Some(ordered) = &mut self.ordered {
-                    ordered.void.push(ours);
-                    ordered.opening = true;
-                    lock(&self.gate).pause_ordered();
-                }
-                self.open_when_back(now);
-            }
+            Some(ours) => self.seal_later(now, ours),
         }
+    }
+
+    /// A message of ours is void: it is sealed again once all that was sealed before is back.
+    fn seal_later(&mut self, now: Now, ours: Ours) {
+        if let Some(ordered) = &mut self.ordered {
+            ordered.void.push(ours);
+            ordered.opening = true;
+            lock(&self.gate).pause_ordered();
+        }
+        self.open_when_back(now);
     }
 
     /// The key scheme has said all that it has to say to what came: what waited for that goes on.
@@ -587,8 +590,12 @@ impl<K: Keys, D: Delivery> Group<K, D> {
     /// What became of a message of ours, other than coming back at its place.
     pub(super) fn lost(&mut self, now: Now, token: Token, outcome: Outcome) -> bool {
         let Some(ours) = self.ordered.as_mut().and_then(|ordered| ordered.ours.remove(&token)) else { return false };
-        self.ready.push_back(Output::Outcome(ours.first, outcome));
-        self.open_when_back(now);
+        if let Outcome::Superseded(_) = outcome {
+            self.seal_later(now, ours);
+        } else {
+            self.ready.push_back(Output::Outcome(ours.first, outcome));
+            self.open_when_back(now);
+        }
         true
     }
 

@@ -160,3 +160,28 @@ fn rule_b4_a_record_before_a_commit_counts_however_long_another_one_kept_it_wait
     assert_eq!(group.ordered.as_ref().map(|it| it.waiting.len()), Some(0));
     assert_eq!((group.drops().of(Dropped::NoKey), group.drops().of(Dropped::OldKey)), (1, 0));
 }
+
+#[test]
+fn what_was_superseded_before_it_had_a_position_is_sealed_again_in_the_order_of_its_author() {
+    let (mut group, story) = group_over(BEST_EFFORT, vec![installed(1, 2, Change::Formed)], true);
+    drain(&mut group);
+    lock(&story).clear();
+    let publish = |group: &mut Group<Script, Wire>, body: u8| {
+        let guarantee = sealcast_wire::Guarantee::Ordered;
+        group.publish(NOW, Publication { topic: "t", body: &[body], guarantee, sent_micros: None }).expect("taken")
+    };
+    let [first, second] = [1, 2].map(|body| publish(&mut group, body));
+    let sent = || lock(&story).iter().filter(|it| it.starts_with("send")).cloned().collect::<Vec<_>>();
+    assert_eq!(sent(), ["send [1]", "send [2]"]);
+    // Both wait to be appended.
+    drain(&mut group);
+    let became =
+        |token| sealcast_delivery::Output::Outcome(token, Outcome::Superseded(EpochId { counter: 2, hash: 0 }));
+    group.delivery.outputs.push_back(became(first));
+    assert_eq!((drain(&mut group), sent().len()), (vec![], 2), "it waits until the second one is back, too");
+    publish(&mut group, 3);
+    assert_eq!(sent().len(), 2, "as does what is published meanwhile");
+    group.delivery.outputs.push_back(became(second));
+    assert!(drain(&mut group).iter().all(|it| !it.contains("Outcome")), "nothing has become of them");
+    assert_eq!(sent()[2..], ["send [1]", "send [2]", "send [3]"]);
+}
