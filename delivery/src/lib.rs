@@ -582,7 +582,7 @@ pub enum Outcome {
     Accepted,
     /// The same, at this place of the way's order.
     Ordered(u64),
-    /// It was sealed for versions of key and policy that these replaced.
+    /// It was sealed for an epoch, or for versions of key and policy, that these replaced, and nobody has it.
     Superseded(sealcast_wire::EpochId),
     /// It may have been delivered or not: others may hold it.
     InDoubt,

@@ -101,6 +101,8 @@ pub const MARKS_MAX: usize = 4096;
 pub const RELAY_BEGINNINGS_MAX: usize = 64;
 /// Messages of a member that wait to be appended to a log at a relay.
 pub const RELAY_APPENDS_MAX: usize = 256;
+/// Messages of the key scheme among them, beyond those: data must not keep out an eviction.
+pub const RELAY_HANDSHAKES_MAX: usize = 64;
 /// Bytes of an MQTT packet.
 pub const MQTT_PACKET_BYTES_MAX: u32 = 2 << 20;
 /// Messages that wait to be published at an MQTT broker.

@@ -11,8 +11,8 @@ use sealcast_relay::request::Blob;
 use sealcast_relay::response::Refusal;
 use sealcast_wire::frame::KIND_SEALED;
 use sealcast_wire::{
-    CertHash, Dropped, Drops, EpochId, Fetch, FetchId, Fetched, KeyPackages, Malformed, Monotonic, Now, Protect,
-    Source, Utc, limits,
+    CertHash, Dropped, Drops, EpochId, Fetch, FetchId, Fetched, Header, KeyPackages, Malformed, Monotonic, Now,
+    Protect, Source, Utc, limits,
 };
 
 use super::beacon::Beacons;
@@ -40,8 +40,10 @@ pub(super) struct Log {
     /// Requests on their way, in the order in which they are answered.
     calls: VecDeque<(Call, Purpose)>,
     requests: VecDeque<Vec<u8>>,
-    /// Messages to be appended; the first one may be under way.
+    /// Messages to be appended, those of the key scheme before data; the first one may be under way.
     appends: VecDeque<Waiting>,
+    /// The epoch in use.
+    epoch: Option<EpochId>,
     /// How often the first one lost the head to others.
     lost: u32,
     /// The key that signed it.
@@ -80,6 +82,7 @@ pub(super) struct Waiting {
     pub(super) datagram: Vec<u8>,
     /// The key of the epoch that it leads to.
     pub(super) names: Option<AppendKey>,
+    pub(super) is_data: bool,
 }
 
 /// What the key scheme fetches. Who provides it may not have done so yet.
@@ -146,6 +149,7 @@ impl Log {
             calls: VecDeque::new(),
             requests: VecDeque::new(),
             appends: VecDeque::new(),
+            epoch: None,
             lost: 0,
             proposed_by: [0; 32],
             first_place: 0,
@@ -171,13 +175,23 @@ impl Log {
     }
 
     /// Whether one more message may wait to be appended.
-    pub(super) fn has_capacity(&self) -> Result<(), SendError> {
-        if self.appends.len() >= limits::RELAY_APPENDS_MAX || self.is_over { Err(SendError::Full) } else { Ok(()) }
+    pub(super) fn has_capacity(&self, is_data: bool) -> Result<(), SendError> {
+        let most = limits::RELAY_APPENDS_MAX + if is_data { 0 } else { limits::RELAY_HANDSHAKES_MAX };
+        if self.appends.len() >= most || self.is_over { Err(SendError::Full) } else { Ok(()) }
     }
 
+    /// An eviction does not wait for data: what the end of an epoch makes void is sealed again.
     pub(super) fn append(&mut self, now: Now, message: Waiting) {
-        self.appends.push_back(message);
+        let under_way = usize::from(self.follower.pending().is_some()).min(self.appends.len());
+        let first_data = || self.appends.iter().skip(under_way).position(|it| it.is_data);
+        let at = if message.is_data { None } else { first_data().map(|it| it + under_way) };
+        self.appends.insert(at.unwrap_or(self.appends.len()), message);
         self.go_on(now);
+    }
+
+    /// An epoch begins: data that was sealed for one before it is void wherever it gets its position.
+    pub(super) fn begin_epoch(&mut self, epoch: EpochId) {
+        self.epoch = Some(epoch);
     }
 
     /// A message need not be appended. One that is under way may win.
@@ -301,7 +315,14 @@ impl Log {
         if self.follower.is_behind() {
             return;
         }
-        while let Some(Waiting { token, datagram, names }) = self.appends.front() {
+        while let Some(Waiting { token, datagram, names, is_data }) = self.appends.front() {
+            let current = self.epoch.filter(|_| *is_data);
+            let is_over = |it: &EpochId| Header::parse(datagram).is_ok_and(|of| of.epoch.counter < it.counter);
+            if let Some(epoch) = current.filter(is_over) {
+                self.outputs.push_back(Output::Outcome(*token, Outcome::Superseded(epoch)));
+                self.appends.pop_front();
+                continue;
+            }
             let (signer, next_key) = self.signing.for_append(*names);
             self.proposed_by = signer.public();
             let entry = LogEntry { next_key, bytes: datagram.clone() };

@@ -156,11 +156,12 @@ impl Delivery for Relay {
         match (message.guarantee, &mut self.log) {
             (Guarantee::BestEffort, _) => self.best_effort.send(now, protect, message),
             (Guarantee::Fifo | Guarantee::Ordered, Some(log)) => {
-                log.has_capacity()?;
+                let is_data = !matches!(message.what, What::Keys { .. });
+                log.has_capacity(is_data)?;
                 let datagram = self.best_effort.datagram(protect.map(|it| &**it), &message)?;
                 let token = self.best_effort.token();
                 let names = if let What::Keys { names, .. } = message.what { names } else { None };
-                log.append(now, Waiting { token, datagram, names });
+                log.append(now, Waiting { token, datagram, names, is_data });
                 Ok(token)
             }
             (guarantee, _) => Err(SendError::NotGiven(guarantee)),
@@ -202,7 +203,10 @@ impl Delivery for Relay {
             (Input::Frame { frame, protect, .. }, Some(log)) if beacon::is_one(frame) => {
                 log.heard(now, frame, protect.is_some());
             }
-            (Input::Install { view, .. }, Some(log)) => log.installed(now, view),
+            (Input::Install { view, .. }, Some(log)) => {
+                log.begin_epoch(view.epoch);
+                log.installed(now, view);
+            }
             (input, _) => self.best_effort.handle(now, input),
         }
         self.watch(now);

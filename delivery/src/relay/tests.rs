@@ -16,14 +16,14 @@ use sealcast_relay::request::Request;
 use sealcast_relay::response::Refusal;
 use sealcast_wire::frame::{KIND_SEALED, OPEN_HEADER_LEN};
 use sealcast_wire::{
-    Address, CertHash, Change, EpochId, Fetch, FetchId, Fetched, Guarantee, Incarnation, KeyPackages, MemberId,
-    Monotonic, Now, Protect, Roster, Slot, To, Utc, View,
+    Address, CertHash, Change, Domain, EpochId, Fetch, FetchId, Fetched, Guarantee, Incarnation, KeyPackages, MemberId,
+    Monotonic, Now, Protect, Roster, Slot, To, Utc, View, limits,
 };
 
 use super::{Config, DIRECTORY, Handle, MQTT, Relay};
 use crate::memory::Frame;
 use crate::testing::{everything, group};
-use crate::{Batch, Delivery, Input, Outcome, Outgoing, Output, Token, What};
+use crate::{Batch, Delivery, Input, Outcome, Outgoing, Output, SendError, Token, What};
 
 struct Net {
     directory: Directory,
@@ -128,6 +128,13 @@ impl Net {
         self.members[member].relay.send(now, None, Outgoing { what, guarantee, to: To::Group }).expect("there is room")
     }
 
+    /// A member publishes, sealed for the view in use, or says why not.
+    fn publish(&mut self, member: usize) -> Result<Token, SendError> {
+        let what = What::Data { topic: "t", domain: Domain(1), signed: false, sent_micros: None, body: b"data" };
+        let (now, Member { relay, protect, .. }) = (self.now(), &mut self.members[member]);
+        relay.send(now, protect.as_ref(), Outgoing { what, guarantee: Guarantee::Ordered, to: To::Group })
+    }
+
     /// Lets so many milliseconds pass.
     fn run(&mut self, millis: u64) {
         for _ in 0..=millis {
@@ -172,6 +179,10 @@ impl Net {
                 }
                 Output::Outcome(_, Outcome::Ordered(at_position)) => {
                     self.members[at].seen.push(format!("{at_position} ours"));
+                }
+                Output::Record { index, ours, .. } => {
+                    let whose = if ours.is_some() { " of ours" } else { "" };
+                    self.members[at].seen.push(format!("{index} data{whose}"));
                 }
                 Output::Outcome(_, Outcome::Accepted) | Output::Dropped(_) => {}
                 Output::Fetched(id, result) => {
@@ -625,13 +636,18 @@ fn rule_d2_a_relay_that_rewinds_and_goes_on_is_convicted() {
 
 /// The members form a view, as their key scheme would have it.
 fn install(net: &mut Net) {
+    install_next(net, 1);
+}
+
+/// The same, and whichever it is.
+fn install_next(net: &mut Net, counter: u32) {
     let mut roster = Roster::default();
     for slot in 0..net.members.len() as u32 {
         let id = MemberId { cert: CertHash([slot as u8; 32]), incarnation: Incarnation([0; 16]) };
         roster.insert(Slot(slot), sealcast_wire::Member { id, name: format!("m{slot}").into() });
     }
-    let (now, epoch) = (net.now(), EpochId { counter: 1, hash: 1 });
-    let keys = group(1, net.members.len() as u32);
+    let (now, epoch) = (net.now(), EpochId { counter, hash: 1 });
+    let keys = group(counter, net.members.len() as u32);
     for ((me, member), key) in net.members.iter_mut().enumerate().zip(keys) {
         member.protect = Some(key);
         let view = View::new(None, epoch, roster.clone(), Slot(me as u32), Change::Formed);
@@ -785,6 +801,35 @@ fn rule_d2_receipts_and_evidence_that_the_relay_did_not_sign_do_nothing() {
     net.run(5);
     assert!(net.members[0].handle.lock().evidence.is_none());
     assert!(net.seen(0).contains(&"2 b".to_owned()));
+}
+
+#[test]
+fn rule_d1_an_eviction_does_not_wait_for_data_and_data_of_a_former_epoch_takes_no_position() {
+    let mut net = Net::new(2);
+    install(&mut net);
+    for _ in 0..limits::RELAY_APPENDS_MAX {
+        net.publish(0).unwrap();
+    }
+    assert_eq!(net.publish(0), Err(SendError::Full));
+    // The first one is under way.
+    net.step(0);
+    net.send(0, "a commit", Guarantee::Ordered);
+    net.send(0, "another one", Guarantee::Ordered);
+    assert_eq!(net.publish(0), Err(SendError::Full));
+    net.run(3);
+    install_next(&mut net, 2);
+    net.run(20);
+    assert_eq!(net.seen(1)[..4], ["up", "1 data", "2 a commit", "3 another one"].map(String::from));
+    let ours = net.seen(0);
+    assert_eq!(ours[..4], ["up", "1 data of ours", "2 ours", "3 ours"].map(String::from));
+    let superseded = ours.iter().filter(|it| it.contains("Superseded")).count();
+    let appended = ours.iter().filter(|it| it.ends_with("data of ours")).count();
+    assert_eq!(superseded + appended, limits::RELAY_APPENDS_MAX);
+    assert!(appended < 5, "none was proposed in the new epoch: {appended}");
+    // What is sealed for it is appended as ever.
+    net.publish(0).unwrap();
+    net.run(5);
+    assert!(net.seen(0).iter().all(|it| it.ends_with("data of ours")));
 }
 
 #[test]
