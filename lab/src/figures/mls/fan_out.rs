@@ -154,8 +154,8 @@ impl PlainClient {
     fn hear(&mut self, say: &Sender<Instant>) {
         while let Ok((_, packet, body)) = self.published() {
             // Members say other things at the group's topic, too, and all of them are shorter.
-            let is_told = body < BYTES || say.send(Instant::now()).is_ok();
-            if !is_told || self.write(0x40, &packet).is_err() {
+            let is_notified = body < BYTES || say.send(Instant::now()).is_ok();
+            if !is_notified || self.write(0x40, &packet).is_err() {
                 return;
             }
         }
