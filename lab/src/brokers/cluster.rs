@@ -267,4 +267,4 @@ pub(crate) fn sealcast(home: &Path, arguments: &[&str]) -> Result<(), Failure> {
 const LAG: u64 = 8;
 const LOOK: Duration = Duration::from_millis(20);
 /// How long a call to the brokers may take: all of them may be down.
-const CALL_TIMEOUT: Duration = Duration::from_secs(60);
+const CALL_TIMEOUT: Duration = Duration::from_secs(180);
