@@ -251,7 +251,7 @@ fn topic_of(servers: &Servers, member: &Session) -> Result<String, Failure> {
     let mut client = PlainClient::connect(servers.mqtt, "all")?;
     client.subscribe("#")?;
     client.stream.set_read_timeout(Some(TIMEOUT))?;
-    member.publish("load", &[7; BYTES]).wait()?;
+    member.publish("load", [7; BYTES]).wait()?;
     loop {
         let (topic, _, body) = client.published()?;
         if body > BYTES {
