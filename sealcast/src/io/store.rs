@@ -1,4 +1,4 @@
-//! Records that must outlive a crash (G6): one file, appended to, with one sync per batch, which many sessions share ([`disk`]).
+//! Records that must outlive a crash (G6): one file, appended to, with one sync per batch, which many sessions share (`disk.rs`).
 //!
 //! ```text
 //! NAME             entry, entry, …                          a later entry of an id replaces earlier ones
