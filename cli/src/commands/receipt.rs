@@ -1,7 +1,7 @@
 //! `sealcast receipt verify FILE`: whether brokers executed what a receipt says, checked without asking any of them.
 //!
 //! ```json
-//! { "cluster": "5f0c…", "receipt": "01…" }         what else stands there is for people, and nobody believes it
+//! { "cluster": "5f0c…", "receipt": "01…" }         what else stands there is for people, and has to say the same
 //! ```
 
 use std::path::{Path, PathBuf};
@@ -56,9 +56,15 @@ impl Receipt {
             Some(path) => load(path)?,
             None => (*Cluster::of(env, None)?.file).clone(),
         };
-        let receipt = read(&file)?;
+        let (receipt, beside) = read(&file)?;
         receipt.verify(&cluster.genesis).map_err(|e| refused(&file, e))?;
         let told = facts(&receipt, &cluster);
+        if let Some(what) = contradiction(&beside, &told) {
+            let shown = if file == Path::new("-") { "stdin".to_owned() } else { Home::shown(&file) };
+            let what = format!("{shown}: the brokers signed something else than what it shows as {what}");
+            return Err(Failure::new(Code::Signature, what)
+                .hint("somebody changed it for people to read; ask its sender for the file as it was written"));
+        }
         env.output.object(&told)?;
         env.output.line(format!("good      {}", summary(&receipt, &cluster)))
     }
@@ -81,7 +87,19 @@ pub(crate) fn save(path: &Path, receipt: &Proof, cluster: &ClusterFile, force: b
     Ok(write_public(path, format!("{text}\n").as_bytes(), overwrite)?)
 }
 
-fn read(path: &Path) -> Result<Proof, Failure> {
+/// What is shown beside a proof and is not what it proves. What other versions do not show is left out.
+fn contradiction(beside: &Value, told: &Value) -> Option<String> {
+    match (beside, told) {
+        (Value::Object(beside), Value::Object(told)) => beside.iter().find_map(|(name, value)| {
+            let inner = contradiction(value, told.get(name)?)?;
+            Some(if inner.is_empty() { name.clone() } else { format!("{name}.{inner}") })
+        }),
+        _ => (beside != told).then(String::new),
+    }
+}
+
+/// A proof, and the object that it is in.
+fn read(path: &Path) -> Result<(Proof, Value), Failure> {
     let shown = if path == Path::new("-") { "stdin".to_owned() } else { Home::shown(path) };
     let text = read_text(path)?;
     let wrong = |what: &str| {
@@ -95,10 +113,11 @@ fn read(path: &Path) -> Result<Proof, Failure> {
     })?;
     let bytes = value.get("receipt").and_then(Value::as_str).ok_or_else(|| wrong("it has no \"receipt\""))?;
     let bytes = hex::decode(bytes).ok().ok_or_else(|| wrong("\"receipt\" is not in hex"))?;
-    Proof::from_bytes(&bytes).map_err(|_| {
+    let proof = Proof::from_bytes(&bytes).map_err(|_| {
         Failure::new(Code::Signature, format!("{shown}: its bytes are no receipt: they were changed, or cut"))
             .hint("ask its sender for the file as it was written")
-    })
+    })?;
+    Ok((proof, value))
 }
 
 fn refused(path: &Path, why: ReceiptError) -> Failure {

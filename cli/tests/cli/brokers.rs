@@ -56,6 +56,15 @@ fn a_sealed_publication_reaches_whom_its_publisher_allows_and_nobody_else() {
         assert_eq!(home.run(&["receipt", "verify", "bad.json"]).exit, 6, "digit {at}");
     }
 
+    // What it shows beside the proof has to say the same.
+    for (place, other) in [("/published/at", "2020-01-01T00:00:00Z"), ("/published/allow", "all"), ("/name", "other")] {
+        let mut bad = good.clone();
+        *bad.pointer_mut(place).expect("it is shown") = other.into();
+        std::fs::write(home.path().join("bad.json"), bad.to_string()).unwrap();
+        let said = home.run(&["receipt", "verify", "bad.json"]);
+        let name = place[1..].replace('/', ".");
+        assert!(said.exit == 6 && said.stderr.contains(&format!("shows as {name}")), "{}", said.stderr);
+    }
     // Nor does a receipt need its publisher: whoever may read a publication can have one, and nobody else.
     home.good(&["ca", "issue", "cat", "--attr", "desk=fx"]);
     home.good(&["--id", "cat", "read", "market/eurusd", "--latest", "--receipt", "c.json"]);
