@@ -16,7 +16,7 @@ use serde_json::json;
 use super::Env;
 use crate::authority::KeptAuthority;
 use crate::format::safe;
-use crate::hint::{Failure, nearest};
+use crate::hint::Failure;
 use crate::session::meant;
 use crate::text::{duration, parse_duration, row, stale, table};
 
@@ -336,10 +336,8 @@ fn member<'a>(info: &'a GroupInfo, who: &str) -> Result<&'a MemberInfo, Failure>
         [one] => Ok(one),
         [] => {
             let failure = Failure::new(Code::BadValue, format!("no member of {} is named '{who}'", info.group));
-            Err(match nearest(who, info.members.iter().map(|m| m.name.as_str())) {
-                Some(better) => failure.hint(format!("did you mean '{better}'?")),
-                None => failure.hint("sealcast group members; for somebody who is not here: sealcast ca revoke"),
-            })
+            // An eviction cannot be taken back: a name that is near is nobody to propose.
+            Err(failure.hint("sealcast group members; for somebody who is not here: sealcast ca revoke"))
         }
         several => {
             let hashes: Vec<&str> = several.iter().map(|m| &m.certificate[..m.certificate.len().min(12)]).collect();
