@@ -1,6 +1,8 @@
 //! What a URL and an identity make together: the constructors' choice of keys and transport.
 
-use std::path::{Path, PathBuf};
+#[cfg(feature = "mls")]
+use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 #[cfg(feature = "mls")]
