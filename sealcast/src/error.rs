@@ -66,6 +66,7 @@ impl Error {
     }
 
     /// The same error, of this place in the input.
+    #[cfg(feature = "relay")]
     #[must_use]
     pub(crate) fn at(mut self, place: impl fmt::Display) -> Error {
         self.0.message = format!("{place}: {}", self.0.message);

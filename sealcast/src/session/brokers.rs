@@ -136,7 +136,10 @@ impl Opening {
             }
             // A URL of it does not parse.
             #[cfg(not(feature = "mls"))]
-            Scheme::Mls => Err(Error::closed()),
+            Scheme::Mls => {
+                let _ = cluster;
+                Err(Error::closed())
+            }
             Scheme::Plain | Scheme::Threshold | Scheme::Center => Ok(None),
         }
     }
