@@ -63,7 +63,7 @@ impl Receipt {
             let shown = if file == Path::new("-") { "stdin".to_owned() } else { Home::shown(&file) };
             let what = format!("{shown}: the brokers signed something else than what it shows as {what}");
             return Err(Failure::new(Code::Signature, what)
-                .hint("somebody changed it for people to read; ask its sender for the file as it was written"));
+                .hint("ask its sender for the file as it was written; with \"cluster\" and \"receipt\" alone in it, the proof tells what it proves"));
         }
         env.output.object(&told)?;
         env.output.line(format!("good      {}", summary(&receipt, &cluster)))
@@ -87,16 +87,26 @@ pub(crate) fn save(path: &Path, receipt: &Proof, cluster: &ClusterFile, force: b
     Ok(write_public(path, format!("{text}\n").as_bytes(), overwrite)?)
 }
 
-/// What is shown beside a proof and is not what it proves. What other versions do not show is left out.
+/// What is shown beside a proof and is not what it proves. What this version does not show is left out, but for facts.
 fn contradiction(beside: &Value, told: &Value) -> Option<String> {
     match (beside, told) {
         (Value::Object(beside), Value::Object(told)) => beside.iter().find_map(|(name, value)| {
-            let inner = contradiction(value, told.get(name)?)?;
+            let inner = match told.get(name) {
+                Some(told) => contradiction(value, told)?,
+                None if FACTS.contains(&name.as_str()) => String::new(),
+                None => return None,
+            };
             Some(if inner.is_empty() { name.clone() } else { format!("{name}.{inner}") })
         }),
+        (Value::Array(beside), Value::Array(told)) if beside.len() == told.len() => {
+            beside.iter().zip(told).find_map(|(beside, told)| contradiction(beside, told))
+        }
         _ => (beside != told).then(String::new),
     }
 }
+
+/// What a receipt may be of, as it is shown.
+const FACTS: [&str; 2] = ["published", "executed"];
 
 /// A proof, and the object that it is in.
 fn read(path: &Path) -> Result<(Proof, Value), Failure> {

@@ -65,6 +65,19 @@ fn a_sealed_publication_reaches_whom_its_publisher_allows_and_nobody_else() {
         let name = place[1..].replace('/', ".");
         assert!(said.exit == 6 && said.stderr.contains(&format!("shows as {name}")), "{}", said.stderr);
     }
+    let mut bad = good.clone();
+    bad["published"]["topics"][0]["topic"] = "market/gold".into();
+    bad["executed"] = serde_json::json!({ "first": 7 });
+    for name in ["executed", "published.topics.topic"] {
+        std::fs::write(home.path().join("bad.json"), bad.to_string()).unwrap();
+        let said = home.run(&["receipt", "verify", "bad.json"]);
+        assert!(said.exit == 6 && said.stderr.contains(&format!("shows as {name}")), "{}", said.stderr);
+        bad.as_object_mut().expect("it is one").remove("executed");
+    }
+    let alone =
+        serde_json::json!({ "cluster": good["cluster"], "receipt": good["receipt"], "note": "of another version" });
+    std::fs::write(home.path().join("bad.json"), alone.to_string()).unwrap();
+    assert!(home.good(&["receipt", "verify", "bad.json"]).starts_with("good"));
     // Nor does a receipt need its publisher: whoever may read a publication can have one, and nobody else.
     home.good(&["ca", "issue", "cat", "--attr", "desk=fx"]);
     home.good(&["--id", "cat", "read", "market/eurusd", "--latest", "--receipt", "c.json"]);
