@@ -211,13 +211,13 @@ impl Shell for RelayLink {
 
     fn late(&self, _timeout: Duration) -> Option<Error> {
         let refusal = || self.known.as_ref()?.handle.lock().refusal.clone();
-        self.carrier()?.trouble.or_else(|| Some(relay::refused(&refusal()?)))
+        let silence = || self.directory.as_ref()?.silence();
+        self.carrier()?.trouble.or_else(silence).or_else(|| Some(relay::refused(&refusal()?)))
     }
 
     fn carrier(&self) -> Option<Carrier> {
         let did = self.known.as_ref().and_then(|it| it.handle.lock().misbehaviour.clone());
         let trouble = did.map(relay::misbehaved).or_else(|| self.trouble.iter().flatten().next().cloned());
-        let trouble = trouble.or_else(|| self.directory.as_ref()?.silence());
         Some(Carrier { heard: self.heard, trouble })
     }
 
