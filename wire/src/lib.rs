@@ -29,6 +29,6 @@ pub use fetch::{Fetch, FetchId, Fetched, Fetches, KeyPackages};
 pub use frame::{Domain, Header};
 pub use guarantee::{Agreement, Guarantee, Lane};
 pub use member::{CertHash, Change, EpochId, Flush, Incarnation, Member, MemberId, Slot, View};
-pub use protect::{Access, Exhausted, Protect};
+pub use protect::{Access, Exhausted, PayloadContext, Protect, SealPayload};
 pub use roster::Roster;
 pub use time::{Monotonic, Now, Took, Utc};

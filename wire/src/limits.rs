@@ -81,6 +81,11 @@ pub const MLS_TRUST_BYTES_MAX: usize = 256 << 10;
 pub const MLS_PARTS_MAX: usize = 128;
 /// Of those, how many may be incomplete.
 pub const MLS_INCOMPLETE_MAX: usize = 8;
+/// Messages that a member seals as PrivateMessages in one epoch of RFC 9420: mls-rs opens none that is further ahead of what it
+/// opened of a sender.
+pub const MLS_SEALED_MAX: usize = 1024;
+/// Bytes of its own PrivateMessages that a member keeps until they come back in the order.
+pub const MLS_OWN_BYTES_MAX: usize = 16 << 20;
 /// Messages of the order that a member of an MLS group keeps while it cannot judge them.
 pub const MLS_LOG_MAX: usize = 1024;
 /// Members of different names whose complaints about the commits of one exclude it from an MLS group: no single one can do so.

@@ -71,6 +71,44 @@ pub trait Protect: Send + Sync {
     fn attested(&self, by: Slot, statement: &[u8], proof: &[u8]) -> bool {
         self.vouched(by, statement, proof)
     }
+
+    /// What seals each message of the application by itself, beneath the datagrams' seal, where the scheme does so.
+    fn payload(&self) -> Option<&dyn SealPayload> {
+        None
+    }
+}
+
+/// Seals and opens single messages of the application in one epoch, from any thread: each is signed by its sender.
+pub trait SealPayload: Send + Sync {
+    /// Seals a message, which then grows by some two hundred bytes.
+    ///
+    /// # Errors
+    /// [`Exhausted`] if nothing can be sealed in this epoch any more: the next one can.
+    fn seal(&self, context: &PayloadContext<'_>, payload: &[u8]) -> Result<Vec<u8>, Exhausted>;
+
+    /// Opens what [`SealPayload::seal`] made in the same context, once; our own, too.
+    ///
+    /// # Errors
+    /// Why it is of no use.
+    fn open(&self, context: &PayloadContext<'_>, sealed: &[u8]) -> Result<Vec<u8>, Dropped>;
+
+    /// Whether a new epoch is wanted, since this one can seal few messages more: said once.
+    fn is_worn(&self) -> bool;
+}
+
+/// What a sealed message is bound to.
+#[derive(Clone, Copy, Debug)]
+pub struct PayloadContext<'a> {
+    /// The epoch whose key seals its datagrams.
+    pub epoch: EpochId,
+    /// Who says it.
+    pub by: Slot,
+    /// Whether it has its place by a position in an order.
+    pub ordered: bool,
+    /// Its topic.
+    pub topic: &'a str,
+    /// The sender's clock, microseconds since 1970, if it told.
+    pub sent_micros: Option<u64>,
 }
 
 /// Bytes of what [`Protect::vouch`] appends, at most.
