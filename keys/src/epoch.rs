@@ -20,7 +20,9 @@ use sealcast_crypto::secret::Secret;
 use sealcast_crypto::signature::{Algorithm, OriginKey, PublicKey};
 use sealcast_wire::frame::{COUNTER_RELIABLE, FLAG_RELIABLE, HEADER_LEN};
 use sealcast_wire::protect::SIGNATURE_BYTES;
-use sealcast_wire::{Domain, Dropped, EpochId, Exhausted, Header, Incarnation, Protect, Slot, Source, limits};
+use sealcast_wire::{
+    Domain, Dropped, EpochId, Exhausted, Header, Incarnation, Protect, SealPayload, Slot, Source, limits,
+};
 
 use super::replay::Window;
 use crate::compartments::Slots;
@@ -39,6 +41,8 @@ pub(crate) struct Parts {
     /// By domain: our own sending key where we write without reading (A1).
     pub(crate) own: Vec<Option<Secret<32>>>,
     pub(crate) signer: Arc<OriginKey>,
+    /// What seals each message of the application by itself, too.
+    pub(crate) payload: Option<Arc<dyn SealPayload>>,
 }
 
 /// The members of an epoch, by slot: how each runs, and the key by which it vouches.
@@ -329,6 +333,10 @@ impl Protect for EpochKeys {
         self.pair_key(by)
             .is_some_and(|key| leighton_micali::verify(key, ATTEST, &[&by.to_bytes(), &said], ours).is_ok())
     }
+
+    fn payload(&self) -> Option<&dyn SealPayload> {
+        self.parts.payload.as_deref()
+    }
 }
 
 const ATTEST: &str = "sealcast/v1/attest";
@@ -388,6 +396,7 @@ mod tests {
             readers: [0b111, 0b011].map(|word| Some(Slots::of_word(word))).to_vec(),
             own: vec![None, (!reads).then(|| Secret::from_bytes([5; 32]))],
             signer: Arc::new(signer(me as u8)),
+            payload: None,
         })
     }
 

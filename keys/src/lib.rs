@@ -452,6 +452,11 @@ pub enum Notice {
         /// Whether it has a reliable one, and we have not.
         reliable: bool,
     },
+    /// A group is not joined: its messages have another form than ours.
+    OtherForm {
+        /// Whether theirs are RFC 9420's, and ours are not.
+        private_messages: bool,
+    },
     /// Somebody is not let in, or a group is not joined: it has as many members as it may have.
     GroupFull {
         /// Who is not let in; where it is us, whose word it is that the group is full.
@@ -502,6 +507,7 @@ impl Notice {
             | Notice::RemovalWithheld { cert } => Some(cert),
             Notice::OtherVersion { cert, .. } => cert.as_ref(),
             Notice::Attempt { .. }
+            | Notice::OtherForm { .. }
             | Notice::StaleCrl
             | Notice::Evidence(_)
             | Notice::KdcRefuses(_)

@@ -263,6 +263,7 @@ impl Center {
             readers: table.domains().map(|_| None).collect(),
             own: table.domains().map(own_of).collect(),
             signer: self.signer.clone(),
+            payload: None,
         }));
         let change = self.change_to(content);
         let members = self.roster_of(content);

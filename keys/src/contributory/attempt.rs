@@ -1086,6 +1086,7 @@ impl Formation {
             readers: domains.iter().map(readers).map(Some).collect(),
             own: domains.iter().map(own_of).collect(),
             signer: env.key.clone(),
+            payload: None,
         });
         Agreed {
             epoch,

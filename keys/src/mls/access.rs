@@ -17,7 +17,7 @@ use sealcast_crypto::kdf::hkdf;
 use sealcast_crypto::leighton_micali::{Forged, tag, verify};
 use sealcast_crypto::secret::Secret;
 use sealcast_crypto::signature::OriginKey;
-use sealcast_wire::{Access, Domain, EpochId, Slot};
+use sealcast_wire::{Access, Domain, EpochId, SealPayload, Slot};
 
 use super::engine::Context;
 use super::people::People;
@@ -74,6 +74,8 @@ pub(super) struct DataEpoch<'a> {
     pub(super) context: &'a Context,
     pub(super) cut: &'a [u8; 32],
     pub(super) people: &'a People,
+    /// With `data=mls`.
+    pub(super) payload: Option<Arc<dyn SealPayload>>,
 }
 
 impl DataEpoch<'_> {
@@ -88,6 +90,9 @@ impl DataEpoch<'_> {
         t.absorb(self.cut);
         t.absorb(&(self.people.cards.len() as u64).to_be_bytes());
         t.absorb(&self.people.cards.digest());
+        if self.payload.is_some() {
+            t.absorb(b"data=mls");
+        }
         t.finish()
     }
 
@@ -112,6 +117,7 @@ impl DataEpoch<'_> {
             readers: vec![None, None],
             own: vec![None, None],
             signer: signer.clone(),
+            payload: self.payload.clone(),
         })
     }
 }

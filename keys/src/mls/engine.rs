@@ -34,7 +34,7 @@ mod error;
 pub mod mls_rs;
 
 /// One member's state of one group.
-pub trait Engine: Sized + Send {
+pub trait Engine: Sized + Send + 'static {
     // ---- key packages (RFC 9420, section 10) ---------------------------------------------------
 
     /// A key package, with which members add us while we are away; valid from an hour before `step.utc` until `lifetime`

@@ -7,7 +7,7 @@ use sealcast_crypto::hash::sha256;
 use sealcast_crypto::identity::statement::SignedEviction;
 use sealcast_crypto::secret::Secret;
 pub(super) use sealcast_wire::Change;
-use sealcast_wire::{Access, CertHash, Dropped, EpochId, Flush, Now, Protect, Slot, View, limits};
+use sealcast_wire::{Access, CertHash, Dropped, EpochId, Flush, Now, Protect, SealPayload, Slot, View, limits};
 
 use super::access::{DataEpoch, Writers, append_key};
 use super::engine::{self, Engine, LeafIndex, ProcessError, Processed, ProposedKind};
@@ -172,6 +172,8 @@ impl<E: Engine> Mls<E> {
         let Some(inside) = self.inside_mut() else { return };
         let judged = match &ours {
             Some(pending) => inside.engine.apply(&pending.record).map_err(|_| None),
+            // Another message would change the engine's ratchets.
+            None if !is_commit::<E>(commit) => Err(None),
             None => match inside.engine.process(commit, utc) {
                 Ok(Processed::Commit(change)) => Ok(change),
                 Ok(_) => Err(None),
@@ -363,6 +365,9 @@ impl<E: Engine> Mls<E> {
     pub(super) fn enter_anew(&mut self, now: Now, change: Change, new: bool) {
         let (group, suite, signs) = (self.group.clone(), self.config.suite, self.config.signs);
         let (origin, card) = (self.origin.clone(), self.card.clone());
+        let is_known = self.inside().is_some_and(|it| it.cards.get(&card.id.cert) == Some(&card));
+        let messages = self.private_messages(now, new && is_known);
+        let seals = messages.as_ref().is_none_or(|it| it.seals);
         let shown = self.shown.clone();
         let has_log = self.config.directory;
         let Some(inside) = self.inside_mut() else { return };
@@ -373,6 +378,7 @@ impl<E: Engine> Mls<E> {
             context: &inside.engine.context(),
             cut: &inside.cut,
             people: &inside.people,
+            payload: messages.map(|it| it as Arc<dyn SealPayload>),
         };
         inside.epoch = data.id();
         let me = slot(inside.engine.own_leaf());
@@ -380,7 +386,6 @@ impl<E: Engine> Mls<E> {
         let access: Arc<dyn Access> = Arc::new(Writers::new(group.clone(), inside.people.clone(), signs));
         let (epoch, roster) = (inside.epoch, inside.roster.clone());
         let change = if shown.is_none() { Change::Formed } else { change };
-        let is_ours = inside.cards.get(&card.id.cert) == Some(&card);
         let view = View::new(shown.as_ref(), epoch, roster.clone(), me, change).after(inside.cut);
         let position = inside.position;
         let signer = has_log.then(|| Arc::new(append_key(&inside.base)));
@@ -389,11 +394,12 @@ impl<E: Engine> Mls<E> {
         }
         self.outputs.push_back(Output::Checkpointed(position));
         self.outputs.extend(signer.map(Output::AppendKey));
-        if is_ours {
+        if is_known && seals {
+            self.renewed();
             self.shown = Some(roster);
             self.outputs.push_back(Output::Epoch { view, protect: Some(protect), access });
         } else {
-            // It can be read; nothing is sealed before the others know our run.
+            // It can be read; nothing is sealed before the others know our run, and with `data=mls` before it leads to an epoch.
             if !new {
                 let until = self.delivered_before(epoch);
                 self.outputs.push_back(Output::DeliveredBefore { epoch, until });
@@ -402,6 +408,9 @@ impl<E: Engine> Mls<E> {
             self.timers.sooner(Timer::Card, now.monotonic);
         }
         self.done();
+        if is_known && !seals {
+            self.renew_soon(now);
+        }
         if !self.timers.is_set(Timer::Rekey) {
             self.set_rekey(now);
         }
@@ -418,6 +427,12 @@ impl<E: Engine> Mls<E> {
         let tokens = self.order(0, &Message::Card(card).write());
         self.log.said.extend(tokens);
     }
+}
+
+/// Whether a message is what it is said to be.
+fn is_commit<E: Engine>(message: &[u8]) -> bool {
+    let content = E::inspect_message(message).map(|it| it.content);
+    matches!(content, Ok(engine::Content::Commit | engine::Content::ExternalCommit))
 }
 
 /// What the exporter of an engine's epoch gives for data; it gives nothing more.

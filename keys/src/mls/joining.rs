@@ -137,7 +137,8 @@ impl<E: Engine> Mls<E> {
     /// Founds a group of one, unless another one is founded before it, or somebody shows the way into one.
     pub(super) fn found(&mut self, now: Now) {
         let (utc, seed) = (self.utc(now), self.seed());
-        let group_id = *self.seed().expose();
+        let mut group_id = *self.seed().expose();
+        self.mark_form(&mut group_id);
         let card = self.card.clone();
         let Phase::Outside(outside) = &self.phase else { return };
         let asks = self.is_fetching(&Fetch::Mail(self.me.hash)) || self.is_fetching(&Fetch::KeyPackage(NOBODY));
@@ -268,6 +269,7 @@ impl<E: Engine> Mls<E> {
             recent: VecDeque::new(),
             externals: VecDeque::new(),
             parts: BTreeMap::new(),
+            messages: None,
         }));
     }
 
@@ -425,7 +427,8 @@ impl<E: Engine> Mls<E> {
         let Some(base) = base_of(&mut engine) else { return };
         let Entry { counter, position, founded, cut, .. } = *entry;
         let Some(cards) = digest_of(&annex.cards) else { return };
-        if check_entered(&base, (counter, position, founded), &cut, &cards, mac).is_err() {
+        let is_entered = check_entered(&base, (counter, position, founded), &cut, &cards, mac).is_ok();
+        if !is_entered || self.has_other_form(&context.group_id) {
             return;
         }
         self.timers.stop(Timer::Want);
@@ -476,6 +479,9 @@ impl<E: Engine> Mls<E> {
         };
         let is_left = self.is_deserted(&context.group_id) || !fits;
         if is_left || self.knows_revoked(&engine) || self.is_way_of_author(now, &engine, &annex.opening) {
+            return;
+        }
+        if self.has_other_form(&context.group_id) {
             return;
         }
         if self.only_founds() && matches!(self.phase, Phase::Outside(_)) {

@@ -26,6 +26,7 @@ pub mod misbehaving;
 mod packages;
 mod people;
 mod posted;
+mod private_message;
 mod records;
 mod scheme;
 mod sharing;

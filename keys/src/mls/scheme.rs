@@ -7,8 +7,8 @@
 //! member    ─ COMMIT ────────▶ order: the first valid one of an epoch leads to the next, a void one stops nobody (D1)
 //! restarted ─ CARD ──────────▶ order: the same epoch of RFC 9420 with the keys of its new run (G4)
 //! ```
-//! Source: RFC 9420 for groups, through an [`Engine`]; RFC 9750 for what its delivery service does. Data does not travel as
-//! RFC 9420's PrivateMessages, but under keys that an epoch's exporter gives (D5).
+//! Source: RFC 9420 for groups, through an [`Engine`]; RFC 9750 for what its delivery service does. Data travels
+//! under keys that an epoch's exporter gives, with `data=mls` as RFC 9420's PrivateMessages within (D5).
 //!
 //! | file | what |
 //! |---|---|
@@ -27,6 +27,7 @@
 //! | `sharing` | what members keep for others where no directory is |
 //! | `people` | who is in, and how each runs |
 //! | `access` | an epoch's keys |
+//! | `private_message` | messages of the application as RFC 9420's, with `data=mls` |
 //! | `excluded` | whom no later group may let in |
 //! | `mark` | how far it delivered what was ordered |
 //! | `records` | what a process leaves for the next one |
@@ -65,6 +66,7 @@ use super::message::{Card, Entry, Message};
 use super::packages::OwnPackage;
 use super::people::{Cards, People};
 use super::posted::NOBODY;
+use super::private_message::PrivateMessages;
 use super::records;
 use super::sharing::Shared;
 use crate::timers::Timers;
@@ -101,6 +103,9 @@ pub struct Config {
     pub handshake: Handshake,
     /// How members name themselves in the tree.
     pub credentials: CredentialKind,
+    /// Whether each message of the application is a PrivateMessage (`data=mls`), which costs a signature and time that grows with
+    /// the members; all members of a group have the same here.
+    pub private_messages: bool,
     /// Whether the transport has a directory. Otherwise members keep what others ask for, and send it.
     pub directory: bool,
     /// Whether it stays a member while its process does not run: its records, and the order, outlive that.
@@ -128,6 +133,7 @@ impl Config {
             floor: Utc(i64::MIN),
             handshake: Handshake::Private,
             credentials: CredentialKind::X509,
+            private_messages: false,
             directory: true,
             stays: false,
             statements: Vec::new(),
@@ -190,6 +196,8 @@ pub struct Mls<E> {
     pub(super) astray: Astray,
     /// External commits in a row that did not wait to be ordered.
     pub(super) withdrawn: u32,
+    /// It was said that a group's messages have another form.
+    pub(super) told_form: bool,
     names: u64,
     pub(super) outputs: VecDeque<Output>,
 }
@@ -233,6 +241,8 @@ pub(super) struct Inside<E> {
     pub(super) externals: VecDeque<(Entry, Cards)>,
     /// Parts of long messages that were ordered in this data epoch, by the hash of the whole.
     pub(super) parts: BTreeMap<[u8; 32], Parts>,
+    /// What seals and opens messages of the application in the engine's epoch, with `data=mls`.
+    pub(super) messages: Option<Arc<PrivateMessages<E>>>,
 }
 
 /// A member's group is the people in it.
@@ -276,6 +286,8 @@ pub(super) enum Timer {
     Astray,
     /// Store how far we delivered what was ordered.
     Mark,
+    /// Lead to an epoch in which we may seal.
+    Renew,
 }
 
 impl<E: Engine> Mls<E> {
@@ -319,7 +331,7 @@ impl<E: Engine> Mls<E> {
         let by_clock = now.utc.map_or(0, |utc| u64::try_from(utc.0).unwrap_or(0)) << 16;
         let run = by_clock.max(records.run.saturating_add(1));
         let card = Card::new(&group, &config.identity, id, run, origin.public_bytes());
-        let mut mls = Mls {
+        let mut mls: Mls<E> = Mls {
             bootstrap_key: config.identity.bootstrap_key(&group),
             known: Trust::new(&group),
             compared: None,
@@ -353,6 +365,7 @@ impl<E: Engine> Mls<E> {
             complained: Complained::default(),
             astray: Astray::default(),
             withdrawn: 0,
+            told_form: false,
             names: 0,
             outputs: VecDeque::new(),
             config,
@@ -363,6 +376,9 @@ impl<E: Engine> Mls<E> {
         match records.state.and_then(|state| mls.resume(now, state)) {
             Some(()) => {}
             None => mls.begin_outside(now),
+        }
+        if mls.inside().is_some_and(|it| !mls.has_our_form(&it.engine.context().group_id)) {
+            return Err(ConfigError::Form);
         }
         mls.begin_marks();
         mls.arm_erasure(now);
@@ -595,6 +611,11 @@ pub enum ConfigError {
     /// The certificate's name cannot be a credential.
     #[error("the certificate's name cannot be a credential")]
     Name,
+    /// The group of the records has another form of messages.
+    #[error(
+        "the group that was joined before has another form of messages: say data=mls if it has that, and else leave it out"
+    )]
+    Form,
 }
 
 impl<E: Engine> Keys for Mls<E> {
@@ -651,6 +672,7 @@ impl<E: Engine> Keys for Mls<E> {
                 Timer::Post => self.post(now),
                 Timer::Astray => self.warn_astray(now),
                 Timer::Mark => self.store_mark(),
+                Timer::Renew => self.renew(now),
             }
         }
         self.arm_erasure(now);

@@ -248,6 +248,7 @@ mod tests {
                 readers: vec![None; 2],
                 own: vec![None, None],
                 signer: Arc::new(OriginKey::from_seed(&Secret::from_bytes([me as u8 + 1; 32]))),
+                payload: None,
             });
             Unsealed::new(Arc::new(vouches), incarnations.to_vec(), Arc::new(Everything))
         })

@@ -320,6 +320,10 @@ pub(super) fn told(notice: &Notice, about: Option<&str>) -> String {
                 if *reliable { ("order=total", "order=best-effort") } else { ("order=best-effort", "order=total") };
             format!("{}'s URL says {theirs}, ours {ours}: both must say the same to be in one group", who(cert))
         }
+        Notice::OtherForm { private_messages } => {
+            let (theirs, ours) = if *private_messages { ("data=mls", "does not") } else { ("no data=mls", "does") };
+            format!("there is a group whose members say {theirs}, and our URL {ours}: we do not join it")
+        }
         Notice::GroupFull { cert, is_us: false, most } => {
             format!("{} is not let in: the group has its {most} members", who(cert))
         }

@@ -8,6 +8,7 @@ mod journal;
 mod large;
 mod net;
 mod posted;
+mod private_messages;
 mod sharing;
 
 use sealcast_crypto::identity::Act;

@@ -31,6 +31,8 @@ pub(super) struct Net {
     /// What all clocks show, if not the time since the beginning.
     pub(super) clock_of_all: Option<Utc>,
     pub(super) credentials: CredentialKind,
+    /// With `data=mls`.
+    pub(super) private_messages: bool,
     /// Nodes without a clock.
     pub(super) without_clock: BTreeSet<usize>,
     queue: BTreeMap<(u64, u64), Event>,
@@ -138,6 +140,7 @@ impl Net {
             time: 0,
             clock_of_all: None,
             credentials: CredentialKind::X509,
+            private_messages: false,
             without_clock: BTreeSet::new(),
             queue,
             sequence: 0,
@@ -181,6 +184,7 @@ impl Net {
         let mut config = Config::new(GROUP, self.nodes[node].identity.clone());
         config.founds = node == 0;
         config.credentials = self.credentials;
+        config.private_messages = self.private_messages;
         change(&mut config);
         let records: Vec<(u64, Vec<u8>)> = self.nodes[node].records.clone().into_iter().collect();
         let start = crate::mls::position(&records).map_or(self.log.len(), |it| it as usize);
