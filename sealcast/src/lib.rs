@@ -73,7 +73,7 @@ pub use session::{
     Views, Warning, Who, open,
 };
 pub use url::{
-    Cipher, Credentials, HandshakeForm, Join, Options, OriginMode, Scheme, SlowMember, TransportAddress, Url,
+    Cipher, Credentials, DataForm, HandshakeForm, Join, Options, OriginMode, Scheme, SlowMember, TransportAddress, Url,
 };
 
 #[doc(inline)]

@@ -213,6 +213,17 @@ pub enum HandshakeForm {
     Public,
 }
 
+/// How messages of the application travel, under the epoch's key (`keys=mls`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DataForm {
+    /// As they are.
+    #[default]
+    Records,
+    /// As PrivateMessages (RFC 9420, section 6.3), each with a key of its own.
+    Mls,
+}
+
 /// The options of a URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -265,6 +276,8 @@ pub struct Options {
     pub credentials: Credentials,
     /// `handshake=`, with `keys=mls`.
     pub handshake: HandshakeForm,
+    /// `data=`, with `keys=mls`: all members of a group have the same.
+    pub data: DataForm,
     /// `wait=`: how long publish waits for the first key, or for brokers.
     pub wait: Duration,
     /// `pin=`: how the id of the brokers' cluster begins, in hex.
@@ -312,6 +325,7 @@ impl Default for Options {
             ciphersuite: None,
             credentials: Credentials::X509,
             handshake: HandshakeForm::Private,
+            data: DataForm::Records,
             wait: Duration::from_secs(10),
             pin: None,
             authority: None,
@@ -399,7 +413,7 @@ impl Url {
             }
         }
         url.check_pair()?;
-        for name in ["join", "erase", "ciphersuite", "credentials", "handshake"] {
+        for name in ["join", "erase", "ciphersuite", "credentials", "handshake", "data"] {
             if given.contains(name) && url.keys != Scheme::Mls {
                 return Err(bad(text, &format!("{name}= belongs to keys=mls")));
             }
@@ -407,6 +421,10 @@ impl Url {
         if (url.options.credentials, url.options.origin) == (Credentials::Basic, OriginMode::Signed) {
             let what = "with credentials=basic nothing proves whose a signature is";
             return Err(bad(text, what).with_hint("leave origin=signed out, or say credentials=x509"));
+        }
+        if (url.options.data, url.options.origin) == (DataForm::Mls, OriginMode::Mac) {
+            let what = "with data=mls each message is signed";
+            return Err(bad(text, what).with_hint("leave origin=mac out, or data=mls"));
         }
         url.check_relay(&given)?;
         match (url.keys, given.contains("kdc")) {
@@ -515,6 +533,13 @@ impl Url {
                     "private" => HandshakeForm::Private,
                     "public" => HandshakeForm::Public,
                     _ => return Err(wrong("private or public")),
+                }
+            }
+            "data" => {
+                options.data = match value {
+                    "records" => DataForm::Records,
+                    "mls" => DataForm::Mls,
+                    _ => return Err(wrong("records or mls")),
                 }
             }
             "wait" => options.wait = duration(value).ok_or_else(|| wrong("a time such as 10s"))?,
@@ -849,7 +874,7 @@ const KDC_PLACES_MAX: usize = 8;
 const OUTCOME_WITHIN: Duration = Duration::from_secs(5);
 /// Larger steps would make most messages that large.
 const PADDING_MAX: usize = 1 << 16;
-const KNOWN: &str = "ttl recv_buf_size interface mtu segment linger batch gso group origin suite rekey detect wait keys order (and backlog, slow and fec with order=total, kdc with keys=center, join, erase, ciphersuite, credentials and handshake with keys=mls, pin and authority for quorum:, directory, relay, history, padding, user, password-file and ca for mqtt:)";
+const KNOWN: &str = "ttl recv_buf_size interface mtu segment linger batch gso group origin suite rekey detect wait keys order (and backlog, slow and fec with order=total, kdc with keys=center, join, erase, ciphersuite, credentials, handshake and data with keys=mls, pin and authority for quorum:, directory, relay, history, padding, user, password-file and ca for mqtt:)";
 
 #[cfg(test)]
 mod tests {
@@ -936,6 +961,9 @@ mod tests {
             ("mem:g?keys=mls&credentials=none", "x509 or basic"),
             ("mem:g?keys=mls&credentials=basic&origin=signed", "nothing proves"),
             ("mem:g?keys=mls&handshake=clear", "private or public"),
+            ("mem:g?keys=mls&data=clear", "records or mls"),
+            ("mem:g?keys=mls&data=mls&origin=mac", "each message is signed"),
+            ("udpm://?data=mls", "belongs to keys=mls"),
             ("mem:g?keys=mls&history=on", "belongs to mqtt: URLs"),
             ("mqtt://127.0.0.1/p?keys=plain&history=on", "needs the log of a directory"),
             ("mem:g?keys=mls&ciphersuite=3", "1 (X25519, Ed25519) or 2"),

@@ -2,7 +2,7 @@
 
 use sealcast_delivery::{self as delivery, Delivered, Delivery, OrderStatus};
 use sealcast_keys::{self as keys, HandleError, Keys, Misbehaviour, Notice};
-use sealcast_wire::{Dropped, Now, Slot, Source, limits};
+use sealcast_wire::{Dropped, Now, PayloadContext, Slot, Source, limits};
 
 use super::gate::Epoch;
 use super::message::{From, Message, ViewEvent};
@@ -187,6 +187,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
 
     /// Hands a message to the application; one with a position in the order was judged there.
     pub(super) fn deliver(&mut self, now: Now, delivered: Delivered) -> std::result::Result<(), Dropped> {
+        let delivered = self.open_payload(delivered)?;
         let Delivered { index, ordered, source, signed, topic, sent_micros, header, body, attachments } = delivered;
         let from = match source {
             Source::Inside { epoch, slot, domain, .. } => {
@@ -231,6 +232,17 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         let message = Message { from, topic, sequence: index, ordered, sent_micros, payload: body };
         self.ready.push_back(Output::Deliver(message));
         Ok(())
+    }
+
+    /// A message as its sender published it, where the keys seal each by itself, too.
+    pub(super) fn open_payload(&mut self, delivered: Delivered) -> std::result::Result<Delivered, Dropped> {
+        let Source::Inside { epoch, slot: by, .. } = delivered.source else { return Ok(delivered) };
+        let entry = self.ring.of(epoch).ok_or(Dropped::OldKey)?;
+        let Some(payload) = entry.epoch.protect.as_deref().and_then(|it| it.payload()) else { return Ok(delivered) };
+        let Delivered { ordered, topic, sent_micros, body, .. } = &delivered;
+        let context = PayloadContext { epoch, by, ordered: *ordered, topic, sent_micros: *sent_micros };
+        let body = payload.open(&context, body)?;
+        Ok(Delivered { signed: true, body, ..delivered })
     }
 
     /// Hands sealed messages to the keys, in their order, while there is room; the order waits for the rest.

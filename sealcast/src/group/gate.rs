@@ -274,7 +274,9 @@ impl Gate {
             OriginMode::Mac if must_sign => return Err(PublishError::MustSign),
             OriginMode::Mac => false,
         };
-        let route = Route { domain, signed: signed && epoch.protect.is_some() };
+        // What is sealed by itself is signed there.
+        let signs = epoch.protect.as_ref().is_some_and(|it| it.payload().is_none());
+        let route = Route { domain, signed: signed && signs };
         if self.routes.len() >= limits::ROUTES_MAX {
             self.routes.clear();
         }

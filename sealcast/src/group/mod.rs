@@ -33,8 +33,8 @@ use sealcast_crypto::identity::Pattern;
 use sealcast_delivery::{self as delivery, Batch, Delivery, Input, Outgoing, What};
 use sealcast_keys::{self as keys, Command, CommandError, Exclusion, Keys, Notice};
 use sealcast_wire::{
-    Address, CertHash, Dropped, Drops, EpochId, Guarantee, Header, MemberId, Monotonic, Now, Reason, Slot, Source, To,
-    View, frame, limits,
+    Address, CertHash, Dropped, Drops, EpochId, Guarantee, Header, MemberId, Monotonic, Now, PayloadContext, Reason,
+    Slot, Source, To, View, frame, limits,
 };
 
 pub use gate::{Epoch, Gate, Pass, Publication, PublishError, Route};
@@ -311,9 +311,24 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         if self.keys.properties().seals_messages {
             return self.send_whole(now, Whole::of_one(topic, body, guarantee, before));
         }
+        let properties = self.delivery.properties();
+        let sealed = match epoch.protect.as_deref().and_then(|it| it.payload()) {
+            Some(payload) => {
+                let (epoch, by) = (epoch.view.epoch, epoch.view.me);
+                let ordered = properties.cuts_by_position(guarantee);
+                let context = PayloadContext { epoch, by, ordered, topic, sent_micros };
+                // Until the next epoch, which is asked for in time.
+                let sealed = payload.seal(&context, body).map_err(|_| delivery::SendError::Full)?;
+                if payload.is_worn() {
+                    _ = self.command(now, Command::Rotate);
+                }
+                Some(sealed)
+            }
+            None => None,
+        };
+        let body = sealed.as_deref().unwrap_or(body);
         let what = What::Data { topic, domain: route.domain, signed: route.signed, sent_micros, body };
         let token = self.delivery.send(now, epoch.protect.as_ref(), outgoing(what))?;
-        let properties = self.delivery.properties();
         match &mut self.ordered {
             Some(ordered) if properties.cuts_by_position(guarantee) => _ = ordered.ours.insert(token, ours(token)),
             _ if properties.acknowledges(guarantee) => {

@@ -274,8 +274,13 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         if ordered.is_delivered(&record) {
             // A copy of it at a later place is none of it.
             let epoch = Header::parse(&record.datagram).ok().and_then(|it| self.ring.held(it.epoch));
-            if let Some(protect) = epoch.and_then(|at| self.ring.epoch_at(at).protect.clone()) {
-                _ = protect.open(&mut record.datagram);
+            let protect = epoch.and_then(|at| self.ring.epoch_at(at).protect.clone());
+            if let Some((protect, index)) = protect.zip(Some(record.index))
+                && let Ok((source, flags, frame)) = protect.open(&mut record.datagram)
+                && let Ok(sealcast_delivery::Output::Deliver(it)) =
+                    self.delivery.open_at(index, source, flags, frame, &*protect)
+            {
+                _ = self.open_payload(sealcast_delivery::Delivered { ordered: true, ..it });
             }
             return;
         }

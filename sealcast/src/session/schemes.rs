@@ -35,7 +35,7 @@ use crate::remedy::Remedy;
 use crate::url::pairs::Transport;
 use crate::url::{Cipher, TransportAddress, Url};
 #[cfg(feature = "mls")]
-use crate::url::{Credentials, HandshakeForm, Join, OriginMode};
+use crate::url::{Credentials, DataForm, HandshakeForm, Join, OriginMode};
 
 /// No keys: everything is sent in clear.
 pub(super) fn plain(me: &str) -> Result<Box<dyn Keys>> {
@@ -129,6 +129,7 @@ pub(super) fn mls(
         // A name that nothing proves signs nothing.
         signs: url.options.origin != OriginMode::Mac && credentials == CredentialKind::X509,
         credentials,
+        private_messages: url.options.data == DataForm::Mls,
         handshake,
         rekey_after: url.options.rekey.unwrap_or(usual.rekey_after),
         floor: clock::FLOOR,
@@ -142,7 +143,14 @@ pub(super) fn mls(
         ..usual
     };
     let made = Mls::<MlsRs>::restore(config, rng::bytes()?, now, records.unwrap_or_default());
-    Ok(Box::new(made.map_err(|e| Error::new(Code::Denied, e.to_string()))?))
+    let refused = |why| match why {
+        mls::ConfigError::Form => {
+            let hint = "a group keeps the form that it was founded with: put the URL's data= back as it was";
+            Error::new(Code::BadUrl, why.to_string()).with_hint(hint)
+        }
+        mls::ConfigError::Readers | mls::ConfigError::Name => Error::new(Code::Denied, why.to_string()),
+    };
+    Ok(Box::new(made.map_err(refused)?))
 }
 
 fn unreachable(place: &str, why: &str) -> Error {

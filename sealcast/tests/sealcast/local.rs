@@ -176,9 +176,26 @@ fn sessions_of_one_process_meet_in_memory() {
 #[cfg(feature = "mls")]
 #[test]
 fn sessions_in_memory_are_an_mls_group() {
+    are_an_mls_group("mem:mls?keys=mls", &mut Ca::new());
+}
+
+/// The same with messages that are RFC 9420's; who has others is told so.
+#[cfg(feature = "mls")]
+#[test]
+fn rule_d5_sessions_in_memory_publish_private_messages() {
     let mut ca = Ca::new();
+    let _alice = are_an_mls_group("mem:mls-data?keys=mls&data=mls", &mut ca);
+    let url = "mem:mls-data?keys=mls&join=external&wait=1s";
+    let dave = sealcast::open(url).identity(ca.member("dave", &["both:#"])).wait().unwrap();
+    assert_eq!(dave.publish("pulse", b"73").wait().unwrap_err().code(), Code::NotReady);
+    let says_why = |it: &sealcast::LogEntry| format!("{:?}", it.event).contains("OtherForm");
+    assert!(dave.log().iter().any(says_why), "{:?}", dave.log());
+}
+
+#[cfg(feature = "mls")]
+fn are_an_mls_group(url: &str, ca: &mut Ca) -> Session {
     let names = ["alice", "bob", "carol"];
-    let open = |member| sealcast::open("mem:mls?keys=mls").identity(member).wait().unwrap();
+    let open = |member| sealcast::open(url).identity(member).wait().unwrap();
     let members = names.map(|name| ca.member(name, &["both:#", "evict:#"]));
     let sessions = members.map(open);
     let together = |sessions: &[Session], count: usize| {
@@ -206,6 +223,7 @@ fn sessions_in_memory_are_an_mls_group() {
     assert_eq!(readers[0].next_timeout(SOON).unwrap().expect("delivered").payload(), b"72");
     let heard = readers[2].next_timeout(std::time::Duration::from_millis(300));
     assert!(!matches!(&heard, Ok(Some(_))), "{heard:?}");
+    alice
 }
 
 /// Names that nothing proves, in a group of P-256 keys whose handshakes engines leave in clear: its messages are said to be
