@@ -36,18 +36,22 @@ pub struct MlsMembers {
     pub admits: bool,
     /// Whether the relay may show them different logs.
     pub may_fork: bool,
+    /// Whether what they publish are PrivateMessages (`data=mls`).
+    pub private_messages: bool,
 }
 
 impl MlsMembers {
     /// So many; the first one founds the group, over an order without a relay.
     pub fn new(members: usize) -> MlsMembers {
-        MlsMembers { at_relay: false, members, founders: 1, admits: false, may_fork: false }
+        let (at_relay, admits, may_fork, private_messages) = Default::default();
+        MlsMembers { at_relay, members, founders: 1, admits, may_fork, private_messages }
     }
 
     /// The key scheme of a member with what its disk holds, and where it reads on.
     fn keys(&self, member: usize, seed: [u8; 32], now: Now, raw: &Records) -> (Mls<MlsRs>, Start) {
         let founds = member < self.founders;
-        let config = Config { founds, joins: founds || !self.admits, ..Config::new(GROUP, identity(member)) };
+        let (joins, private_messages) = (founds || !self.admits, self.private_messages);
+        let config = Config { founds, joins, private_messages, ..Config::new(GROUP, identity(member)) };
         let records: Vec<(u64, Vec<u8>)> = keys_records(raw).into_iter().collect();
         let start = mls::position(&records).map_or(Start::Head, Start::At);
         (Mls::restore(config, seed, now, &records).expect("its certificate is good"), start)

@@ -949,6 +949,27 @@ pub static ALL: &[Scenario] = &[
         fixture: mls_at_relay,
         write: mls::relay_restart,
     },
+    Scenario {
+        name: "mls-data",
+        story: "with data=mls one leaves and one is evicted while all publish",
+        knobs: knobs(5),
+        fixture: mls_data,
+        write: mocks::departure,
+    },
+    Scenario {
+        name: "mls-data-crash",
+        story: "with data=mls a committer dies at any moment and comes back",
+        knobs: knobs(4),
+        fixture: mls_data,
+        write: mocks::crash,
+    },
+    Scenario {
+        name: "mls-data-relay",
+        story: "with data=mls all processes end at once, and come back to a relay",
+        knobs: knobs(4),
+        fixture: mls_data_at_relay,
+        write: mls::fleet_restart,
+    },
     lying_relay(
         "mls-relay-forker",
         mls_at_forking_relay,
@@ -1212,6 +1233,14 @@ fn mls_at_relay(knobs: &Knobs) -> Box<dyn Fixture> {
 
 fn mls_at_forking_relay(knobs: &Knobs) -> Box<dyn Fixture> {
     Box::new(MlsMembers { at_relay: true, may_fork: true, ..MlsMembers::new(knobs.members) })
+}
+
+fn mls_data(knobs: &Knobs) -> Box<dyn Fixture> {
+    Box::new(MlsMembers { private_messages: true, ..MlsMembers::new(knobs.members) })
+}
+
+fn mls_data_at_relay(knobs: &Knobs) -> Box<dyn Fixture> {
+    Box::new(MlsMembers { at_relay: true, private_messages: true, ..MlsMembers::new(knobs.members) })
 }
 
 fn mls_admitted(knobs: &Knobs) -> Box<dyn Fixture> {

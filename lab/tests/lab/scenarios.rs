@@ -151,6 +151,9 @@ scenarios! { twenty;
     rule_d1_mls_relay_content_withholder = "mls-relay-content-withholder",
     rule_d1_mls_relay_flooded = "mls-relay-flooded",
     rule_d1_mls_relay_swapper = "mls-relay-swapper",
+    rule_d5_mls_data = "mls-data",
+    rule_d5_mls_data_crash = "mls-data-crash",
+    rule_d5_mls_data_relay = "mls-data-relay",
 }
 
 /// More of them: `sealcast-lab sim mls-relay --seeds 0..50`; a seed takes some seconds.
