@@ -234,16 +234,21 @@ pub(crate) fn at_target(env: &Env<'_>, target: &Target) -> Result<Option<(Client
     Ok(Some((client, info)))
 }
 
-/// Warns of those whose URLs have another order, whom we never meet; whether there are any.
-pub(crate) fn warn_of_other_orders(env: &Env<'_>, log: &[LogEntry]) -> bool {
+/// Warns of those whose URLs have another order or form of messages, whom we never meet; whether there are any.
+pub(crate) fn warn_of_other_urls(env: &Env<'_>, log: &[LogEntry]) -> bool {
     let mut any = false;
     for it in log {
-        if let LogEvent::Notice { notice: Notice::OtherChannels { reliable, .. }, about } = &it.event {
-            let who = about.as_deref().unwrap_or("somebody");
-            let order = if *reliable { "total" } else { "best-effort" };
-            env.output.warn(format!("{who}'s URL says order={order}: yours must, too, to meet"));
-            any = true;
-        }
+        let LogEvent::Notice { notice, about } = &it.event else { continue };
+        let who = about.as_deref().unwrap_or("somebody");
+        let what = match notice {
+            Notice::OtherChannels { reliable: true, .. } => format!("{who}'s URL says order=total: yours must, too"),
+            Notice::OtherChannels { .. } => format!("{who}'s URL says order=best-effort: yours must, too"),
+            Notice::OtherForm { private_messages: true } => "the group's URL says data=mls: yours must, too".to_owned(),
+            Notice::OtherForm { .. } => "the group's URL does not say data=mls: yours must not, either".to_owned(),
+            _ => continue,
+        };
+        env.output.warn(format!("{what}, to meet"));
+        any = true;
     }
     any
 }

@@ -365,7 +365,7 @@ fn finish(env: &Env<'_>, target: &Target, session: Session, sent: u64, alone: bo
                     let who = "somebody else speaks on this address, of another group or authority";
                     env.output.warn(format!("{who}; compare 'sealcast id show' on both sides"));
                 }
-                session::warn_of_other_orders(env, &log);
+                session::warn_of_other_urls(env, &log);
                 nobody_got_it(env, &info.group, alone || sent == 0)?;
             }
         }

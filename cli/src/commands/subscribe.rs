@@ -131,7 +131,7 @@ impl Sub {
             let message = next(&mut subscriptions, timeout, Subscription::next_timeout)?;
             self.show(env, shown, message.map(Heard::from))?;
             if looked.elapsed() > LOOK {
-                warned = warned || session::warn_of_other_orders(env, &session.log());
+                warned = warned || session::warn_of_other_urls(env, &session.log());
                 trouble.look(env, &session)?;
                 looked = Instant::now();
             }
