@@ -20,7 +20,7 @@ use std::time::Duration;
 use sealcast_crypto::identity::Identity;
 use sealcast_crypto::secret::Secret;
 use sealcast_crypto::signature::SigningKey;
-use sealcast_wire::Utc;
+use sealcast_wire::{Utc, codec};
 use zeroize::Zeroizing;
 
 use super::judge::{Claim, Credential, Extension, Judge};
@@ -591,6 +591,19 @@ fn put_length(to: &mut Vec<u8>, length: usize) {
         0x40..0x4000 => to.extend_from_slice(&(length as u16 | 0x4000).to_be_bytes()),
         _ => to.extend_from_slice(&(length as u32 | 0x8000_0000).to_be_bytes()),
     }
+}
+
+/// A vector of bytes (RFC 9420, section 2.1.2).
+pub(in crate::mls) fn vector<'a>(r: &mut codec::Reader<'a>) -> Result<&'a [u8], codec::Malformed> {
+    let first = r.u8()?;
+    let low = u32::from(first & 0x3F);
+    let length = match first >> 6 {
+        0 => low,
+        1 => low << 8 | u32::from(r.u8()?),
+        2 => low << 24 | u32::from(r.u8()?) << 16 | u32::from(r.u16()?),
+        _ => return Err(codec::Malformed),
+    };
+    r.take(length as usize)
 }
 
 macro_rules! redacted {

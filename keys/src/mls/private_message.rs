@@ -6,8 +6,8 @@
 //! So what waits can be opened when the group has gone on, proposals that wait keep nobody from publishing, and each engine
 //! uses ratchets that the other does not: one those of handshakes, the other those of applications.
 //!
-//! An engine opens what is up to 1,024 messages ahead of what it opened of that sender. Nobody seals more of them in one epoch, so
-//! that whoever misses any, or runs anew, opens all others; half of them have a member ask for the next epoch.
+//! An engine opens what is up to 1,024 messages ahead of what it opened of that sender. No member seals more of them in one epoch, so
+//! that a member that misses any, or runs anew, opens all others; after half of them its sender asks for the next epoch.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,7 +21,7 @@ use sealcast_wire::codec::{Malformed, Reader};
 use sealcast_wire::{Dropped, Exhausted, Now, PayloadContext, SealPayload, Utc, limits};
 
 use super::committing::Wish;
-use super::engine::{Engine, ProcessError, Processed, Setup};
+use super::engine::{Engine, ProcessError, Processed, Setup, vector};
 use super::scheme::{Inside, Mls, Timer, slot, step};
 use crate::{Notice, Output};
 
@@ -53,6 +53,13 @@ struct OwnMessage {
     payload: Option<Vec<u8>>,
 }
 
+impl OwnMessage {
+    /// How many bytes of it are kept.
+    fn kept(&self) -> usize {
+        self.payload.as_ref().map_or(0, Vec::len)
+    }
+}
+
 impl<E: Engine> PrivateMessages<E> {
     /// For the epoch that `engine` is in.
     fn new(setup: &Setup, engine: &mut E, group: Arc<str>, seals: bool, (utc, seed): (Utc, &Secret<32>)) -> Self {
@@ -79,7 +86,7 @@ impl<E: Engine> SealPayload for PrivateMessages<E> {
             return Err(Exhausted);
         }
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if state.sealed >= limits::MLS_SEALED_MAX || !state.has_room_for(payload.len()) {
+        if state.sealed >= limits::MLS_SEALED_MAX || !state.reserve(payload.len()) {
             return Err(Exhausted);
         }
         let State { engine, rng, own, sealed: count, .. } = &mut *state;
@@ -111,21 +118,22 @@ impl<E: Engine> SealPayload for PrivateMessages<E> {
 
     fn is_worn(&self) -> bool {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_worn = state.sealed >= limits::MLS_SEALED_MAX / 2 || !state.has_room_for(limits::MLS_OWN_BYTES_MAX / 2);
+        let waits = state.own.iter().filter(|it| it.ordered).map(OwnMessage::kept).sum::<usize>();
+        let is_worn = state.sealed >= limits::MLS_SEALED_MAX / 2 || waits >= limits::MLS_OWN_BYTES_MAX / 2;
         is_worn && !std::mem::replace(&mut state.asked, true)
     }
 }
 
 impl<E> State<E> {
-    /// Makes room for a payload of ours until it comes back; of what has no position the oldest goes, which need not come.
-    fn has_room_for(&mut self, bytes: usize) -> bool {
-        let length = |it: &OwnMessage| it.payload.as_ref().map_or(0, Vec::len);
-        let mut over = (self.own.iter().map(length).sum::<usize>() + bytes).saturating_sub(limits::MLS_OWN_BYTES_MAX);
+    /// Whether a payload of ours can be kept until it comes back; of what has no position the oldest gives way, which need not come.
+    fn reserve(&mut self, bytes: usize) -> bool {
+        let mut over =
+            (self.own.iter().map(OwnMessage::kept).sum::<usize>() + bytes).saturating_sub(limits::MLS_OWN_BYTES_MAX);
         for own in self.own.iter_mut().filter(|it| !it.ordered) {
             if over == 0 {
                 break;
             }
-            over = over.saturating_sub(length(own));
+            over = over.saturating_sub(own.kept());
             own.payload = None;
         }
         over == 0
@@ -145,22 +153,10 @@ impl InClear<'_> {
         if (r.u16()?, r.u16()?) != (MLS_1_0, PRIVATE_MESSAGE) {
             return Err(Malformed);
         }
-        variable(&mut r)?;
+        vector(&mut r)?;
         r.u64()?;
-        Ok(InClear { content: r.u8()?, authenticated_data: variable(&mut r)? })
+        Ok(InClear { content: r.u8()?, authenticated_data: vector(&mut r)? })
     }
-}
-
-/// Bytes with a length of one, two or four (RFC 9420, section 2.1.2).
-fn variable<'a>(r: &mut Reader<'a>) -> Result<&'a [u8], Malformed> {
-    let first = r.u8()?;
-    let more = (1 << (first >> 6)) - 1;
-    if more > 3 {
-        return Err(Malformed);
-    }
-    let begin = usize::from(first & 0x3f);
-    let length = r.take(more)?.iter().fold(begin, |length, byte| (length << 8) | usize::from(*byte));
-    r.take(length)
 }
 
 const MLS_1_0: u16 = 1;

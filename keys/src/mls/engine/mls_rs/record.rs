@@ -9,7 +9,7 @@ use sealcast_wire::codec::{Malformed, Reader, Writer};
 use zeroize::Zeroizing;
 
 use super::provider::Signatures;
-use crate::mls::engine::{LeafIndex, Reference, put_length};
+use crate::mls::engine::{LeafIndex, Reference, put_length, vector};
 use crate::mls::judge::Extension;
 
 /// A commit of ours that waits: not its result, which holds the whole tree twice, but all that it follows from. The engine
@@ -182,19 +182,6 @@ impl<'a> Layout<'a> {
         state.extend_from_slice(self.secrets);
         Zeroizing::new(state)
     }
-}
-
-/// A vector of bytes (RFC 9420, section 2.1.2).
-fn vector<'a>(r: &mut Reader<'a>) -> Result<&'a [u8], Malformed> {
-    let first = r.u8()?;
-    let low = u32::from(first & 0x3F);
-    let length = match first >> 6 {
-        0 => low,
-        1 => low << 8 | u32::from(r.u8()?),
-        2 => low << 24 | u32::from(r.u8()?) << 16 | u32::from(r.u16()?),
-        _ => return Err(Malformed),
-    };
-    r.take(length as usize)
 }
 
 /// An encoding that cannot fail: of what was decoded, or made here.
