@@ -183,6 +183,11 @@ impl Lan {
                     self.epochs.insert(view.epoch);
                     self.views[from] = Some((view.epoch, view.members.len(), self.now));
                 }
+                // No transport is here that could have delivered anything in the view.
+                Output::Prepare { view, .. } => {
+                    let now = self.time();
+                    let _ = self.members[from].handle(now, Input::Flushed(view.epoch, [0; 32]));
+                }
                 _ => {}
             }
         }
