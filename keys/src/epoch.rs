@@ -18,7 +18,7 @@ use sealcast_crypto::kdf::hkdf;
 use sealcast_crypto::leighton_micali;
 use sealcast_crypto::secret::Secret;
 use sealcast_crypto::signature::{Algorithm, OriginKey, PublicKey};
-use sealcast_wire::frame::{COUNTER_RELIABLE, FLAG_RELIABLE, HEADER_LEN};
+use sealcast_wire::frame::{COUNTER_RELIABLE, FLAG_RELIABLE, FLAG_SIGNED, HEADER_LEN};
 use sealcast_wire::protect::SIGNATURE_BYTES;
 use sealcast_wire::{
     Domain, Dropped, EpochId, Exhausted, Header, Incarnation, Protect, SealPayload, Slot, Source, limits,
@@ -275,12 +275,19 @@ impl Protect for EpochKeys {
         let (head, body) = datagram.split_at_mut(HEADER_LEN);
         let plaintext = receiving.key.open(header.counter, head, body).map_err(|_| Dropped::Auth)?;
         // Two threads may have opened the same datagram at once: only one may have it.
-        if !is_reliable && !receiving.window().accept(header.counter) {
+        let is_proved_later =
+            header.flags & FLAG_SIGNED != 0 || self.parts.payload.is_some() && header.domain != Domain::GROUP;
+        if !is_reliable && !is_proved_later && !receiving.window().accept(header.counter) {
             return Err(Dropped::Replay);
         }
         let (epoch, slot, counter, domain) = (header.epoch, header.slot, header.counter, header.domain);
         let incarnation = receiving.incarnation;
         Ok((Source::Inside { epoch, slot, incarnation, counter, domain }, header.flags, plaintext))
+    }
+
+    fn admit(&self, source: &Source) -> bool {
+        let Source::Inside { slot, counter, domain, .. } = *source else { return false };
+        self.receiving(domain, slot).is_some_and(|it| it.window().accept(counter))
     }
 
     fn awaits_sender(&self, header: &Header) -> bool {
@@ -409,6 +416,22 @@ mod tests {
         datagram(&reader, 1, b"the last");
         assert_eq!(reader.ready(Domain(1)), Err(Exhausted));
         assert_eq!(reader.seal(Domain(1), 0, &mut [0; 60]), Err(Exhausted));
+    }
+
+    #[test]
+    fn rule_g3_what_is_signed_moves_a_window_once_its_proof_is_right() {
+        let (ann, bob) = (keys(0), keys(1));
+        // Every member has ann's key, and can seal in her slot, with the farthest counter; it cannot sign as she.
+        let mut forged = vec![0; HEADER_LEN + 4 + TAG_LEN];
+        ann.sending[0].as_ref().expect("it may write").next.store(PACKETS_MAX - 1, Ordering::Relaxed);
+        ann.seal(Domain(0), FLAG_SIGNED, &mut forged).unwrap();
+        ann.sending[0].as_ref().expect("it may write").next.store(0, Ordering::Relaxed);
+        let mut signed = vec![0; HEADER_LEN + 4 + TAG_LEN];
+        ann.seal(Domain(0), FLAG_SIGNED, &mut signed).unwrap();
+        assert!(bob.open(&mut forged.clone()).is_ok(), "its tag is right");
+        let (source, ..) = bob.open(&mut signed.clone()).expect("nothing was proved by the forged one");
+        assert!(bob.admit(&source) && !bob.admit(&source), "once");
+        assert_eq!(bob.open(&mut signed).map(|_| ()), Err(Dropped::Replay));
     }
 
     fn datagram(keys: &EpochKeys, domain: u16, text: &[u8]) -> Vec<u8> {

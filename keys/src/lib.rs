@@ -23,7 +23,7 @@ mod epoch;
 #[cfg(feature = "mls")]
 pub mod mls;
 pub mod plain;
-mod replay;
+pub mod replay;
 pub mod status;
 #[cfg(feature = "threshold")]
 pub mod threshold;

@@ -4,20 +4,27 @@ use sealcast_wire::limits::REPLAY_WINDOW_PACKETS;
 
 /// Remembers which of the last [`REPLAY_WINDOW_PACKETS`] counters were seen.
 #[derive(Debug)]
-pub(crate) struct Window {
+pub struct Window {
     /// One more than the highest counter seen; 0: none.
     next: u64,
     /// Bit `c % 64` of word `c / 64 % WORDS` is counter `c`'s.
     words: [u64; WORDS],
 }
 
+impl Default for Window {
+    fn default() -> Window {
+        Window::new()
+    }
+}
+
 impl Window {
-    pub(crate) const fn new() -> Window {
+    /// Nothing was seen.
+    pub const fn new() -> Window {
         Window { next: 0, words: [0; WORDS] }
     }
 
     /// Whether the counter is new: neither seen, nor too old to tell.
-    pub(crate) fn is_new(&self, counter: u64) -> bool {
+    pub fn is_new(&self, counter: u64) -> bool {
         if counter >= self.next {
             return true;
         }
@@ -25,7 +32,7 @@ impl Window {
     }
 
     /// Marks the counter, whose packet is authentic, as seen; `false` if it was not new.
-    pub(crate) fn accept(&mut self, counter: u64) -> bool {
+    pub fn accept(&mut self, counter: u64) -> bool {
         if !self.is_new(counter) {
             return false;
         }

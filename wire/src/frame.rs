@@ -41,7 +41,8 @@ pub const COUNTER_SIGNED: u64 = 1 << 62;
 /// Set beside it in those of ordered ones, signed or not: a sender numbers them in one sequence over all domains.
 pub const COUNTER_ORDERED: u64 = 1 << 61;
 
-const ORDERED: u8 = FLAG_RELIABLE | FLAG_ORDERED;
+/// What a record says that has a place in an order.
+pub const ORDERED: u8 = FLAG_RELIABLE | FLAG_ORDERED;
 const SAFE: u8 = ORDERED | FLAG_SAFE;
 
 /// Which of an epoch's keys seals: 0 is the group's own, 1 and up are topic compartments (A8).

@@ -40,9 +40,16 @@ pub trait Protect: Send + Sync {
 
     /// Opens `datagram` in place: who it claims to be from, its flags, and the plaintext.
     ///
-    /// Verifies before it changes anything: only a datagram whose tag is right moves a replay window. Of records that say
-    /// `FLAG_RELIABLE` it remembers nothing: who keeps their stream knows what came. Our own are opened, too.
+    /// Verifies before it changes anything: only a datagram whose tag is right moves a replay window, and of one that is signed,
+    /// or whose payload is sealed by itself, [`Protect::admit`] moves it. Of records that say `FLAG_RELIABLE` it remembers
+    /// nothing: who keeps their stream knows what came. Our own are opened, too.
     fn open<'a>(&self, datagram: &'a mut [u8]) -> Result<(Source, u8, &'a mut [u8]), Dropped>;
+
+    /// Marks a datagram as seen that was opened, once more than the group's key shows who sealed it; `false` if it was seen
+    /// before. All members have the keys of all senders: one that seals in another's place shall not move its window.
+    fn admit(&self, _source: &Source) -> bool {
+        true
+    }
 
     /// Whether we read what this datagram claims to be, and lack its sender's key alone: that one may still come.
     fn awaits_sender(&self, _header: &Header) -> bool {

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use sealcast_wire::{Dropped, EpochId, PayloadContext, Protect, Slot, limits};
+use sealcast_wire::frame::{HEADER_LEN, TAG_LEN};
+use sealcast_wire::{Domain, Dropped, EpochId, PayloadContext, Protect, Slot, limits};
 
 use super::form;
 use super::net::{GROUP, Net};
@@ -51,6 +52,26 @@ fn rule_d5_with_data_mls_messages_are_private_messages_and_each_opens_once_in_an
     assert_eq!(open(&*ann, &context, &sealed[0]), Err(Dropped::Replay));
     // Without data=mls there is nothing of it.
     assert!(super::formed(2, 9).nodes[0].views[0].protect.payload().is_none());
+}
+
+#[test]
+fn rule_g3_a_datagram_whose_private_message_is_not_good_moves_no_window() {
+    let net = formed(2);
+    let [ann, bob] = [0, 1].map(|it| keys(&net, it));
+    let datagram = || {
+        let mut datagram = vec![0; HEADER_LEN + 9 + TAG_LEN];
+        let counter = ann.seal(Domain(1), 0, &mut datagram).expect("it may");
+        (counter, datagram)
+    };
+    // Any member could have sealed it, in ann's slot: nothing is known of it until what is in it opens.
+    let (_, mut early) = datagram();
+    let (_, late) = (0..5_000).map(|_| datagram()).last().expect("many");
+    assert!(bob.open(&mut late.clone()).is_ok());
+    let (source, ..) = bob.open(&mut early).expect("it is not taken for an old one");
+    assert!(bob.admit(&source) && !bob.admit(&source), "once");
+    let (source, ..) = bob.open(&mut late.clone()).expect("a copy");
+    assert!(bob.admit(&source));
+    assert_eq!(bob.open(&mut late.clone()).map(|_| ()), Err(Dropped::Replay));
 }
 
 #[test]
