@@ -371,7 +371,7 @@ impl Machine {
             (PayloadKind::Group { name, .. }, what) => {
                 let kind = if let What::Data { .. } = what { MESSAGES } else { KEYS };
                 let topic = format!("{}/{kind}", group_topic(name));
-                let datagram = self.batches.datagram(protect.map(|p| &**p), &message)?;
+                let datagram = self.batches.record(protect.map(|p| &**p), &message)?;
                 let id = id_of(&datagram);
                 let token = self.publish(now, topic, Vec::new(), datagram)?;
                 self.ours.entry(id).or_default().push_back(token);

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use sealcast_wire::frame::FLAG_SIGNED;
+use sealcast_wire::frame::{FLAG_RELIABLE, FLAG_SIGNED, ORDERED};
 use sealcast_wire::limits::{MEMORY_DATAGRAM_BYTES_MAX, TOPIC_BYTES_MAX};
 use sealcast_wire::{Dropped, Drops, Fetched, Flush, Guarantee, Monotonic, Now, Protect, Sealed, Source, To};
 
@@ -95,13 +95,28 @@ impl BestEffort {
         Token(self.tokens)
     }
 
-    /// The whole datagram of a message, sealed as it asks for.
+    /// The whole datagram of a best-effort message, sealed as it asks for.
     pub fn datagram(&mut self, protect: Option<&dyn Protect>, message: &Outgoing<'_>) -> Result<Vec<u8>, SendError> {
+        self.sealed_as(0, protect, message)
+    }
+
+    /// The same of a message that gets a place in an order: who carries it cannot hand it out as one of best effort, nor the
+    /// other way round, and each kind has a replay window of its own.
+    pub fn record(&mut self, protect: Option<&dyn Protect>, message: &Outgoing<'_>) -> Result<Vec<u8>, SendError> {
+        self.sealed_as(ORDERED, protect, message)
+    }
+
+    fn sealed_as(
+        &mut self,
+        flags: u8,
+        protect: Option<&dyn Protect>,
+        message: &Outgoing<'_>,
+    ) -> Result<Vec<u8>, SendError> {
         match message.what {
             What::Keys { bytes, sealed: false, .. } => self.bounded(open_datagram(&Frame::Keys(bytes))),
             What::Keys { bytes, sealed: true, .. } => {
                 let protect = protect.ok_or(SendError::Exhausted(sealcast_wire::Exhausted))?;
-                self.seal(protect, sealcast_wire::Domain::GROUP, 0, &Frame::Keys(bytes))
+                self.seal(protect, sealcast_wire::Domain::GROUP, flags, &Frame::Keys(bytes))
             }
             What::Message { body: Body::Clear(_), .. } => Err(SendError::PerDatagram),
             What::Message { envelope, body: Body::Sealed(seal), .. } => {
@@ -124,7 +139,7 @@ impl BestEffort {
                             protect.vouch(&Frame::Data(data).bytes(), &mut proof);
                         }
                         data.proof = &proof;
-                        self.seal(protect, domain, if signed { FLAG_SIGNED } else { 0 }, &Frame::Data(data))
+                        self.seal(protect, domain, flags | if signed { FLAG_SIGNED } else { 0 }, &Frame::Data(data))
                     }
                     None if self.plain => self.bounded(open_datagram(&Frame::Data(data))),
                     None => Err(SendError::Exhausted(sealcast_wire::Exhausted)),
@@ -146,6 +161,9 @@ impl BestEffort {
                 self.outputs.push_back(Output::Keys { source, position: None, bytes: bytes.to_vec() })
             }
             Frame::Data(data) => {
+                if data.topic.is_empty() || data.topic.contains('\0') {
+                    return Err(Dropped::Malformed);
+                }
                 let signed = match source {
                     Source::Outside(_) | Source::Client { .. } if !self.plain => return Err(Dropped::Auth),
                     Source::Outside(_) | Source::Client { .. } => false,
@@ -154,6 +172,9 @@ impl BestEffort {
                         let vouched = protect.is_some_and(|p| p.vouched(slot, &statement, data.proof));
                         if !vouched {
                             return Err(Dropped::Auth);
+                        }
+                        if flags & FLAG_RELIABLE == 0 && !protect.is_some_and(|p| p.admit(&source)) {
+                            return Err(Dropped::Replay);
                         }
                         true
                     }
@@ -253,6 +274,8 @@ impl Delivery for BestEffort {
 
     fn handle(&mut self, _now: Now, input: Input<'_>) {
         match input {
+            // It has a place in an order, where it comes by itself.
+            Input::Frame { flags, .. } if flags & FLAG_RELIABLE != 0 => self.drops.count(Dropped::Foreign),
             Input::Frame { source, flags, frame, protect, .. } => {
                 let taken = Frame::parse_padded(frame)
                     .map_err(|_| Dropped::Malformed)
@@ -340,5 +363,32 @@ mod tests {
         let what = What::Data { topic: "t", domain: Domain::GROUP, signed: false, sent_micros: None, body: &[7; 4090] };
         let message = Outgoing { what, guarantee: Guarantee::BestEffort, to: To::Group };
         assert_eq!(padded.datagram(Some(&*members[0]), &message), Err(SendError::TooLong));
+    }
+
+    /// Who carries an order, or anybody who hears best effort, shows what is for the one where the other comes.
+    #[test]
+    fn rule_g3_what_has_a_place_in_an_order_does_not_count_as_best_effort_nor_use_up_its_number() {
+        let members = group(1, 2);
+        let (mut ann, mut bob) = (BestEffort::new(), BestEffort::new());
+        let now = Now { monotonic: Monotonic(0), utc: None };
+        let what = What::Data { topic: "t", domain: Domain(1), signed: false, sent_micros: None, body: b"first" };
+        let message = Outgoing { what, guarantee: Guarantee::Ordered, to: To::Group };
+        let record = ann.record(Some(&*members[0]), &message).expect("it fits");
+        let delivered = |bob: &mut BestEffort, at: usize, datagram: &[u8]| {
+            let (mut datagram, protect) = (datagram.to_vec(), &*members[at]);
+            let (source, flags, frame) = protect.open(&mut datagram).expect("a member's");
+            let from = sealcast_wire::Address::Node(0);
+            bob.handle(now, Input::Frame { source, from, flags, frame, sealed: None, protect: Some(protect) });
+            let outputs: Vec<Output> = std::iter::from_fn(|| bob.poll(&mut Batch::default())).collect();
+            outputs.iter().filter(|it| matches!(it, Output::Deliver(_))).count()
+        };
+        assert_eq!(delivered(&mut bob, 1, &record), 0, "its place tells when it counts");
+        let mut here = record.clone();
+        let (source, flags, frame) = members[1].open(&mut here).expect("who keeps the order knows what came of it");
+        let output = bob.take_at(9, source, flags, frame, &*members[1]);
+        assert!(matches!(output, Ok(Output::Deliver(it)) if it.body == b"first"));
+        let message = Outgoing { guarantee: Guarantee::BestEffort, ..message };
+        let datagram = ann.datagram(Some(&*members[0]), &message).expect("it fits");
+        assert_eq!(delivered(&mut bob, 1, &datagram), 1);
     }
 }

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sealcast_crypto::hash::sha256;
-use sealcast_wire::frame::KIND_SEALED;
+use sealcast_wire::frame::{FLAG_RELIABLE, KIND_SEALED};
 use sealcast_wire::limits::{
     FORMER_EPOCHS_MAX, OFFER_BYTES_MAX, ORDERED_AHEAD_MAX, ORDERED_PENDING_MAX, SUBMITTED_MAX,
 };
@@ -151,7 +151,7 @@ impl Ordered {
         if self.pending.len() >= SUBMITTED_MAX {
             return Err(SendError::Full);
         }
-        let payload = self.best_effort.datagram(protect.map(|p| &**p), &message)?;
+        let payload = self.best_effort.record(protect.map(|p| &**p), &message)?;
         // A message that needed no order is another one when it is sent again: a newcomer may lack it.
         let mut named = self.all.map_or_else(Vec::new, |first| first.to_be_bytes().to_vec());
         named.extend_from_slice(&payload);
@@ -408,6 +408,9 @@ impl Delivery for Ordered {
 
     fn handle(&mut self, now: Now, input: Input<'_>) {
         match input {
+            Input::Frame { flags, .. } if flags & FLAG_RELIABLE != 0 => {
+                self.best_effort.drops.count(Dropped::Foreign);
+            }
             Input::Frame { source, flags, frame, protect, .. } => {
                 let taken = Frame::parse(frame)
                     .map_err(|_| Dropped::Malformed)

@@ -210,7 +210,11 @@ impl Receiver {
         let signed = flags & FLAG_SIGNED != 0;
         let frames = if signed {
             let protect = protect.ok_or(Dropped::NoKey)?;
-            self.origins.verify(now, (epoch, domain, slot), (None, false), record, protect)?
+            let frames = self.origins.verify(now, (epoch, domain, slot), (None, false), record, protect)?;
+            if !protect.admit(&source) {
+                return Err(Dropped::Replay);
+            }
+            frames
         } else {
             record
         };

@@ -31,6 +31,7 @@ use sealcast_relay::evidence::Evidence;
 use sealcast_relay::ids::DeviceId;
 use sealcast_relay::key::RelayKey;
 use sealcast_relay::request::Signer;
+use sealcast_wire::frame::FLAG_RELIABLE;
 use sealcast_wire::{
     Address, Agreement, CertHash, Dropped, Fetched, Fetches, Flush, Guarantee, Malformed, Monotonic, Now, Protect,
     Source, To, limits,
@@ -158,7 +159,7 @@ impl Delivery for Relay {
             (Guarantee::Fifo | Guarantee::Ordered, Some(log)) => {
                 let is_data = !matches!(message.what, What::Keys { .. });
                 log.has_capacity(is_data)?;
-                let datagram = self.best_effort.datagram(protect.map(|it| &**it), &message)?;
+                let datagram = self.best_effort.record(protect.map(|it| &**it), &message)?;
                 let token = self.best_effort.token();
                 let names = if let What::Keys { names, .. } = message.what { names } else { None };
                 log.append(now, Waiting { token, datagram, names, is_data });
@@ -169,8 +170,21 @@ impl Delivery for Relay {
     }
 
     fn handle(&mut self, now: Now, input: Input<'_>) {
-        if let (Some(log), Input::Frame { source: Source::Inside { slot, .. }, .. }) = (&mut self.log, &input) {
-            log.beacons.opened(*slot);
+        match &input {
+            // What has a place in the log counts there, and shows no life: anybody can send it again.
+            Input::Frame { flags, .. } if flags & FLAG_RELIABLE != 0 => {
+                return self.best_effort.drop_one(Dropped::Foreign);
+            }
+            // Our own message, which the broker does not bring back to us, was sent again by somebody.
+            Input::Frame { source: Source::Inside { slot, .. }, protect, .. }
+                if protect.is_some_and(|it| it.slot() == *slot) =>
+            {
+                return self.best_effort.drop_one(Dropped::Stale);
+            }
+            Input::Frame { source: Source::Inside { slot, .. }, .. } => {
+                self.log.iter_mut().for_each(|log| log.beacons.opened(*slot));
+            }
+            _ => {}
         }
         match (input, &mut self.log) {
             (Input::Connected(MQTT), log) => {

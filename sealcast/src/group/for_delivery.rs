@@ -238,10 +238,15 @@ impl<K: Keys, D: Delivery> Group<K, D> {
     pub(super) fn open_payload(&mut self, delivered: Delivered) -> std::result::Result<Delivered, Dropped> {
         let Source::Inside { epoch, slot: by, .. } = delivered.source else { return Ok(delivered) };
         let entry = self.ring.of(epoch).ok_or(Dropped::OldKey)?;
-        let Some(payload) = entry.epoch.protect.as_deref().and_then(|it| it.payload()) else { return Ok(delivered) };
+        let Some(protect) = entry.epoch.protect.as_deref() else { return Ok(delivered) };
+        let Some(payload) = protect.payload() else { return Ok(delivered) };
         let Delivered { ordered, topic, sent_micros, body, .. } = &delivered;
         let context = PayloadContext { epoch, by, ordered: *ordered, topic, sent_micros: *sent_micros };
         let body = payload.open(&context, body)?;
+        if !*ordered {
+            // It opens once, whatever its datagram's number is.
+            let _ = protect.admit(&delivered.source);
+        }
         Ok(Delivered { signed: true, body, ..delivered })
     }
 

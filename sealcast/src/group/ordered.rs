@@ -31,6 +31,7 @@ use std::time::Duration;
 
 use sealcast_delivery::{Delivery, Input, Outcome, Token};
 use sealcast_keys::{Command, Exclusion, Keys};
+use sealcast_wire::frame::{FLAG_SIGNED, ORDERED};
 use sealcast_wire::{Change, Dropped, EpochId, Header, Monotonic, Now, Source, limits};
 
 use super::gate::{Epoch, Pass, Publication, Queued};
@@ -279,8 +280,9 @@ impl<K: Keys, D: Delivery> Group<K, D> {
                 && let Ok((source, flags, frame)) = protect.open(&mut record.datagram)
                 && let Ok(sealcast_delivery::Output::Deliver(it)) =
                     self.delivery.open_at(index, source, flags, frame, &*protect)
+                && self.open_payload(sealcast_delivery::Delivered { ordered: true, ..it }).is_ok()
             {
-                _ = self.open_payload(sealcast_delivery::Delivered { ordered: true, ..it });
+                self.ring.mark_record(&source);
             }
             return;
         }
@@ -377,6 +379,13 @@ impl<K: Keys, D: Delivery> Group<K, D> {
     fn judge_record(&self, now: Now, record: &Record) -> Verdict {
         let Some(ordered) = &self.ordered else { return Verdict::Void(Dropped::Foreign) };
         let Ok(header) = Header::parse(&record.datagram) else { return Verdict::Void(Dropped::Malformed) };
+        // Else it was sealed for the channel without an order, and somebody else put it here.
+        if header.flags & !FLAG_SIGNED != ORDERED {
+            return Verdict::Void(Dropped::Foreign);
+        }
+        if Header::reliable_number(header.flags, header.counter).is_none() {
+            return Verdict::Void(Dropped::Malformed);
+        }
         if ordered.is_over(header.epoch, record.index) {
             return Verdict::Void(Dropped::OldKey);
         }
@@ -408,7 +417,10 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         let entry = self.ring.at(at);
         let Some(protect) = entry.epoch.protect.clone() else { return false };
         let opened = protect.open(&mut datagram);
+        let by = opened.as_ref().ok().map(|(source, ..)| *source);
         let output = match opened {
+            // All members judge so, who have the same records before it.
+            Ok((source, ..)) if entry.has_record(&source) => Err(Dropped::Replay),
             Ok((source, flags, frame)) => {
                 if let Source::Inside { slot, .. } = source {
                     let from = entry.heard.get(&slot).and_then(|it| it.from);
@@ -425,7 +437,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
             Err(why) => Err(why),
         };
         if let Some(ours) = ours.and_then(|token| self.ordered.as_mut()?.ours.remove(&token)) {
-            // A copy of ours that came first says the same.
+            // A copy of ours that has a place before it says the same.
             let outcome = match output {
                 Ok(_) | Err(Dropped::Replay) if self.ordered.as_ref().is_some_and(|it| !it.apart.is_empty()) => {
                     Outcome::InDoubt
@@ -440,6 +452,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
                 self.deliver(now, sealcast_delivery::Delivered { ordered: true, ..delivered })
             }
             Ok(output) => {
+                by.iter().for_each(|by| self.ring.mark_record(by));
                 self.do_for_delivery(now, output);
                 if let Some(ordered) = &mut self.ordered {
                     ordered.again = true;
@@ -448,8 +461,11 @@ impl<K: Keys, D: Delivery> Group<K, D> {
             }
             Err(why) => Err(why),
         };
-        if let Err(why) = delivered {
-            self.drops.count(why);
+        match delivered {
+            // Not before: all members have the keys of all senders, and none shall move another's window by what counts for
+            // nothing.
+            Ok(()) => by.iter().for_each(|by| self.ring.mark_record(by)),
+            Err(why) => self.drops.count(why),
         }
         false
     }

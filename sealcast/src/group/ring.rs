@@ -16,7 +16,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use sealcast_wire::{Address, EpochId, Header, MemberId, Monotonic, Slot, View, limits};
+use sealcast_keys::replay::Window;
+use sealcast_wire::{Address, Domain, EpochId, Header, MemberId, Monotonic, Slot, Source, View, limits};
 
 use super::gate::Epoch;
 use super::policy::Policy;
@@ -39,6 +40,8 @@ pub(super) struct Entry {
     kept: Option<Monotonic>,
     /// By slot of this epoch: what that member vouched for, once it is in a newer epoch.
     vouched: BTreeMap<Slot, Vouched>,
+    /// Which ordered records of each sender and domain came: what opens all records of an order alike keeps it.
+    records: BTreeMap<(Slot, Domain), Window>,
     /// When a datagram of each slot was last opened; from before the epoch is installed, too.
     pub(super) heard: BTreeMap<Slot, Heard>,
 }
@@ -63,6 +66,12 @@ enum Phase {
 }
 
 impl Entry {
+    /// Whether this record of an order counted before.
+    pub(super) fn has_record(&self, source: &Source) -> bool {
+        let Source::Inside { slot, domain, counter, .. } = *source else { return false };
+        self.records.get(&(slot, domain)).is_some_and(|it| !it.is_new(counter))
+    }
+
     /// Whether another view has been installed since. Two parts of a group that meet may number their
     /// epochs alike, so that numbers do not tell.
     pub(super) fn is_superseded(&self) -> bool {
@@ -95,6 +104,14 @@ pub(super) enum RecordStatus {
 }
 
 impl Ring {
+    /// A record of an order counted.
+    pub(super) fn mark_record(&mut self, source: &Source) {
+        let Source::Inside { epoch, slot, domain, counter, .. } = *source else { return };
+        if let Some(entry) = self.entries.iter_mut().find(|it| it.epoch.view.epoch == epoch) {
+            entry.records.entry((slot, domain)).or_default().accept(counter);
+        }
+    }
+
     /// An agreed key, not installed yet; the oldest is forgotten beyond the limit.
     pub(super) fn keyed(&mut self, epoch: Arc<Epoch>) {
         self.hold(epoch, Phase::Keyed);
@@ -124,7 +141,7 @@ impl Ring {
             let (policy, vouched, heard, kept) = (Policy::default(), BTreeMap::new(), BTreeMap::new(), None);
             let at = self.entries.iter().position(|e| matches!(e.phase, Phase::Current | Phase::Suspended));
             let at = if phase == Phase::Keyed { self.entries.len() } else { at.unwrap_or(self.entries.len()) };
-            self.entries.insert(at, Entry { epoch, policy, phase, kept, vouched, heard });
+            self.entries.insert(at, Entry { epoch, policy, phase, kept, vouched, records: BTreeMap::new(), heard });
         }
     }
 

@@ -10,7 +10,8 @@ use super::*;
 fn datagram(counter: u32, bytes: usize) -> Vec<u8> {
     let epoch = EpochId { counter, hash: 0 };
     let mut datagram = vec![0; bytes];
-    Header { domain: Domain(1), epoch, slot: Slot(0), flags: 0, counter: 0 }.write(&mut datagram);
+    let counter_of_first = Header::counting(ORDERED) | 1;
+    Header { domain: Domain(1), epoch, slot: Slot(0), flags: ORDERED, counter: counter_of_first }.write(&mut datagram);
     datagram
 }
 
