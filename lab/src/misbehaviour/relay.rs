@@ -46,7 +46,7 @@ pub enum RelayLie {
     Rewinds,
     /// It gives every second time other blobs, entries and key packages than those that it is asked for.
     Swaps,
-    /// It repeats its old responses and announcements.
+    /// It repeats its old responses and announcements, and shows members what is to be appended first where best effort comes.
     Replays,
     /// It lost what it wrote since its last start.
     Forgets,
@@ -258,6 +258,9 @@ impl Node for FalseRelay {
     fn handle(&mut self, now: Now, from: Address, datagram: &mut [u8]) {
         let Some((node, number, request)) = request_in(from, datagram) else { return };
         self.flood(now);
+        if let (RelayLie::Replays, Ok(Request::Append(append, _))) = (self.lie, Request::decode(request)) {
+            self.effects.push_back(Effect::Send { to: Reach::All, datagram: append.entry.bytes });
+        }
         let handled = self.request(now, node, request);
         // What it says follows from what is durable, if it is kept at all (G6).
         while let Some(effect) = self.relay.poll() {

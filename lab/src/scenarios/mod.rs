@@ -1009,7 +1009,13 @@ pub static ALL: &[Scenario] = &[
     lying_relay(
         "mls-relay-replayer",
         mls_at_relay,
-        "the relay repeats responses, announcements and what members say",
+        "the relay repeats responses, announcements and what members say, and shows ordered messages first as best effort",
+        relays::replayer,
+    ),
+    lying_relay(
+        "mls-data-replayer",
+        mls_data_at_relay,
+        "with data=mls the relay repeats what members say, and shows what is to be ordered first as best effort",
         relays::replayer,
     ),
     lying_relay(

@@ -154,6 +154,7 @@ scenarios! { twenty;
     rule_d5_mls_data = "mls-data",
     rule_d5_mls_data_crash = "mls-data-crash",
     rule_d5_mls_data_relay = "mls-data-relay",
+    rule_g3_mls_data_replayer = "mls-data-replayer",
 }
 
 /// More of them: `sealcast-lab sim mls-relay --seeds 0..50`; a seed takes some seconds.
