@@ -612,7 +612,7 @@ pub enum SendError {
     #[error("this way does not give {0:?}")]
     NotGiven(Guarantee),
     /// Only the primary component orders (B1).
-    #[error("most of the last members of the group are missing: nothing is ordered")]
+    #[error("nothing is ordered: most of the last members of the group are missing, or nobody else was ever in it")]
     NotPrimary,
     /// This transport seals datagrams and carries no messages that are sealed as a whole, or with more on them than a topic.
     #[error("this transport seals per datagram")]

@@ -13,7 +13,7 @@ use crate::config::{FileError, PrincipalError};
 use crate::remedy::Remedy;
 
 /// An error with its code and, where something is known that helps, a hint or a [`Remedy`].
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Error(Box<Parts>);
 
 #[derive(Clone, Debug)]
@@ -157,6 +157,27 @@ impl Error {
     }
 }
 
+/// As a program prints it whose `main` returns it: on lines of their own what helps, and what was beneath. `{:#?}` shows the
+/// fields.
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let parts = &*self.0;
+        if f.alternate() {
+            return f.debug_tuple("Error").field(parts).finish();
+        }
+        write!(f, "{}: {}", parts.code, parts.message)?;
+        if let Some(hint) = &parts.hint {
+            write!(f, "\nhint: {hint}")?;
+        }
+        if let Some(remedy) = &parts.remedy {
+            write!(f, "\nremedy: {remedy:?}")?;
+        }
+        // What our message ends with need not be said twice.
+        let beneath = parts.source.as_ref().map(ToString::to_string).filter(|it| !parts.message.contains(it));
+        beneath.map_or(Ok(()), |it| write!(f, "\ncaused by: {it}"))
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0.message)
@@ -254,6 +275,16 @@ mod tests {
         let error = Error::from(SendError::Full);
         assert_eq!(error.code(), Code::Full);
         assert!(error.hint().is_some_and(|it| it.contains("backlog=") && it.contains("slow=expel")), "{error:?}");
+    }
+
+    #[test]
+    fn a_program_whose_main_returns_an_error_prints_a_sentence_and_what_helps() {
+        let error = Error::new(Code::NoIdentity, "no identity").with_remedy(Remedy::MakeIdentity);
+        let number = Code::NoIdentity;
+        assert_eq!(format!("{error:?}"), format!("{number}: no identity\nremedy: MakeIdentity"));
+        let beneath = Error::from(SendError::Full);
+        assert!(!format!("{beneath:?}").contains("caused by"), "it says no more than the message: {beneath:?}");
+        assert!(format!("{error:#?}").contains("source: None"), "{error:#?}");
     }
 
     #[test]

@@ -145,12 +145,12 @@ impl Url {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OriginMode {
-    /// Where some reader of the topic may not write it.
+    /// `auto`: where some reader of the topic may not write it; elsewhere every reader may write, and could have written it.
     #[default]
     Auto,
-    /// Always.
+    /// `signed`: always. A signature costs the sender some 20 µs and the datagram 64 bytes.
     Signed,
-    /// Never: the group's key alone, as LCMsec.
+    /// `mac`: never. The group's key alone proves that a member wrote it, but not which one, as in LCMsec.
     Mac,
 }
 
@@ -247,7 +247,7 @@ pub struct Options {
     pub gso: bool,
     /// `group=`: the group's name.
     pub group: Option<String>,
-    /// `origin=`.
+    /// `origin=`: when a message carries its sender's signature, beside the seal that any member could have made.
     pub origin: OriginMode,
     /// `suite=`.
     pub cipher: Cipher,

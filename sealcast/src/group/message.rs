@@ -26,7 +26,7 @@ pub(crate) enum From {
 }
 
 /// Who sent a message, and how well that is proved (A2).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Origin {
     /// A verified signature of this member.
@@ -121,6 +121,17 @@ impl std::fmt::Display for Origin {
                 f.write_str("…")
             }
             Origin::Anonymous => f.write_str("?"),
+        }
+    }
+}
+
+impl std::fmt::Debug for Origin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Origin::Signed(member) => f.debug_tuple("Signed").field(member).finish(),
+            Origin::Claimed(member) => f.debug_tuple("Claimed").field(member).finish(),
+            Origin::Client(_) => write!(f, "Client({self})"),
+            Origin::Anonymous => f.write_str("Anonymous"),
         }
     }
 }

@@ -132,7 +132,8 @@ impl Opening {
         self
     }
 
-    /// When origins are signed; else as the URL says.
+    /// When messages carry their sender's signature; else as the URL's `origin=` says. It concerns what this session
+    /// publishes: what it receives tells by [`Message::origin`](crate::Message::origin) how well its sender is proved.
     ///
     /// ```no_run
     /// use sealcast::OriginMode;

@@ -251,12 +251,16 @@ fn not_registered(url: &Url, name: Option<&str>) -> Error {
     Error::new(Code::NoIdentity, what).with_remedy(Remedy::RegisterPrincipal { name })
 }
 
-/// The group of the URL, or the only one in which somebody has rights.
+/// The group of the URL, in which somebody must have rights, or the only one in which somebody has any.
 fn which_group(url: &Url, name: &str, rights: &Rights) -> Result<String> {
+    let groups = rights.groups();
     if let Some(group) = &url.options.group {
+        if !groups.contains(group.as_str()) {
+            let what = format!("{url}: {name} has no rights in {group}, but in {}", several(&groups));
+            return Err(Error::new(Code::Denied, what).with_remedy(Remedy::AskForInvite { keys: None }));
+        }
         return Ok(group.clone());
     }
-    let groups = rights.groups();
     let mut names = groups.iter();
     match (names.next(), names.next()) {
         (Some(only), None) => Ok((*only).to_owned()),
