@@ -243,8 +243,11 @@ pub(crate) fn warn_of_other_urls(env: &Env<'_>, log: &[LogEntry]) -> bool {
         let what = match notice {
             Notice::OtherChannels { reliable: true, .. } => format!("{who}'s URL says order=total: yours must, too"),
             Notice::OtherChannels { .. } => format!("{who}'s URL says order=best-effort: yours must, too"),
-            Notice::OtherForm { private_messages: true } => "the group's URL says data=mls: yours must, too".to_owned(),
-            Notice::OtherForm { .. } => "the group's URL does not say data=mls: yours must not, either".to_owned(),
+            Notice::OtherForm { private_messages } => {
+                let (says, must) =
+                    if *private_messages { ("says", "must, too") } else { ("does not say", "must not, either") };
+                format!("somebody answers for a group whose URL {says} data=mls; if nobody else does, yours {must}")
+            }
             _ => continue,
         };
         env.output.warn(format!("{what}, to meet"));

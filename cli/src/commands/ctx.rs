@@ -76,7 +76,13 @@ fn add(env: &Env<'_>, name: &str, select: bool, force: bool) -> Result<(), Failu
         let failure = Failure::new(Code::NoUrl, format!("context {name} needs a URL"));
         return Err(failure.hint(format!("sealcast ctx add {name} --url '{EXAMPLE_URL}'")));
     };
-    let url = wherever_we_are(&url, &Url::parse(&url)?)?;
+    let parsed = Url::parse(&url)?;
+    if let TransportAddress::Quorum(path) = &parsed.address
+        && !path.exists()
+    {
+        env.output.warn(format!("there is no cluster file {} yet", path.display()));
+    }
+    let url = wherever_we_are(&url, &parsed)?;
     let id = env.global.id.clone();
     if let Some(id) = &id
         && !env.home.identity(name_checked(id)?).exists()

@@ -148,11 +148,15 @@ fn show(env: &Env<'_>, info: &GroupInfo) -> Result<(), Failure> {
             None => other.to_owned(),
         },
     };
-    let any = if info.origin == "signed" { "" } else { "   write: any reader, where signatures are not demanded" };
+    let origin = match info.origin.as_str() {
+        "auto" => "auto (signed where a reader may not write; elsewhere any reader could have written)",
+        "mac" => "mac (never signed: any reader could have written)",
+        other => other,
+    };
     // A recorder of a symmetric group gains nothing by a quantum computer; its signatures can be forged then.
     let quantum = if info.keys == "center" { "keys" } else { "NO" };
-    let (cipher, origin) = (&info.cipher, &info.origin);
-    env.output.line(format!("keys    {scheme}   sealed {cipher}   origin: {origin}{any}   post-quantum: {quantum}"))?;
+    let cipher = &info.cipher;
+    env.output.line(format!("keys    {scheme}   sealed {cipher}   origin: {origin}   post-quantum: {quantum}"))?;
     if !info.has_bootstrap_key {
         let what = "! names are hidden only from those who do not know the authority: this group has no bootstrap key";
         env.output.line(what)?;

@@ -179,13 +179,26 @@ pub(crate) fn check(env: &Env<'_>, name: &str) -> Result<(String, Option<String>
     }
 }
 
+/// Whether others let this identity in, in a word: what the authority's table calls its certificates, too.
+fn state(identity: &KeptIdentity) -> &'static str {
+    match &identity.membership {
+        None => "not invited",
+        Some(m) if m.anchor.crl().is_some_and(|crl| crl.revokes(&m.certificate.serial())) => "revoked",
+        Some(m) => match left(m.certificate.not_after()) {
+            None => "expired",
+            Some(time) if time < WARN_BEFORE => "renew soon",
+            Some(_) => "good",
+        },
+    }
+}
+
 fn ls(env: &Env<'_>) -> Result<(), Failure> {
     let names = env.home.identities();
     if names.is_empty() {
         env.output.say("no identities yet; sealcast init NAME or sealcast id new NAME makes one");
         return Ok(());
     }
-    let mut rows = vec![row(["ID", "NAME", "KEY", "GROUPS", "RIGHTS", "VALID TO"])];
+    let mut rows = vec![row(["ID", "NAME", "KEY", "GROUPS", "RIGHTS", "VALID TO", "STATE"])];
     for name in names {
         let identity = match KeptIdentity::load(&env.home, &name) {
             Ok(identity) => identity,
@@ -205,9 +218,10 @@ fn ls(env: &Env<'_>) -> Result<(), Failure> {
             .unwrap_or_default();
         env.output.object(&json!({
             "id": name, "name": m.map(|m| m.certificate.name().to_string()), "key": key, "groups": groups,
-            "valid_to": m.map(|m| date(m.certificate.not_after())),
+            "valid_to": m.map(|m| date(m.certificate.not_after())), "state": state(&identity),
         }))?;
-        rows.push(vec![name, called, keytext::short(&key), groups.join(" "), rights.join("; "), until]);
+        let state = state(&identity).to_owned();
+        rows.push(vec![name, called, keytext::short(&key), groups.join(" "), rights.join("; "), until, state]);
     }
     env.output.line(table(&rows))
 }

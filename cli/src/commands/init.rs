@@ -119,8 +119,10 @@ fn check_free(env: &Env<'_>, name: &str, id: &str, overwrite: Overwrite) -> Resu
         return Ok(());
     }
     let exists = |what: &str, at: String| {
-        Failure::new(Code::Exists, format!("{what} exists already: {at}"))
-            .hint(format!("another name, or: sealcast init {name} --force (what exists is then lost)"))
+        Failure::new(Code::Exists, format!("{what} exists already: {at}")).hint(format!(
+            "use what exists: sealcast ctx select {name}; or take another name; or sealcast init {name} --force, \
+                 by which the keys that exist are lost"
+        ))
     };
     for (what, path) in [("the authority", env.home.authority(name)), ("the identity", env.home.identity(id))] {
         if path.exists() {

@@ -14,6 +14,7 @@ use sealcast::Session;
 use sealcast::code::Code;
 use sealcast::control::{self, GroupInfo, Sent};
 use sealcast::url::{Scheme, TransportAddress};
+use sealcast_broker::operation::check_published;
 use sealcast_crypto::identity::check_topic;
 use sealcast_wire::{Dropped, Guarantee, limits};
 use serde_json::json;
@@ -114,6 +115,11 @@ impl Pub {
         let one = if self.lines { None } else { Some(self.one()?) };
         let target = Target::of(env)?;
         self.check_given(&target)?;
+        // A channel of LCM may have any name; in a group, a name that looks like a pattern's is a mistake.
+        if !(target.url.keys == Scheme::Plain && matches!(target.url.address, TransportAddress::Multicast { .. })) {
+            check_published(&self.topic)
+                .map_err(|e| Failure::new(Code::BadValue, format!("\"{}\": {e}", self.topic.escape_debug())))?;
+        }
         let cluster = Cluster::of_publications(&target.url)?;
         let outgoing = match &cluster {
             Some(cluster) => Some((cluster, self.outgoing(cluster)?)),

@@ -33,7 +33,7 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 fn a_sealed_publication_reaches_whom_its_publisher_allows_and_nobody_else() {
     let (home, mut up) = market("four-brokers");
     let said = home.good(&["pub", "market/eurusd", "1.0842", "--allow", "exchange:desk = fx", "--receipt", "r.json"]);
-    assert!(said.starts_with("number 0  quorum ") && said.contains("sealed for exchange:desk = fx"), "{said}");
+    assert!(said.starts_with("number 0  signed by ") && said.contains("sealed for exchange:desk = fx"), "{said}");
 
     let read = home.good(&["read", "market/eurusd"]);
     assert!(read.contains("#0 market/eurusd") && read.contains("1.0842"), "{read}");

@@ -152,6 +152,10 @@ fn issuers(env: &Env<'_>, made: &Made) -> Result<BTreeMap<String, Issuer>, Failu
     let mut named: Vec<String> = made.issuers.clone();
     if named.is_empty() {
         named = env.home.authorities();
+        if let [_, _, ..] = &named[..] {
+            let all = named.join(", ");
+            env.output.warn(format!("all authorities of this machine give attributes: {all}; --issuer names some"));
+        }
     }
     if named.is_empty() {
         newcomer::found(env, &made.name)?;

@@ -9,7 +9,7 @@ use sealcast::error::Error;
 use sealcast::url::Scheme;
 use sealcast_broker::access::{Access, Name, Vocabulary};
 use sealcast_broker::expression::ParseError;
-use sealcast_broker::operation::{Act, Execute, Header, check_published};
+use sealcast_broker::operation::{Act, Execute, Header};
 use sealcast_crypto::identity::check_topic;
 use serde_json::json;
 
@@ -82,8 +82,6 @@ impl<'a> Client<'a> {
 impl Pub {
     /// What each message brings to brokers beside itself.
     pub(super) fn outgoing(&self, cluster: &Cluster) -> Result<Outgoing, Failure> {
-        check_published(&self.topic)
-            .map_err(|e| Failure::new(Code::BadValue, format!("\"{}\": {e}", self.topic.escape_debug())))?;
         self.extra.check_clear(self.allow.is_some())?;
         if let Some(path) = &self.receipt {
             receipt::check_free(path, self.force)?;
@@ -101,7 +99,7 @@ impl Pub {
         Ok(Outgoing { headers, associated, access, execute, body: Vec::new() })
     }
 
-    /// `number 1285  quorum 3/4  sealed for exchange:desk = fx  receipt r.json`; what is in clear is said, and for whom.
+    /// `number 1285  signed by 3 of 4  sealed for exchange:desk = fx  receipt r.json`; what is in clear is said, and for whom.
     fn published(
         &self,
         env: &Env<'_>,
@@ -132,7 +130,7 @@ impl Pub {
             line += &format!("  sum {sum}");
         }
         if let Some(signed) = signed {
-            line += &format!("  quorum {signed}/{}", cluster.file.brokers());
+            line += &format!("  signed by {signed} of {}", cluster.file.brokers());
         }
         line += match (sealed, &allow) {
             (true, Some(allow)) => format!("  sealed for {allow}"),
