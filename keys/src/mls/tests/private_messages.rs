@@ -65,7 +65,8 @@ fn rule_g3_a_datagram_whose_private_message_is_not_good_moves_no_window() {
     };
     // Any member could have sealed it, in ann's slot: nothing is known of it until what is in it opens.
     let (_, mut early) = datagram();
-    let (_, late) = (0..5_000).map(|_| datagram()).last().expect("many");
+    let far: Vec<_> = (0..5_000).map(|_| datagram()).collect();
+    let (_, late) = far.last().expect("many");
     assert!(bob.open(&mut late.clone()).is_ok());
     let (source, ..) = bob.open(&mut early).expect("it is not taken for an old one");
     assert!(bob.admit(&source) && !bob.admit(&source), "once");
