@@ -157,6 +157,8 @@ impl BestEffort {
         protect: Option<&dyn Protect>,
     ) -> Result<(), Dropped> {
         match frame {
+            // Nobody signs them here: no proof would be looked at, and no window moved.
+            Frame::Keys(_) if flags & FLAG_SIGNED != 0 => return Err(Dropped::Malformed),
             Frame::Keys(bytes) => {
                 self.outputs.push_back(Output::Keys { source, position: None, bytes: bytes.to_vec() })
             }
@@ -390,5 +392,7 @@ mod tests {
         let message = Outgoing { guarantee: Guarantee::BestEffort, ..message };
         let datagram = ann.datagram(Some(&*members[0]), &message).expect("it fits");
         assert_eq!(delivered(&mut bob, 1, &datagram), 1);
+        let taken = bob.take(source, FLAG_SIGNED, Frame::Keys(b"k"), Some(&*members[1]));
+        assert_eq!(taken, Err(Dropped::Malformed), "a proof that nobody looks at");
     }
 }

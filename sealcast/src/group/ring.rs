@@ -40,7 +40,7 @@ pub(super) struct Entry {
     kept: Option<Monotonic>,
     /// By slot of this epoch: what that member vouched for, once it is in a newer epoch.
     vouched: BTreeMap<Slot, Vouched>,
-    /// Which ordered records of each sender and domain came: what opens all records of an order alike keeps it.
+    /// Which ordered records counted, by sender and domain: the same at all members that passed the same records.
     records: BTreeMap<(Slot, Domain), Window>,
     /// When a datagram of each slot was last opened; from before the epoch is installed, too.
     pub(super) heard: BTreeMap<Slot, Heard>,
