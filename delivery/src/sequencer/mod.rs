@@ -1088,6 +1088,8 @@ impl Delivery for Sequencer {
         self.settle_unread(now.monotonic);
         self.send_repairs(now.monotonic);
         self.say_due(now.monotonic);
+        // Whoever waits for a disk polls nothing meanwhile.
+        self.say_stamps();
         self.judge_slow(now.monotonic);
         self.say_states(now.monotonic);
         self.say_flush(now.monotonic);

@@ -92,6 +92,8 @@ struct Net {
     /// By node: what came to it, if of each 1,000 datagrams 50 in a row get lost.
     bursts: Option<Vec<u64>>,
     states: BTreeMap<usize, Log>,
+    /// Nobody polls this node: its process waits for a disk.
+    unpolled: Option<usize>,
 }
 
 const STATE_TOPIC: &str = "c1/state";
@@ -188,6 +190,7 @@ impl Net {
             is_even: false,
             bursts: None,
             states: BTreeMap::new(),
+            unpolled: None,
         }
     }
 
@@ -306,7 +309,7 @@ impl Net {
     }
 
     fn drain(&mut self, node: usize) {
-        loop {
+        while self.unpolled != Some(node) {
             let mut batch = Batch::default();
             match self.nodes[node].poll(&mut batch) {
                 None => return,
@@ -438,6 +441,7 @@ impl Net {
     /// Plays until a moment.
     fn run(&mut self, until: u64) {
         let mut timers: Vec<Option<u64>> = self.nodes.iter().map(|it| Some(it.timeout()?.0)).collect();
+        let (mut instant, mut times) = (0, 0);
         loop {
             let timer = (0..self.nodes.len()).filter_map(|n| Some((timers[n]?, n))).min();
             let next = self.under_way.first_key_value().map(|((at, _), _)| *at);
@@ -452,6 +456,9 @@ impl Net {
                 }
                 timers[to] = self.nodes[to].timeout().map(|it| it.0);
             } else if let Some((_, node)) = timer {
+                times = if instant == self.now { times + 1 } else { 0 };
+                instant = self.now;
+                assert!(times < 1_000, "node {node} asks for a time-out at once, for ever");
                 let protect = self.keys[node].get(&self.current[node]).cloned();
                 let now = self.at();
                 self.nodes[node].handle_timeout(now, protect.as_ref());
@@ -1108,6 +1115,25 @@ fn a_member_that_holds_all_up_goes_by_its_own_reports_where_slow_ones_are_expell
             |node: usize| net.nodes[node].sender().lock().expect("no thread panicked").flow().expect("it has one");
         assert!((0..3).all(|it| flow(it).slowest.is_none() && flow(it).waiting == 0), "{:?}", flow(1));
     }
+}
+
+#[test]
+fn a_sequencer_that_waits_for_its_disk_asks_for_no_time_out_at_once() {
+    let mut net = Net::new(3, 0, 901);
+    net.order(1, &[0, 1, 2]);
+    // It is about to say stamps when the wait begins.
+    let mut count = 0;
+    while net.nodes[0].stamping.due.is_none_or(|due| due.0 <= net.now) {
+        net.publish_as(Guarantee::Ordered, 1, "c1/a", &[count]).expect("there is room");
+        net.run(net.now + 40);
+        count += 1;
+    }
+    net.unpolled = Some(0);
+    net.run(net.now + 20_000);
+    net.unpolled = None;
+    net.drain(0);
+    net.run(net.now + SECOND);
+    assert!((0..3).all(|node| net.order[node].len() == usize::from(count)));
 }
 
 /// Senders wait for a member whose readers take nothing; a minute later it is judged, however long its own application waits.
