@@ -128,7 +128,9 @@ impl Center {
         let reliable = self.config.reliable;
         self.send(&Message::Join(Join { registration, run, epoch, size, reliable }));
         self.joined_at = Some(now.monotonic);
-        let wait = self.join_wait + jitter(&mut self.rng, self.join_wait / 2);
+        // All of a large group that lost its leaders ask at once, and each hears all others.
+        let wait = spread(self.join_wait, self.view_size());
+        let wait = wait + jitter(&mut self.rng, wait / 2);
         self.timers.set(Timer::Join, now.monotonic + wait);
         self.join_wait = (self.join_wait * 2).min(JOIN_RETRY_MAX);
     }
@@ -297,7 +299,8 @@ impl Center {
 
     /// Asks again for the parts that did not come.
     pub(super) fn gather_again(&mut self, now: Now) {
-        let Some(gathers) = self.gathers.as_mut().filter(|it| now.monotonic.since(it.since) < FOLLOW) else {
+        let most = self.gathers.as_ref().map_or(FOLLOW, |it| self.follows_for(usize::from(it.propose.size)));
+        let Some(gathers) = self.gathers.as_mut().filter(|it| now.monotonic.since(it.since) < most) else {
             self.gathers = None;
             return;
         };
@@ -469,10 +472,11 @@ impl Center {
 
     /// Says again that we are ready, which a leader that has ended the change answers; or what we lack.
     pub(super) fn ack_again(&mut self, now: Now) {
+        let most = self.follows.as_ref().map_or(FOLLOW, |it| self.follows_for(it.content.slots.len()));
         let Some(follows) = &mut self.follows else { return };
         // What was not said yet is not said again.
         follows.tries += u32::from(follows.state != FollowState::Ending);
-        if now.monotonic.since(follows.since) >= FOLLOW {
+        if now.monotonic.since(follows.since) >= most {
             return self.give_up(now);
         }
         match follows.state {
@@ -486,6 +490,11 @@ impl Center {
                 self.acknowledge(now);
             }
         }
+    }
+
+    /// How long a proposal of so many is followed: as long as its leader goes on with it, or all who waited would come anew.
+    fn follows_for(&self, members: usize) -> Duration {
+        FOLLOW.max(self.lasts(members))
     }
 
     /// The proposal that we follow came to nothing. It is not followed again: its leader may count on how we said that our
@@ -581,7 +590,8 @@ impl Center {
             }
             // However many say that they are here.
             let earliest = self.joined_at.map_or(now.monotonic, |at| now.monotonic.max(at + JOIN_RETRY));
-            let wait = jitter(&mut self.rng, SPREAD);
+            let most = spread(SPREAD, self.view_size());
+            let wait = jitter(&mut self.rng, most);
             self.timers.sooner(Timer::Join, earliest + wait);
         }
         Ok(())
@@ -659,7 +669,7 @@ const ACKS_TO_LEADER: u32 = 2;
 const WANT_SPACING: Duration = Duration::from_millis(20);
 /// Registrations that one message asks for.
 const WANTED_AT_ONCE: usize = 32;
-/// A proposal that came to nothing for so long is no longer followed.
+/// A proposal that came to nothing for so long is no longer followed, of a small group.
 const FOLLOW: Duration = Duration::from_secs(3);
 /// What a member is told of its revocation: the leader knows no more.
 const REVOKED: &str = "revoked at the key distribution centre";

@@ -546,10 +546,7 @@ impl Center {
         let (counter, attempt, members) = (content.counter, content.attempt, content.slots.len());
         self.notice(Notice::Attempt { counter, attempt, members });
         let takes_over = self.leader().is_some_and(|it| it != self.me);
-        // Time to say it again to a large group; and, where there is an order, to end the view.
-        let newcomer_timeout = silent(self.config.detect).max(spread(RESEND, members) * RESENDS);
-        let flush = if self.config.reliable { FLUSHES * limits::flush_within(members) } else { Duration::ZERO };
-        let timeout = newcomer_timeout.max(flush);
+        let (newcomer_timeout, timeout) = self.timeouts(members);
         let ends_none = |it: &MemberId| self.leads.applicants.get(it).is_some_and(|it| it.epoch == EpochId::default());
         let only_join: Vec<bool> = content.slots.iter().map(ends_none).collect();
         let timeout = timeout + if takes_over { self.config.detect } else { Duration::ZERO };
@@ -587,6 +584,19 @@ impl Center {
             self.introduce(&newcomers, is_whole);
         }
         self.prepare(now, &id, &content);
+    }
+
+    /// How long a change of so many waits for newcomers who say nothing, and for others: time to say it again to a large
+    /// group; and, where there is an order, to end the view.
+    fn timeouts(&self, members: usize) -> (Duration, Duration) {
+        let newcomers = silent(self.config.detect).max(spread(RESEND, members) * RESENDS);
+        let flush = if self.config.reliable { FLUSHES * limits::flush_within(members) } else { Duration::ZERO };
+        (newcomers, newcomers.max(flush))
+    }
+
+    /// How long a change of so many may last as long as its leader is heard.
+    pub(super) fn lasts(&self, members: usize) -> Duration {
+        self.timeouts(members).1 * TIMEOUTS_MAX
     }
 
     /// Says the roster whole to newcomers, and who all are; to the others, who newcomers are.

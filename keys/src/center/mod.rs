@@ -71,7 +71,7 @@ use sealcast_wire::{
 };
 
 use self::follow::{Courts, Follows, Gathers, PairKeys};
-use self::lead::Leads;
+use self::lead::{Leads, spread};
 use self::message::{Gone, Message, Part, Wish, WishKind};
 use self::queries::{News, Queries};
 use self::query::{Query, Refusal};
@@ -662,7 +662,10 @@ impl Center {
         }
         self.plan(now, Duration::ZERO);
         if self.is_orphaned() {
-            self.timers.sooner(Timer::Join, now.monotonic);
+            // Those of a small group ask at once, those of a large one not all at the same time.
+            let all = spread(JOIN_RETRY, self.view_size()).saturating_sub(JOIN_RETRY);
+            let wait = jitter(&mut self.rng, all);
+            self.timers.sooner(Timer::Join, now.monotonic + wait);
         }
         self.follow_late(now);
     }

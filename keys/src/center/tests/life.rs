@@ -1,5 +1,7 @@
 //! Groups that form, grow, lose members and leaders, part and merge.
 
+use std::time::Duration;
+
 use rand_chacha::ChaCha20Rng;
 use rand_core::{Rng as _, SeedableRng as _};
 use sealcast_crypto::identity::Act;
@@ -244,6 +246,28 @@ fn who_falls_silent_in_a_change_is_left_out_of_the_next() {
     net.stop(all[4]);
     net.command(all[1], Command::Rotate);
     net.meet(&all[..4], 3000);
+}
+
+/// As long as its leader goes on with a proposal, since some still answer, those who answered do not give it up.
+#[test]
+fn a_change_that_takes_long_keeps_those_who_are_ready() {
+    let mut net = Net::new(12);
+    net.detect = Duration::from_secs(20);
+    let mut all = vec![net.start("leader", ALL)];
+    all.extend((0..4).map(|i| net.start(&format!("m{i}"), PLAIN)));
+    net.meet(&all, 3000);
+    net.for_millis(500);
+    let before = net.view(all[0]).epoch.counter;
+    (2..5).for_each(|i| net.parts[all[i]] = i as u32);
+    net.command(all[1], Command::Rotate);
+    for i in 2..5 {
+        net.for_millis(2_000);
+        net.parts[all[i]] = 0;
+    }
+    net.for_millis(1_000);
+    assert!(net.together(&all));
+    assert_eq!((net.view(all[0]).epoch.counter, net.view(all[1]).epoch.counter), (before + 1, before + 1));
+    assert_eq!(net.view(all[1]).change, Change::Rekeyed);
 }
 
 #[test]

@@ -36,6 +36,8 @@ pub(in crate::center) struct Net {
     pub(in crate::center) kdc_is_up: bool,
     /// Whether those who start have a reliable channel.
     pub(in crate::center) reliable: bool,
+    /// The `detect` of those who start.
+    pub(in crate::center) detect: Duration,
     /// The group of each node: others are not heard.
     pub(in crate::center) parts: Vec<u32>,
     /// What crossed the network, newest last.
@@ -91,6 +93,7 @@ impl Net {
             loss: 0,
             kdc_is_up: true,
             reliable: false,
+            detect: Duration::from_millis(500),
             parts: Vec::new(),
             tapped: Vec::new(),
             receptions: 0,
@@ -109,8 +112,7 @@ impl Net {
     pub(in crate::center) fn run(&mut self, principal: Arc<Principal>) -> usize {
         let centers = vec![Address::Node(KDC), Address::Node(STAND_BY)];
         let usual = Config::new(GROUP, principal.clone(), centers);
-        let config =
-            Config { detect: Duration::from_millis(500), rekey_after: REKEY, reliable: self.reliable, ..usual };
+        let config = Config { detect: self.detect, rekey_after: REKEY, reliable: self.reliable, ..usual };
         let mut seed = [0; 32];
         self.rng.fill_bytes(&mut seed);
         let keys = Center::new(config, seed, now(self.time)).unwrap();
