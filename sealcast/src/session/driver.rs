@@ -53,6 +53,10 @@ pub(super) struct Driver {
     waits_until: Option<Monotonic>,
     /// Something came for a reader, who may be the leader that waits.
     handed: bool,
+    /// Turns in a row that did not look which sockets have something.
+    blind: u32,
+    /// Times in a row that what came went before timers that are late.
+    looks: u32,
 }
 
 /// What the leader waits for.
@@ -106,6 +110,8 @@ impl Driver {
             described: None,
             waits_until: None,
             handed: false,
+            blind: 0,
+            looks: 0,
         }
     }
 
@@ -129,8 +135,17 @@ impl Driver {
     /// Does what can be done without waiting; how long to wait for the sockets then, if there was nothing.
     pub(super) fn begin_turn(&mut self, shared: &Shared, most: Duration, wanted: Option<&Queue>) -> Option<Duration> {
         let mut now = shared.clock.now();
+        // The system kept this thread waiting: what came meanwhile may be what a timer waits for.
+        let is_late = self.core.timeout().is_some_and(|at| now.monotonic.since(at) >= LATE);
+        if is_late && self.looks < LOOKS_MAX {
+            self.looks += 1;
+            return Some(Duration::ZERO);
+        }
+        self.looks = 0;
         if self.work(shared, &mut now, wanted) || wanted.is_some_and(|queue| !queue.is_empty()) {
-            return None;
+            // A flood at one socket keeps nobody from the others.
+            self.blind += 1;
+            return (self.blind >= BLIND_MAX).then_some(Duration::ZERO);
         }
         let first = shared.changed.first_deadline(most).unwrap_or(most);
         let wait = self.may_wait(now).min(most).min(first);
@@ -142,7 +157,7 @@ impl Driver {
 
     /// Takes in what was waited for.
     pub(super) fn end_turn(&mut self, shared: &Shared, sockets: &Sockets, wanted: Option<&Queue>) {
-        self.waits_until = None;
+        (self.waits_until, self.blind) = (None, 0);
         sockets.events.iter().for_each(|event| self.shell.woken(event.token()));
         if shared.changed.awaited() {
             shared.changed.ring();
@@ -151,6 +166,7 @@ impl Driver {
         // What was waited for goes first: its reader may be about to answer. Timers are looked at in the
         // next turn, while the answer is on its way.
         if !self.take_in(shared, &mut now, wanted) {
+            self.looks = 0;
             self.work(shared, &mut now, wanted);
         }
     }
@@ -395,5 +411,14 @@ const TIMER: mio::Token = mio::Token(usize::MAX - 1);
 const SHORT: Duration = Duration::from_millis(5);
 /// So long readers may make a session wait until it hears on.
 const BLOCKED_FOR: Duration = Duration::from_millis(50);
+/// So late a timer of a thread that the system let run is not.
+const LATE: Duration = Duration::from_millis(5);
+/// So often what came goes before timers that are late.
+const LOOKS_MAX: u32 = 8;
+/// Turns that look at no other socket while one has something.
+const BLIND_MAX: u32 = 4;
 /// System calls of receiving before others get their turn.
 const RECEIVES_PER_TURN: usize = 16;
+
+#[cfg(test)]
+mod tests;

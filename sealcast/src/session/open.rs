@@ -329,7 +329,7 @@ pub(super) fn start(url: Url, mut parts: Parts, home: Option<Home>, clock: Clock
     })
 }
 
-fn start_over(
+pub(super) fn start_over(
     url: Url,
     parts: Parts,
     clock: Clock,
