@@ -57,12 +57,23 @@ impl Rekey {
         let bar = env.output.progress(self.runs as u64 * 2 + 1, "rekey");
         let mut multicasts = self.plain(members)?;
         bar.inc(1);
-        let setup = BenchSetup::centered(members + JOINERS, self.options.as_ref())?;
-        let sessions = formed(&setup, members)?;
-        let mut runs = vec![];
-        for _ in 0..self.runs.max(1) {
-            runs.push(self.measure(&setup, &sessions)?);
-            bar.inc(1);
+        let mut options = self.options.clone().unwrap_or_default();
+        if members > STARVED && !options.contains("detect=") {
+            options = format!("detect={DETECT_STARVED}&{options}").trim_end_matches('&').to_owned();
+        }
+        let setup = BenchSetup::centered(members + JOINERS, Some(&options).filter(|it| !it.is_empty()))?;
+        let (mut sessions, mut runs) = (vec![], vec![]);
+        let measured = form(&setup, members, &mut sessions).and_then(|()| {
+            (0..self.runs.max(1)).try_for_each(|_| {
+                runs.push(self.measure(&setup, &sessions)?);
+                bar.inc(1);
+                Ok(())
+            })
+        });
+        if let Err(why) = measured {
+            // To leave a large group that is in trouble takes each member seconds: the process ends without that.
+            std::mem::forget(sessions);
+            return Err(why);
         }
         // All at once, as when the machine is turned off: one after the other each would cost the rest a key.
         std::thread::scope(|scope| sessions.into_iter().for_each(|it| _ = scope.spawn(move || it.close())));
@@ -126,8 +137,8 @@ impl Rekey {
 }
 
 /// A group of so many: the first one forms it, and lets in the others some at a time.
-fn formed(setup: &BenchSetup, members: usize) -> Result<Vec<Session>, Failure> {
-    let mut sessions = vec![setup.open(0)?];
+fn form(setup: &BenchSetup, members: usize, sessions: &mut Vec<Session>) -> Result<(), Failure> {
+    sessions.push(setup.open(0)?);
     installed(sessions.iter(), 1)?;
     while sessions.len() < members {
         stop_if_asked()?;
@@ -136,7 +147,7 @@ fn formed(setup: &BenchSetup, members: usize) -> Result<Vec<Session>, Failure> {
         }
         installed(sessions.iter(), sessions.len())?;
     }
-    Ok(sessions)
+    Ok(())
 }
 
 /// Waits until each session has installed a view of this many members.
@@ -169,6 +180,9 @@ const SIZE: usize = 1_400;
 const JOINERS: usize = 24;
 /// Members that join together while the group grows.
 const AT_ONCE: usize = 12;
+/// Of more threads than this a few cores let each run so seldom that it seems silent: `detect=` is longer then, as on a busy machine.
+const STARVED: usize = 400;
+const DETECT_STARVED: &str = "20s";
 /// One run of plain multicasts takes no longer.
 const PLAIN_MAX: Duration = Duration::from_secs(2);
 const CHANGE_TIMEOUT: Duration = Duration::from_secs(60);
