@@ -303,7 +303,7 @@ impl Contributory {
         View::new(self.installed_members(), agreed.epoch, members, agreed.me, change).after(agreed.cut)
     }
 
-    fn installed_members(&self) -> Option<&Roster> {
+    pub(super) fn installed_members(&self) -> Option<&Roster> {
         self.installed.as_ref().map(|i| &i.members)
     }
 
@@ -355,6 +355,9 @@ impl Contributory {
         let change = self.change_to(now, people);
         self.prepared = true;
         let view = View::new(self.installed_members(), epoch, members, me, change);
+        let is_apart = self.apart.is_some_and(|cert| view.members.find(&cert).is_none());
+        let waits = is_apart && now.monotonic.since(self.grew) < self.config.detect * timing::APART_DETECTS;
+        let view = view.waiting(waits);
         self.outputs.push_back(Output::Prepare { view, flush });
     }
 
@@ -455,6 +458,12 @@ impl Contributory {
         self.last = Some(attempt);
         self.prepared = false;
         if self.is_grouped() {
+            if !view.came.is_empty() {
+                self.grew = now.monotonic;
+            }
+            // Members of a group that we heard of and that are not in ours may have an order.
+            let heard = self.elsewhere.keys().copied().chain(self.apart);
+            self.apart = heard.into_iter().find(|cert| view.members.find(cert).is_none());
             self.elsewhere.clear();
             self.confirmed.clear();
         }

@@ -19,8 +19,12 @@ use super::{Contributory, Elsewhere, Strike};
 impl Contributory {
     /// A verified sign of somebody that is in a group, or says so.
     pub(super) fn hear_elsewhere(&mut self, now: Now, person: &Arc<Person>) {
-        if self.is_grouped() || self.statements.excludes(&person.cert) {
+        if self.statements.excludes(&person.cert) {
             return;
+        }
+        if self.is_grouped() {
+            let is_in = self.installed_members().is_some_and(|it| it.find(&person.id.cert).is_some());
+            return self.apart = Some(person.id.cert).filter(|_| !is_in).or(self.apart);
         }
         let at = now.monotonic;
         if self.elsewhere.len() >= limits::REMEMBERED_PEOPLE_MAX && !self.elsewhere.contains_key(&person.id.cert) {

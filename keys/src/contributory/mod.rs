@@ -242,6 +242,9 @@ pub struct Contributory {
     replaced: bool,
     /// Members of other groups of whom we heard while in none, by certificate.
     elsewhere: BTreeMap<CertHash, Elsewhere>,
+    /// A member of another group of whom we heard, and that is not in ours; and when somebody came to ours last.
+    apart: Option<CertHash>,
+    grew: Monotonic,
     /// Who proposed to us on an epoch that two of its members did not vouch for.
     doubted: BTreeMap<CertHash, Strike>,
     /// By the certificate of who proposed to us, while in no group: the last epoch named to follow on, and how many were.
@@ -454,6 +457,8 @@ impl Contributory {
             towards: EpochId::default(),
             replaced: false,
             elsewhere: BTreeMap::new(),
+            apart: None,
+            grew: now.monotonic,
             doubted: BTreeMap::new(),
             named_bases: BTreeMap::new(),
             asked: None,

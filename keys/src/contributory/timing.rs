@@ -119,6 +119,9 @@ pub(super) const ANSWERED: Duration = Duration::from_millis(25);
 pub(super) const ANSWERED_PAIR: Duration = Duration::from_millis(60);
 /// A member of a group that is heard is waited for so long: somewhat longer than from one [`BEACON`] to the next.
 pub(super) const ELSEWHERE: Duration = Duration::from_millis(1_300);
+/// For so many `detect` after somebody came to a group, members of another one that are heard keep it from beginning an order:
+/// strikes end sooner.
+pub(super) const APART_DETECTS: u32 = 3;
 /// Not heard for so long, it is a new sign when it is.
 pub(super) const ELSEWHERE_FORGOTTEN: Duration = Duration::from_secs(30);
 /// First time for which the proposals of one are not followed whose epoch nobody else vouched for; doubles each time.

@@ -104,6 +104,24 @@ fn w9_an_epoch_that_one_installed_is_proven_by_those_who_confirmed_it() {
     }
 }
 
+/// Two that heard a group form their own, which does not let them in: it may have an order, so theirs begins none at once.
+#[test]
+fn rule_b1_who_heard_a_group_and_is_not_in_it_begins_no_order_at_once() {
+    let mut net = Net::robots(760, 3, 0);
+    assert!(net.run_until(2_000, Net::is_one), "{}", net.describe());
+    assert!(net.nodes.iter().all(|n| n.keys.apart.is_none()), "nobody else was there");
+    let pair = [net.start(robot(3)), net.start(robot(4))];
+    let heard = |net: &Net| pair.iter().all(|i| !net.nodes[*i].keys.elsewhere.is_empty());
+    assert!(net.run_until(1_000, heard), "{}", net.describe());
+    net.muted.extend(0..3);
+    assert!(net.run_until(20_000, |net| net.are_one(&pair)), "{}", net.describe());
+    assert!(pair.iter().all(|i| net.nodes[*i].keys.apart.is_some()), "{}", net.describe());
+    net.muted.clear();
+    net.held_back.clear();
+    assert!(net.run_until(20_000, |net| net.are_one(&[0, 1, 2, pair[0], pair[1]])), "{}", net.describe());
+    assert!(net.nodes.iter().all(|n| n.keys.apart.is_none()), "all are together");
+}
+
 /// Two who wait for a group's answer take in a third one meanwhile, whichever of them would be free to go on.
 #[test]
 fn a_third_newcomer_does_not_wait_for_the_pair_before_it() {
