@@ -160,6 +160,8 @@ pub enum StateInput<'a> {
 pub enum StateEvent {
     /// It begins with nothing: all messages from here on follow.
     Begins,
+    /// It goes on as it was when messages were missed, since nobody has more of it: those that came since then follow.
+    Resumes,
     /// Somebody needs it as it is here, after all messages before this and none after it.
     Wanted(u64),
     /// A state in which all messages before this position are; those from it on came since it was asked for, or follow.

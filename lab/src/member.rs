@@ -226,6 +226,7 @@ impl<K: Keys, D: Delivery> Member<K, D> {
         let Some(kept) = &mut self.kept else { return };
         let states = match event {
             StateEvent::Begins => kept.restore(0, [0; 32]),
+            StateEvent::Resumes => kept.restore(0, kept.lost),
             StateEvent::Wanted(ticket) => {
                 let bytes = kept.snapshot();
                 return self.core.state(now, StateInput::Give { ticket, bytes });
@@ -237,7 +238,7 @@ impl<K: Keys, D: Delivery> Member<K, D> {
                 states
             }
             StateEvent::Lost => {
-                *kept = Kept::default();
+                *kept = Kept { lost: kept.hash.unwrap_or(kept.lost), ..Kept::default() };
                 return;
             }
             StateEvent::Refused => panic!("it keeps one"),
@@ -320,6 +321,8 @@ impl<K: Keys, D: Delivery> Node for Member<K, D> {
 #[derive(Default)]
 struct Kept {
     hash: Option<[u8; 32]>,
+    /// What it was when messages were missed.
+    lost: [u8; 32],
     /// Those before this position are in it.
     from: u64,
     /// Messages that wait for it.

@@ -41,6 +41,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             Step::Began => println!("an empty board"),
             Step::Restored { .. } => println!("the others' board: {:?}", board.state().map(|it| &it.0)),
             Step::Applied(message) => println!("{}: {}", message.origin(), String::from_utf8_lossy(message.payload())),
+            Step::Resumed => println!("nobody has more than this: {:?}", board.state().map(|it| &it.0)),
             _ => println!("apart from the others: their board comes"),
         }
         if let (Some(_), Some(line)) = (board.state(), lines.next()) {

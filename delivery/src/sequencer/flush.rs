@@ -341,8 +341,9 @@ impl Sequencer {
                     let is_ours = is_of_last || self.report.chain == decision.chain;
                     gap = self.report.installed.is_some() && (!is_ours || self.delivered < decision.cut);
                     let (first, comes) = (decision.last.is_none(), self.report.installed.is_none());
+                    let had = self.next_position();
                     self.delivered = decision.cut;
-                    self.states_enter(now, first, gap || comes && !first);
+                    self.states_enter(now, first, gap || comes && !first, had);
                     forced = decision.is_forced;
                     let next = Primary { epoch: view.epoch, ..next };
                     self.report.install(next, decision.cut, decision.chain);

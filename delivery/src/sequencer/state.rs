@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! QUERY ─▶ giver ─ Wanted, in turn ─▶ its application ─ Give ─▶ HEAD, signed ─▶ WANT ⇄ PIECE … ─▶ Here { position, bytes }
-//!           └── nothing, or it waits itself: the next member is asked; if all say so, the lowest slot begins with nothing
+//!           └── nothing, or it waits itself: the next member is asked; if all say so, who had the most before a gap goes on
+//!               with that, or the lowest slot begins with nothing
 //! ```
 //! A state is that of one topic. What follows from the messages of a topic is for its readers, so all of this is sealed under
 //! the key of the topic's compartment; it comes only from members that may publish the topic, who could have said what is in
@@ -39,8 +40,8 @@ pub(super) enum StateMessage {
 pub(super) enum Head {
     /// Its application has none for this topic.
     Nothing,
-    /// It waits for one itself.
-    Waits,
+    /// It waits for one itself; before it lacked messages, it had all before this position, or zero.
+    Waits { had: u64 },
     /// It is being made.
     Comes,
     /// With all before `position` in it.
@@ -52,7 +53,10 @@ impl Head {
         let mut bytes = [0; 53];
         match self {
             Head::Nothing => {}
-            Head::Waits => bytes[0] = 1,
+            Head::Waits { had } => {
+                bytes[0] = 1;
+                bytes[9..17].copy_from_slice(&had.to_be_bytes());
+            }
             Head::Comes => bytes[0] = 2,
             Head::Here { ticket, position, len, hash } => {
                 bytes[0] = 3;
@@ -70,12 +74,16 @@ impl Head {
         let (ticket, position, len, hash) = (r.u64()?, r.u64()?, r.u32()?, r.array()?);
         let head = match what {
             0 => Head::Nothing,
-            1 => Head::Waits,
+            1 => Head::Waits { had: position },
             2 => Head::Comes,
             3 => Head::Here { ticket, position, len, hash },
             _ => return Err(Malformed),
         };
-        let is_plain = matches!(head, Head::Here { .. }) || (ticket, position, len, hash) == (0, 0, 0, [0; 32]);
+        let is_plain = match head {
+            Head::Here { .. } => true,
+            Head::Waits { .. } => (ticket, len, hash) == (0, 0, [0; 32]),
+            Head::Nothing | Head::Comes => (ticket, position, len, hash) == (0, 0, 0, [0; 32]),
+        };
         if is_plain { Ok(head) } else { Err(Malformed) }
     }
 
@@ -179,6 +187,8 @@ enum Follow {
 struct StateRequest {
     /// We get what comes from this position on.
     least: u64,
+    /// What we had before we lacked messages: all before this position, or zero.
+    had: u64,
     /// When something is to be said.
     at: Monotonic,
     giver: Option<Incarnation>,
@@ -187,7 +197,8 @@ struct StateRequest {
     nonce: u64,
     tries: u32,
     nothing: BTreeSet<Incarnation>,
-    wait: BTreeSet<Incarnation>,
+    /// With what they had.
+    wait: BTreeMap<Incarnation, u64>,
     transfer: Option<Transfer>,
 }
 
@@ -224,10 +235,21 @@ impl States {
 }
 
 impl StateRequest {
-    fn new(now: Monotonic, least: u64) -> Box<StateRequest> {
+    fn new(now: Monotonic, least: u64, had: u64) -> Box<StateRequest> {
         let (nothing, wait) = <_>::default();
         let (giver, transfer) = (None, None);
-        Box::new(StateRequest { least, at: now, giver, last: Slot(0), nonce: 0, tries: 0, nothing, wait, transfer })
+        Box::new(StateRequest {
+            least,
+            had,
+            at: now,
+            giver,
+            last: Slot(0),
+            nonce: 0,
+            tries: 0,
+            nothing,
+            wait,
+            transfer,
+        })
     }
 
     /// Who gets the next question to this member.
@@ -255,7 +277,7 @@ impl Sequencer {
                 let follow = if self.report.installed.is_none() {
                     Follow::Idle
                 } else {
-                    Follow::Asks(StateRequest::new(now, self.next_position()))
+                    Follow::Asks(StateRequest::new(now, self.next_position(), 0))
                 };
                 self.states.follows.insert(topic.into(), follow);
             }
@@ -267,7 +289,7 @@ impl Sequencer {
             StateInput::Again(topic) => {
                 let least = self.next_position();
                 if let Some(follow) = self.states.follows.get_mut(topic) {
-                    *follow = Follow::Asks(StateRequest::new(now, least));
+                    *follow = Follow::Asks(StateRequest::new(now, least, 0));
                 }
             }
             StateInput::Give { ticket, bytes } => {
@@ -284,7 +306,7 @@ impl Sequencer {
     }
 
     /// What is delivered from now on has this position or a later one.
-    fn next_position(&self) -> u64 {
+    pub(super) fn next_position(&self) -> u64 {
         self.delivered.saturating_add(1) << MESSAGES_PER_RECORD_BITS
     }
 
@@ -292,8 +314,9 @@ impl Sequencer {
         self.tell_in_turn(Output::State(topic, event));
     }
 
-    /// A view is primary: whether it is the `first` one of its group, and whether we `lack` some of the order before it.
-    pub(super) fn states_enter(&mut self, now: Monotonic, first: bool, lack: bool) {
+    /// A view is primary: whether it is the `first` one of its group, and whether we `lack` some of the order before it, of which
+    /// we had all before the position `had`.
+    pub(super) fn states_enter(&mut self, now: Monotonic, first: bool, lack: bool, had: u64) {
         let least = self.next_position();
         let mut told = Vec::new();
         for (topic, follow) in &mut self.states.follows {
@@ -301,10 +324,15 @@ impl Sequencer {
                 *follow = Follow::Has;
                 told.push((topic.clone(), StateEvent::Begins));
             } else if lack || matches!(follow, Follow::Idle) {
-                if matches!(follow, Follow::Has) {
-                    told.push((topic.clone(), StateEvent::Lost));
-                }
-                *follow = Follow::Asks(StateRequest::new(now, least));
+                let had = match follow {
+                    Follow::Idle => 0,
+                    Follow::Has => {
+                        told.push((topic.clone(), StateEvent::Lost));
+                        had
+                    }
+                    Follow::Asks(query) => query.had,
+                };
+                *follow = Follow::Asks(StateRequest::new(now, least, had));
             }
         }
         if lack {
@@ -373,12 +401,17 @@ impl Sequencer {
                 let said = |set: &BTreeSet<Incarnation>, slot: &Slot| {
                     incarnations.get(slot).is_some_and(|it| set.contains(it))
                 };
-                let open = || may_give().filter(|it| !said(&query.nothing, it) && !said(&query.wait, it));
+                let waits = |slot: &Slot| incarnations.get(slot).and_then(|it| query.wait.get(it)).copied();
+                let open = || may_give().filter(|it| !said(&query.nothing, it) && waits(it).is_none());
                 let next = open().find(|it| *it > query.last).or_else(|| open().next());
                 let Some(next) = next else {
-                    let is_first = may_give().filter(|it| said(&query.wait, it)).all(|it| me < it);
-                    if others().next().is_none() || may_give().next().is_some() && is_first {
-                        told.push(topic.clone());
+                    // Nobody has all of it: who had the most goes on with that, and others get it from there.
+                    let had = query.had;
+                    let is_first = |it: Slot| waits(&it).is_none_or(|its| its < had || its == had && me < it);
+                    let may_begin = access.may_publish(me, topic) && may_give().next().is_some();
+                    if others().next().is_none() || may_begin && may_give().all(is_first) {
+                        let event = if had > 0 { StateEvent::Resumes } else { StateEvent::Begins };
+                        told.push((topic.clone(), event));
                     }
                     query.nothing.clear();
                     query.wait.clear();
@@ -394,9 +427,9 @@ impl Sequencer {
             says.push((domain, query.reach(giver), StateMessage::Query { giver, nonce, least, topic }));
             (query.tries, query.at) = (query.tries + 1, now + REQUEST_AGAIN_AFTER);
         }
-        for topic in told {
+        for (topic, event) in told {
             self.states.follows.insert(topic.clone(), Follow::Has);
-            self.tell_state(topic, StateEvent::Begins);
+            self.tell_state(topic, event);
         }
         says.into_iter().for_each(|(domain, to, word)| self.say_word(domain, to, word));
     }
@@ -414,7 +447,7 @@ impl Sequencer {
         word: StateMessage,
     ) -> Result<(), Dropped> {
         let current = self.current.as_ref().filter(|it| it.order.is_some()).ok_or(Dropped::Stale)?;
-        let me = current.me;
+        let (me, next) = (current.me, self.next_position());
         match word {
             StateMessage::Query { giver, nonce, least, topic } if giver == me => {
                 self.answer(now, (slot, nonce, domain), least, &topic)
@@ -440,8 +473,10 @@ impl Sequencer {
                         query.nothing.insert(who);
                         query.go_on(now);
                     }
-                    Head::Waits => {
-                        query.wait.insert(who);
+                    // Nobody had what nobody was given.
+                    Head::Waits { had } if had > next => return Err(Dropped::Policy),
+                    Head::Waits { had } => {
+                        query.wait.insert(who, had);
                         query.go_on(now);
                     }
                     // The tries are those of an application that does not make it.
@@ -550,7 +585,7 @@ impl Sequencer {
         let mut wanted = None;
         let head = match follows.get_key_value(topic) {
             None | Some((_, Follow::Idle)) => Head::Nothing,
-            Some((_, Follow::Asks(_))) => Head::Waits,
+            Some((_, Follow::Asks(query))) => Head::Waits { had: query.had },
             Some((topic, Follow::Has)) => {
                 given.retain(|it| now.since(it.used) < KEPT_FOR);
                 let is_full = given.len() >= limits::STATES_GIVEN_MAX;

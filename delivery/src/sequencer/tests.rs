@@ -111,6 +111,7 @@ struct Log {
     begun: usize,
     came: usize,
     lost: usize,
+    resumed: usize,
 }
 
 impl Log {
@@ -130,6 +131,10 @@ impl Log {
     fn event(&mut self, event: StateEvent) -> Option<(u64, Option<Vec<u8>>)> {
         match event {
             StateEvent::Begins => self.restore(0, Vec::new()),
+            StateEvent::Resumes => {
+                self.resumed += 1;
+                self.go_on();
+            }
             StateEvent::Wanted(ticket) => {
                 return Some((ticket, self.has.then(|| [&self.last.to_be_bytes()[..], &self.entries].concat())));
             }
@@ -147,7 +152,12 @@ impl Log {
 
     fn restore(&mut self, position: u64, entries: Vec<u8>) {
         self.begun += usize::from(position == 0);
-        (self.has, self.entries, self.from) = (true, entries, position);
+        (self.entries, self.from) = (entries, position);
+        self.go_on();
+    }
+
+    fn go_on(&mut self) {
+        self.has = true;
         let waiting = std::mem::take(&mut self.waiting);
         waiting.into_iter().for_each(|(index, body)| self.message(index, &body));
     }
@@ -1338,6 +1348,35 @@ fn where_nobody_has_a_state_the_lowest_slot_begins_and_who_may_not_publish_gives
     assert!(net.sent.iter().filter(|(_, it)| inside(it)).count() > 4);
 }
 
+/// An insider said that it held what it did not, and nobody else has it: what members had is not lost.
+#[test]
+fn rule_b2_where_all_lack_messages_who_had_the_most_goes_on_with_that() {
+    let mut net = Net::new(3, 0, 941);
+    (1..3).for_each(|node| net.follow(node));
+    net.order(1, &[0, 1, 2]);
+    net.say_some(&[0, 1, 2], 20);
+    net.run(net.now + SECOND);
+    let less = net.nodes[1].next_position();
+    net.say_some(&[0], 5);
+    net.run(net.now + SECOND);
+    let (more, now) = (net.nodes[2].next_position(), net.at().monotonic);
+    assert!(less < more);
+    for (node, had) in [(1, less), (2, more)] {
+        net.nodes[node].states_enter(now, false, true, had);
+        net.drain(node);
+        assert!(!net.states[&node].has);
+    }
+    // It came just now, and has the lowest slot.
+    net.follow(0);
+    net.say_some(&[0, 1], 5);
+    net.run(net.now + 2 * SECOND);
+    assert_eq!([0, 1, 2].map(|node| net.states[&node].resumed), [0, 0, 1]);
+    assert_eq!([0, 1, 2].map(|node| net.states[&node].begun), [0, 1, 1]);
+    net.say_some(&[0, 1, 2], 20);
+    net.run(net.now + SECOND);
+    net.have_one_state(&[0, 1, 2]);
+}
+
 #[test]
 fn rule_g2_any_word_about_a_state_is_read_as_it_was_written_or_malformed() {
     use super::state::{Head, StateMessage};
@@ -1347,7 +1386,8 @@ fn rule_g2_any_word_about_a_state_is_read_as_it_was_written_or_malformed() {
     let words = [
         StateMessage::Query { giver: Slot(3), nonce: 4, least: 5, topic: topic.clone() },
         head(Head::Nothing),
-        head(Head::Waits),
+        head(Head::Waits { had: 0 }),
+        head(Head::Waits { had: 5 }),
         head(Head::Comes),
         head(here),
         StateMessage::Want { giver: Slot(1), ticket: 2, first: 3, count: 4 },

@@ -42,6 +42,8 @@ pub enum Step {
     },
     /// It lacks messages, since this member was apart from the others; the state of one of them comes.
     Lost,
+    /// It goes on with what it had when it lost messages: no member has them, and none had more.
+    Resumed,
 }
 
 /// A value that all members of a group keep alike. It takes in messages as [`Replica::next_timeout`] is called, and gives its
@@ -199,6 +201,10 @@ impl<S: State> Replica<S> {
                 self.state.restore(None);
                 (self.is_current, self.from) = (true, 0);
                 Step::Began
+            }
+            StateEvent::Resumes => {
+                self.is_current = true;
+                Step::Resumed
             }
             StateEvent::Wanted(ticket) => {
                 let bytes = self.is_current.then(|| self.state.snapshot());
