@@ -136,13 +136,14 @@ impl Driver {
     pub(super) fn begin_turn(&mut self, shared: &Shared, most: Duration, wanted: Option<&Queue>) -> Option<Duration> {
         let mut now = shared.clock.now();
         // The system kept this thread waiting: what came meanwhile may be what a timer waits for.
-        let is_late = self.core.timeout().is_some_and(|at| now.monotonic.since(at) >= LATE);
+        let due = self.core.timeout();
+        let is_late = due.is_some_and(|at| now.monotonic.since(at) >= LATE);
         if is_late && self.looks < LOOKS_MAX {
             self.looks += 1;
             return Some(Duration::ZERO);
         }
         self.looks = 0;
-        if self.work(shared, &mut now, wanted) || wanted.is_some_and(|queue| !queue.is_empty()) {
+        if self.work(shared, &mut now, wanted, due) || wanted.is_some_and(|queue| !queue.is_empty()) {
             // A flood at one socket keeps nobody from the others.
             self.blind += 1;
             return (self.blind >= BLIND_MAX).then_some(Duration::ZERO);
@@ -167,7 +168,8 @@ impl Driver {
         // next turn, while the answer is on its way.
         if !self.take_in(shared, &mut now, wanted) {
             self.looks = 0;
-            self.work(shared, &mut now, wanted);
+            let due = self.core.timeout();
+            self.work(shared, &mut now, wanted, due);
         }
     }
 
@@ -190,15 +192,14 @@ impl Driver {
         [due, self.shell.timeout(), hears_on].into_iter().flatten().min().unwrap_or(Duration::MAX)
     }
 
-    /// Everything that can be done without waiting; whether there was anything.
-    fn work(&mut self, shared: &Shared, now: &mut Now, wanted: Option<&Queue>) -> bool {
-        let mut busy = false;
-        if self.core.timeout().is_some_and(|at| at <= now.monotonic) {
+    /// Everything that can be done without waiting, a timer that is `due` first; whether there was anything.
+    fn work(&mut self, shared: &Shared, now: &mut Now, wanted: Option<&Queue>, due: Option<Monotonic>) -> bool {
+        let is_due = due.is_some_and(|at| at <= now.monotonic);
+        if is_due {
             self.core.handle_timeout(*now);
-            busy = true;
         }
         self.pump(shared, *now);
-        self.take_in(shared, now, wanted) || busy
+        self.take_in(shared, now, wanted) || is_due
     }
 
     /// Receives while there is something to receive and room for it; whether there was anything.
