@@ -46,8 +46,8 @@ fn rekey(bench: &Bench, id: &str, members: usize, goal: f64) -> Result<Vec<Row>,
     let row = row.part("multicasts/s to as many sockets", number(&said, "multicasts_per_second")?);
     let row = row.part("a join, ms", number(&said, "join_ms")?).part("a leave, ms", number(&said, "leave_ms")?);
     let how = format!(
-        "keys=center, each member acknowledges to the leader itself, one member joins and leaves, one change at a time; all members in one process, loopback, medians of \
-         {runs} runs of {seconds} s; plain multicasts before and after"
+        "keys=center, each member acknowledges to the leader itself, one member joins and leaves, one change at a time; all members in one process, with detect=20s if they are \
+         more than 400, loopback, medians of {runs} runs of {seconds} s; plain multicasts before and after"
     );
     Ok(vec![row.measured(number(&said, "ratio")?, how)])
 }
