@@ -258,11 +258,11 @@ fn a_change_that_takes_long_keeps_those_who_are_ready() {
     net.meet(&all, 3000);
     net.for_millis(500);
     let before = net.view(all[0]).epoch.counter;
-    (2..5).for_each(|i| net.parts[all[i]] = i as u32);
+    (1..).zip(&all[2..]).for_each(|(part, at)| net.parts[*at] = part);
     net.command(all[1], Command::Rotate);
-    for i in 2..5 {
+    for at in &all[2..] {
         net.for_millis(2_000);
-        net.parts[all[i]] = 0;
+        net.parts[*at] = 0;
     }
     net.for_millis(1_000);
     assert!(net.together(&all));
