@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use sealcast_wire::codec::Reader;
-use sealcast_wire::{Change, Dropped, EpochId, Incarnation, Monotonic, Slot, View, limits};
+use sealcast_wire::{Change, Dropped, EpochId, Incarnation, Member, Monotonic, Slot, View, limits};
 
 use super::control::{Control, Of};
 use super::named::Slots;
@@ -68,6 +68,10 @@ impl Sequencer {
         let Some(current) = &self.current else {
             return self.ready.push_back(Output::Flushed(epoch, [0; 32]));
         };
+        if self.leaving.said.is_some() {
+            // Whoever has our report knows that we leave, though our word is not in the order yet.
+            self.report.leave(&current.incarnations.get(&current.me).map(id_of).into_iter().collect());
+        }
         let members: BTreeSet<Incarnation> = view.members.iter().map(|it| it.id.incarnation).collect();
         let stay: BTreeMap<Slot, Id> = current
             .incarnations
@@ -85,7 +89,7 @@ impl Sequencer {
             self.flushed = Some(done);
         }
         // What cannot be said is not known here either, so that all take it alike.
-        let sayable = self.report.known_by(&ids).filter(|_| self.leaving.said.is_none());
+        let sayable = self.report.known_by(&ids);
         let reports = BTreeMap::from_iter(sayable.map(|it| (id, it)));
         let (began, say_at) = (now, Some(now));
         let until = now + limits::flush_within(members.len()).saturating_sub(MARGIN);
@@ -346,9 +350,12 @@ impl Sequencer {
                     self.states_enter(now, first, gap || comes && !first, had);
                     forced = decision.is_forced;
                     let next = Primary { epoch: view.epoch, ..next };
+                    let votes = |it: &Member| next.members.named().contains(&id_of(&it.id.incarnation));
+                    let left = view.members.slots().filter(|(_, it)| !votes(it)).map(|(slot, _)| slot).collect();
                     self.report.install(next, decision.cut, decision.chain);
                     self.last = None;
-                    let order = nobody_comes.then(|| Order::new(view.me, slots, (decision.cut, decision.chain)));
+                    let end = (decision.cut, decision.chain);
+                    let order = nobody_comes.then(|| Order::new(view.me, slots, left, end));
                     // Of messages of ours that others may have at positions that we miss, nobody knows what became.
                     (order, !gap, true, nobody_comes)
                 }
@@ -406,7 +413,7 @@ impl Sequencer {
         Ok(())
     }
 
-    /// We are about to leave. Those who stay count us no more, once that is in the order; from now on we report to nobody.
+    /// We are about to leave. Those who stay count us no more, once that is in the order, or in a report of ours.
     pub(super) fn leave(&mut self, now: Monotonic) {
         if self.leaving.until.is_some() {
             return;

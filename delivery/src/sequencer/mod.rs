@@ -126,7 +126,7 @@ pub struct Sequencer {
 /// How a member leaves.
 #[derive(Debug, Default)]
 struct Leaving {
-    /// Our record that says so: we report no more.
+    /// Our record that says so: we vote no more.
     said: Option<u64>,
     /// We wait so long at most for it to be in the order.
     until: Option<Monotonic>,

@@ -110,8 +110,9 @@ pub(super) enum Stamped {
 }
 
 impl Order {
-    /// Nothing is stamped after this sequence number, up to which stamps have that hash.
-    pub(super) fn new(me: Slot, members: Vec<Slot>, (last, chain): (u64, [u8; 32])) -> Order {
+    /// Nothing is stamped after this sequence number, up to which stamps have that hash; some members `left` by their own word,
+    /// and are there still.
+    pub(super) fn new(me: Slot, members: Vec<Slot>, left: BTreeSet<Slot>, (last, chain): (u64, [u8; 32])) -> Order {
         let sequencing = Sequencing { said: last, base: last, ..Sequencing::default() };
         Order {
             me,
@@ -129,7 +130,7 @@ impl Order {
             held: last,
             chain,
             fence: None,
-            left: BTreeSet::new(),
+            left,
             ends: false,
             delivered: last,
             stable: (last, last),

@@ -197,6 +197,11 @@ impl Report {
         self.voters.remove(left);
     }
 
+    /// Whether its author, which has this id, said that it leaves.
+    fn leaves(&self, author: &Id) -> bool {
+        self.installed.is_some() && !self.voters.named().contains(author)
+    }
+
     /// Forgets views that nobody installed and nobody will, since all of their members report and have agreed to another one
     /// since: a member installs as primary what it agreed to last, or nothing.
     pub(super) fn forget_failed(&mut self, reports: &BTreeMap<Id, Report>) {
@@ -256,12 +261,13 @@ impl Decision {
     pub(super) fn hash(&self, reports: &BTreeMap<Id, Report>) -> [u8; 32] {
         let (ordinal, epoch) = self.last.as_ref().map_or((0, EpochId::default()), |it| (it.ordinal, it.epoch));
         let t = Transcript::new("sealcast/v1/cut").add(&[u8::from(self.is_primary)]).add(&ordinal.to_be_bytes());
-        let next = self.next(reports, EpochId::default()).ordinal;
-        let t = t.add(&epoch.to_bytes()).add(&self.cut.to_be_bytes()).add(&self.chain).add(&next.to_be_bytes());
-        t.add(&reports.keys().flatten().copied().collect::<Vec<u8>>()).finish()
+        let next = self.next(reports, EpochId::default());
+        let t = t.add(&epoch.to_bytes()).add(&self.cut.to_be_bytes()).add(&self.chain).add(&next.ordinal.to_be_bytes());
+        let ids = |of: &mut dyn Iterator<Item = &Id>| of.flatten().copied().collect::<Vec<u8>>();
+        t.add(&ids(&mut reports.keys())).add(&ids(&mut next.members.named().iter())).finish()
     }
 
-    /// The primary view that those who reported make, if they may.
+    /// The primary view that those who reported make, but for those who leave, if they may.
     pub(super) fn next(&self, reports: &BTreeMap<Id, Report>, epoch: EpochId) -> Primary {
         successor(self.last.as_ref(), reports, epoch)
     }
@@ -272,11 +278,10 @@ fn successor(last: Option<&Primary>, reports: &BTreeMap<Id, Report>, epoch: Epoc
     // any number.
     let attempts = reports.values().flat_map(|it| &it.attempts).map(|it| it.ordinal);
     let before = attempts.chain(last.map(|it| it.ordinal)).max().unwrap_or(0);
-    Primary {
-        ordinal: before.saturating_add(1),
-        epoch,
-        members: reports.keys().copied().collect::<BTreeSet<Id>>().into(),
-    }
+    // Who said that it leaves is in the coming view until the key scheme knows of it, and votes no more.
+    let votes = |(id, report): (&Id, &Report)| (!report.leaves(id)).then_some(*id);
+    let members: BTreeSet<Id> = reports.iter().filter_map(votes).collect();
+    Primary { ordinal: before.saturating_add(1), epoch, members: members.into() }
 }
 
 #[cfg(test)]

@@ -252,7 +252,7 @@ fn rule_b8_noise_does_not_keep_a_sequencer_from_what_it_cannot_read() {
     net.run(net.now + 5 * SECOND);
     assert_eq!((net.order[2].len(), net.order[0].len(), net.ordered[1].len()), (20, 10, 20));
     // Each name costs the room of a record, and those of records that come after it, or long before, count for nothing.
-    let mut order = Order::new(Slot(0), (0..3).map(Slot).collect(), (0, [0; 32]));
+    let mut order = Order::new(Slot(0), (0..3).map(Slot).collect(), BTreeSet::new(), (0, [0; 32]));
     assert!(order.name(Slot(1), 1, [7; 16]).is_none() && order.bytes() > 0);
     assert_eq!(order.is_named(Slot(1), 1, &noise(1)), Err(Dropped::Auth));
     let record = noise(2);
@@ -374,7 +374,7 @@ fn rule_b8_of_two_records_under_one_number_all_deliver_the_stamped_one() {
 /// The sequencer itself stamps what does not go on from before: nothing of it counts, and nothing is held up for ever by it.
 #[test]
 fn rule_g1_stamps_that_do_not_go_on_from_before_count_for_nothing() {
-    let mut order = Order::new(Slot(1), vec![Slot(0), Slot(1), Slot(2)], (0, [0; 32]));
+    let mut order = Order::new(Slot(1), vec![Slot(0), Slot(1), Slot(2)], BTreeSet::new(), (0, [0; 32]));
     let stamp = |slot, number| Stamp { slot: Slot(slot), number, safe: false, hash: [number as u8; 16] };
     for (first, stamps) in [
         (2, vec![stamp(0, 1)]),
@@ -389,7 +389,7 @@ fn rule_g1_stamps_that_do_not_go_on_from_before_count_for_nothing() {
     }
     assert_eq!(order.take_stamps(1, &[stamp(0, 1), stamp(2, 1), stamp(0, 2)]).map(|it| it.len()), Ok(3));
     assert_eq!(order.take_stamps(4, &[stamp(0, 2)]).unwrap_err(), Dropped::Malformed);
-    let mut sequencer = Order::new(Slot(0), vec![Slot(0), Slot(1)], (0, [0; 32]));
+    let mut sequencer = Order::new(Slot(0), vec![Slot(0), Slot(1)], BTreeSet::new(), (0, [0; 32]));
     assert_eq!(sequencer.note(Slot(1), 1), Err(Dropped::Malformed), "nobody holds what is not stamped");
     assert_eq!(sequencer.note(Slot(7), 0), Err(Dropped::Malformed));
 }
@@ -398,7 +398,7 @@ fn rule_g1_stamps_that_do_not_go_on_from_before_count_for_nothing() {
 #[test]
 fn whoever_holds_a_record_sends_it_again_if_its_sender_and_the_sequencer_do_not() {
     for (me, asked) in [(0, 3), (1, 6), (2, 9)] {
-        let mut order = Order::new(Slot(me), (0..4).map(Slot).collect(), (0, [0; 32]));
+        let mut order = Order::new(Slot(me), (0..4).map(Slot).collect(), BTreeSet::new(), (0, [0; 32]));
         order.keep(Slot(3), 1, (false, false), &[7; 100]);
         let mut answers = (1..20).map(|n| order.repair(Monotonic(n * 20_000), Slot(3), &[(1, 1)]));
         assert_eq!(answers.position(|it| !it.is_empty()), Some(asked - 1), "slot {me}");
@@ -699,7 +699,7 @@ fn rule_b1_who_heard_of_an_order_begins_no_other_one() {
     }
 }
 
-/// Who has said that it leaves reports to nobody: where only some know of it, no two parts may go on.
+/// Who has said that it leaves helps nobody to a majority: where only some know of it, no two parts may go on.
 #[test]
 fn rule_b1_who_has_said_that_it_leaves_votes_no_more() {
     let mut net = Net::new(3, 0, 211);
@@ -714,8 +714,41 @@ fn rule_b1_who_has_said_that_it_leaves_votes_no_more() {
     net.change(3, &[0]);
     assert!(net.publish_as(Guarantee::Ordered, 0, "c1/a", &numbered(0, 0)).is_ok());
     net.parted = Some(BTreeSet::from([0]));
-    net.prepare(4, &[1, 2], 100_000);
-    assert_eq!((net.flushed[1], net.flushed[2]), (None, None));
+    net.change(4, &[1, 2]);
+    for node in [1, 2] {
+        let sent = net.publish_as(Guarantee::Ordered, node, "c1/a", &numbered(node as u8, 0));
+        assert_eq!(sent.unwrap_err(), SendError::NotPrimary);
+    }
+}
+
+/// The key scheme knows later than the order that a member leaves, and agrees on a view with it: its report says so, the view
+/// before ends as ever, and the rest goes on when it is gone, however few.
+#[test]
+fn rule_b1_who_leaves_and_is_in_the_next_view_votes_in_it_no_more() {
+    for (leaver, comes, loss) in
+        [(0, false, 0), (1, false, 0), (0, true, 0), (1, true, 0), (0, false, 200), (1, true, 200)]
+    {
+        let mut net = Net::new(3, loss, 216);
+        net.order(1, &[0, 1]);
+        let (now, stays) = (net.at(), 1 - leaver);
+        net.nodes[leaver].handle(now, Input::Leave);
+        net.drain(leaver);
+        let all: &[usize] = if comes { &[0, 1, 2] } else { &[0, 1] };
+        net.prepare(3, all, 100_000);
+        assert!(net.flushed[0].is_some() && net.flushed[0] == net.flushed[1], "the end is common");
+        net.install(3, all);
+        if comes {
+            net.change(4, all);
+        }
+        net.publish_as(Guarantee::Ordered, stays, "c1/a", &numbered(stays as u8, 0)).expect("it is primary");
+        net.run(net.now + 100_000);
+        net.parted = Some(BTreeSet::from([leaver]));
+        let rest: &[usize] = if comes { &[stays, 2] } else { &[stays] };
+        net.change(5, rest);
+        net.publish_as(Guarantee::Ordered, stays, "c1/a", &numbered(stays as u8, 1)).expect("who left counts no more");
+        net.run(net.now + SECOND);
+        assert_eq!(net.ordered[stays].len(), 2);
+    }
 }
 
 /// The old sequencer was asleep while the others went on: it stamps for nobody (B3).
@@ -808,7 +841,7 @@ fn rule_g7_nobody_says_that_it_holds_more_of_an_order_than_there_can_be() {
 /// What a member asks for of slots that there are not costs no memory.
 #[test]
 fn rule_g7_records_of_nobody_are_asked_for_in_vain() {
-    let mut order = Order::new(Slot(0), vec![Slot(0), Slot(1)], (0, [0; 32]));
+    let mut order = Order::new(Slot(0), vec![Slot(0), Slot(1)], BTreeSet::new(), (0, [0; 32]));
     for slot in 0..1_000 {
         assert!(order.repair(Monotonic(1), Slot(slot), &[(1, 9)]).is_empty());
     }
