@@ -55,6 +55,9 @@ pub(super) struct Flush {
     times: u32,
 }
 
+/// The views that a report is said in and for, whose reports its author has, and the report.
+pub(super) type Early = ((EpochId, EpochId), (Slots, Vec<u8>));
+
 impl Sequencer {
     /// A view is coming.
     pub(super) fn prepare(&mut self, now: Monotonic, view: &View) {
@@ -114,6 +117,10 @@ impl Sequencer {
             times: 0,
         });
         self.renew_at = Some(now + RENEW_ABANDONED + RENEW_SPREAD * me.0);
+        for (slot, (of, (heard, report))) in std::mem::take(&mut self.early) {
+            // What is wrong with one is its author's loss.
+            let _ = self.take_report(now, slot, of, (heard, &report));
+        }
         self.flush_on(now);
     }
 
@@ -128,8 +135,13 @@ impl Sequencer {
         let Some(current) = &self.current else { return Err(Dropped::Stale) };
         let (me, known) = (current.me, current.ids());
         // Of another view it names other members.
-        let Some(flush) = self.flush.as_mut().filter(|it| it.base == base) else { return Err(Dropped::Stale) };
-        let id = flush.stay.get(&slot).copied().filter(|_| flush.view == view).ok_or(Dropped::Stale)?;
+        let Some(flush) = self.flush.as_mut().filter(|it| it.base == base && it.view == view) else {
+            // It overtook what prepares its view here.
+            let is_early = base == current.epoch && view.counter > base.counter;
+            let early = is_early.then(|| self.early.insert(slot, ((base, view), (heard, report.to_vec()))));
+            return early.map(|_| ()).ok_or(Dropped::Stale);
+        };
+        let id = flush.stay.get(&slot).copied().ok_or(Dropped::Stale)?;
         let mut r = Reader::new(report);
         let read = Report::read(&mut r, &known).and_then(|it| r.end().map(|()| it))?;
         // A made-up number would be everybody's next one, and for good.

@@ -44,7 +44,7 @@ use sealcast_wire::{
 
 use self::acknowledged::Acknowledged;
 use self::control::{Control, Of};
-use self::flush::Flush;
+use self::flush::{Early, Flush};
 use self::incoming::{Incoming, Record};
 use self::order::Order;
 use self::primary::Report;
@@ -96,6 +96,8 @@ pub struct Sequencer {
     /// The view that it is for; and the flush before, if that one was done.
     prepared: Option<View>,
     flushed: Option<Flush>,
+    /// By member: its last report in the view in use for one that is not prepared here yet.
+    early: BTreeMap<Slot, Early>,
     /// Views whose keys are agreed: others may install one, and we not.
     ahead: VecDeque<Ahead>,
     /// Whether this view orders, and whether that is decided; what was told of it last.
@@ -206,6 +208,7 @@ impl Sequencer {
             flush: None,
             prepared: None,
             flushed: None,
+            early: BTreeMap::new(),
             ahead: VecDeque::new(),
             order_status: OrderStatus::default(),
             order_news: None,
@@ -872,6 +875,7 @@ impl Sequencer {
     fn exclude(&mut self) {
         (self.current, self.last) = (None, None);
         (self.flush, self.flushed, self.prepared) = (None, None, None);
+        self.early.clear();
         self.ahead.clear();
         self.rebuild.iter_mut().for_each(Rebuild::clear);
         (self.renew_at, self.report) = (None, Report::default());

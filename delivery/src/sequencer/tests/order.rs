@@ -768,6 +768,25 @@ fn rule_b3_a_sequencer_that_slept_neither_orders_nor_acknowledges() {
     assert_eq!((net.order[1].len(), net.order[2].len()), (1, 1));
 }
 
+/// Reports overtake what tells one member of the coming view: nobody has to say them again.
+#[test]
+fn rule_b10_a_report_that_comes_before_its_view_is_prepared_counts() {
+    let mut net = Net::new(4, 0, 217);
+    let all = [0, 1, 2, 3];
+    net.order(1, &all);
+    for node in all {
+        let (now, view) = (net.at(), Net::coming(3, &all, node));
+        net.nodes[node].handle(now, Input::Prepare { view: &view, flush: sealcast_wire::Flush::Now });
+        net.drain(node);
+        net.run(net.now + 1_000);
+    }
+    assert!(net.flushed.iter().all(|it| it.is_some() && *it == net.flushed[0]));
+    // Those of another view in use count in none, nor those of who is out.
+    net.install(3, &all);
+    net.prepare(4, &all, 100_000);
+    assert!(net.flushed.iter().all(|it| it.is_some_and(|(of, _)| of.counter == 4) && *it == net.flushed[0]));
+}
+
 /// How often members say something in the stream of signed words.
 fn signed_words(net: &Net) -> usize {
     let is_word = |header: &Header| {
