@@ -457,6 +457,7 @@ impl Center {
         if let Some(follows) = self.follows.as_ref().filter(waits) {
             return self.timers.sooner(Timer::Ack, follows.since + KEYS_WAIT);
         }
+        let most = self.follows.as_ref().map_or(FOLLOW, |it| self.follows_for(it.content.slots.len()));
         let Some(follows) = &mut self.follows else { return };
         follows.state = FollowState::Acknowledged;
         let (proposal, to) = (follows.id, follows.content.leader);
@@ -464,7 +465,8 @@ impl Center {
         ack.tag = follows.key.ack(&ack);
         let again = spread(ACK_AGAIN, follows.content.slots.len());
         let wait = (again * 2_u32.saturating_pow(follows.tries.min(4))) + jitter(&mut self.rng, again / 2);
-        self.timers.set(Timer::Ack, now.monotonic + wait);
+        // Anybody can say a proposal again: who answers that follows it no longer than it would.
+        self.timers.set(Timer::Ack, (now.monotonic + wait).min(follows.since + most));
         follows.said = Some(now.monotonic);
         let to = follows.from.filter(|_| follows.tries < ACKS_TO_LEADER);
         self.send_to(to, &Message::Ack(ack));

@@ -721,6 +721,27 @@ fn a_stand_bys_word_deposes_no_leader() {
     }
 }
 
+/// An outsider says a proposal again and again whose leader is gone: who was to come in by it comes in by another one.
+#[test]
+fn rule_g7_a_proposal_that_is_said_again_holds_nobody_beyond_its_time() {
+    let (mut net, all) = group();
+    let newcomer = net.start("carol", PLAIN);
+    while net.nodes[newcomer].keys.as_ref().unwrap().follows.is_none() {
+        net.for_millis(1);
+    }
+    net.stop(all[0]);
+    let proposes = |it: &Message| matches!(it, Message::Propose(_));
+    let proposal = net.heard().iter().rposition(proposes).map(|at| net.tapped[at].clone()).expect("it was said");
+    for round in 0..2_000 {
+        let _ = net.inject(newcomer, &proposal);
+        net.for_millis(10);
+        if round % 50 == 0 {
+            net.suspect_lost();
+        }
+    }
+    assert!(net.together(&[all[1], all[2], all[3], newcomer]));
+}
+
 /// L1 once more, by who may lead: no epoch's number is near the end.
 #[test]
 fn no_leader_drives_the_numbers_of_epochs_to_their_end() {
