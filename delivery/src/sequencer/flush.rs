@@ -21,7 +21,7 @@ use super::control::{Control, Of};
 use super::named::Slots;
 use super::order::{Order, Stamped};
 use super::primary::{Decision, Id, Primary, Report, decide, id_of};
-use super::{Ahead, Current, Leaving, Sequencer, ordering};
+use super::{Ahead, Current, Sequencer, ordering};
 use crate::multicast::frame::{Frame, Frames, Stamp, Stream, write_stamps};
 use crate::{OrderStatus, Output};
 
@@ -430,16 +430,26 @@ impl Sequencer {
         if self.leaving.until.is_some() {
             return;
         }
-        let current = self.current.as_ref().filter(|it| it.members.len() > 1 && self.leaving.said.is_none());
-        let is_open = current.and_then(|it| it.order.as_ref()).is_some_and(|it| !it.is_fenced());
-        let protect = current.filter(|_| is_open).map(|it| it.protect.clone());
-        match protect.map(|it| self.multicast.lock().ordered_control(now, &it, &Control::Leave.bytes())) {
-            Some(Ok(number)) => {
-                self.leaving = Leaving { said: Some(number), until: Some(now + LEAVE) };
-                self.multicast.transmit_soon();
-            }
-            // There is no order to say it in.
-            Some(Err(_)) | None => self.ready.push_back(Output::Left),
+        let is_heard = self.current.as_ref().is_some_and(|it| it.members.len() > 1) && self.report.installed.is_some();
+        if !is_heard || self.leaving.said.is_some() {
+            return self.ready.push_back(Output::Left);
+        }
+        self.leaving.until = Some(now + LEAVE);
+        self.say_leave(now);
+    }
+
+    /// Says in the order that we leave: if the view in use ends, in that of the next one.
+    pub(super) fn say_leave(&mut self, now: Monotonic) {
+        let Some(current) = self.current.as_ref().filter(|_| self.leaving.until.is_some()) else { return };
+        if current.members.len() == 1 {
+            return self.go();
+        }
+        let is_open = self.leaving.said.is_none() && current.order.as_ref().is_some_and(|it| !it.is_fenced());
+        let protect = is_open.then(|| current.protect.clone());
+        let said = protect.map(|it| self.multicast.lock().ordered_control(now, &it, &Control::Leave.bytes()));
+        if let Some(Ok(number)) = said {
+            self.leaving.said = Some(number);
+            self.multicast.transmit_soon();
         }
     }
 

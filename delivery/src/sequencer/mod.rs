@@ -1001,8 +1001,11 @@ impl Delivery for Sequencer {
                 self.install(now.monotonic, view, protect, access);
                 self.tell_in_turn(Output::Entered(view.epoch));
                 self.tell_order();
-                // Our last word was for the view before.
-                self.go();
+                // Our last word was for the view before, or is for this one.
+                match self.leaving.said {
+                    Some(_) => self.go(),
+                    None => self.say_leave(now.monotonic),
+                }
                 self.take_stamps(now.monotonic);
             }
             Input::Leave => self.leave(now.monotonic),

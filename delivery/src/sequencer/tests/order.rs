@@ -768,6 +768,33 @@ fn rule_b3_a_sequencer_that_slept_neither_orders_nor_acknowledges() {
     assert_eq!((net.order[1].len(), net.order[2].len()), (1, 1));
 }
 
+/// A member leaves while the view ends since somebody comes: it says so in the order of the next view that has one.
+#[test]
+fn rule_b1_who_leaves_while_a_view_ends_says_so_in_the_next_one() {
+    for leaver in [0, 1] {
+        let mut net = Net::new(3, 0, 218);
+        net.order(1, &[0, 1]);
+        for node in [0, 1] {
+            let (now, view) = (net.at(), Net::coming(3, &[0, 1, 2], node));
+            net.nodes[node].handle(now, Input::Prepare { view: &view, flush: sealcast_wire::Flush::Now });
+        }
+        let now = net.at();
+        net.nodes[leaver].handle(now, Input::Leave);
+        for epoch in [3, 4] {
+            assert!(net.left.is_empty(), "nobody knows of it yet");
+            net.prepare(epoch, &[0, 1, 2], 20_000);
+            net.install(epoch, &[0, 1, 2]);
+        }
+        net.run(net.now + 20_000);
+        assert_eq!(net.left, [leaver]);
+        // One of three goes on nowhere, and of two who vote the one with the lowest id does.
+        let stays = 1 - leaver;
+        net.parted = Some(BTreeSet::from([leaver, 2]));
+        net.change(5, &[stays]);
+        net.publish_as(Guarantee::Ordered, stays, "c1/a", &numbered(stays as u8, 0)).expect("who left counts no more");
+    }
+}
+
 /// Reports overtake what tells one member of the coming view: nobody has to say them again.
 #[test]
 fn rule_b10_a_report_that_comes_before_its_view_is_prepared_counts() {
