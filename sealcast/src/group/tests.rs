@@ -591,6 +591,33 @@ fn a_member_is_sent_to_where_it_was_heard_and_a_transport_gets_what_was_sealed_a
     }
 }
 
+/// A member lacks records of the order before an eviction, which their sender sealed before what it vouches for: whoever has
+/// them hands them on, and nothing else of that epoch counts.
+#[test]
+fn rule_a5_records_of_an_order_are_taken_after_an_eviction_though_no_vouch_names_them() {
+    let opened = |counter, members, change| {
+        let view = view(counter, members, change);
+        let protect: Option<Arc<dyn Protect>> = Some(Arc::new(Opens(view.epoch)));
+        keys::Output::Epoch { view, protect, access: Arc::new(Anything) }
+    };
+    let (mut group, story) = group(BEST_EFFORT, vec![opened(1, 3, Change::Formed), opened(2, 2, Change::Evicted)]);
+    drain(&mut group);
+    let (old, new) = (EpochId { counter: 1, hash: 0 }, view(2, 2, Change::Evicted));
+    let words = vouch::write(old, &[], &Opens(new.epoch));
+    let word = vouch::read(&words[0]).expect("well formed").proved(Slot(1), &Opens(new.epoch)).expect("proved");
+    assert_eq!(group.ring.vouch(word, &new, Slot(1)), Some(Slot(1)), "it names nothing");
+    group.ends_views = true;
+    let reliable = sealcast_wire::frame::FLAG_RELIABLE;
+    let ordered = reliable | sealcast_wire::frame::FLAG_ORDERED;
+    for (flags, body, is_taken) in [(0, 5, false), (reliable, 6, false), (ordered, 7, true)] {
+        let mut datagram = vec![body; 60];
+        Header { domain: Domain(1), epoch: old, slot: Slot(1), flags, counter: 0 }.write(&mut datagram);
+        group.handle_datagram(NOW, Address::Node(9), &mut datagram);
+        let taken = format!("from Node(9): [0, 0] sealed as [{body}, {body}]");
+        assert_eq!(lock(&story).contains(&taken), is_taken, "flags {flags}: {:?}", lock(&story));
+    }
+}
+
 /// Seals nothing and opens nothing.
 struct Silent {
     epoch: EpochId,
