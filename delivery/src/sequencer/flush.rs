@@ -118,8 +118,9 @@ impl Sequencer {
         });
         self.renew_at = Some(now + RENEW_ABANDONED + RENEW_SPREAD * me.0);
         for (slot, (of, (heard, report))) in std::mem::take(&mut self.early) {
-            // What is wrong with one is its author's loss.
-            let _ = self.take_report(now, slot, of, (heard, &report));
+            if let Err(why) = self.take_report(now, slot, of, (heard, &report)) {
+                self.drops.count(why);
+            }
         }
         self.flush_on(now);
     }
@@ -136,10 +137,16 @@ impl Sequencer {
         let (me, known) = (current.me, current.ids());
         // Of another view it names other members.
         let Some(flush) = self.flush.as_mut().filter(|it| it.base == base && it.view == view) else {
-            // It overtook what prepares its view here.
-            let is_early = base == current.epoch && view.counter > base.counter;
-            let early = is_early.then(|| self.early.insert(slot, ((base, view), (heard, report.to_vec()))));
-            return early.map(|_| ()).ok_or(Dropped::Stale);
+            // It may have overtaken what prepares its view here.
+            let known = self.early.get(&slot).map_or(base.counter, |((_, view), _)| view.counter.max(base.counter));
+            if base != current.epoch || view.counter <= base.counter || view.counter < known {
+                return Err(Dropped::Stale);
+            }
+            if report.len() > limits::REPORT_BYTES_MAX {
+                return Err(Dropped::Malformed);
+            }
+            self.early.insert(slot, ((base, view), (heard, report.to_vec())));
+            return Ok(());
         };
         let id = flush.stay.get(&slot).copied().ok_or(Dropped::Stale)?;
         let mut r = Reader::new(report);
@@ -251,10 +258,12 @@ impl Sequencer {
         let next = decision.next(&flush.reports, flush.view);
         let hash = decision.hash(&flush.reports);
         flush.said = Some((hash, next.clone()));
-        // A newcomer learns that there is an order: without most of its members it begins no other one.
-        let known = decision.last.as_ref().filter(|_| !decision.is_primary && self.report.installed.is_none());
+        // A newcomer learns that there is an order: without most of those who vote in it it begins no other one.
+        let is_told = !decision.is_primary && self.report.installed.is_none() && decision.voters.len() > 0;
+        let last = decision.last.as_ref().filter(|_| is_told);
+        let known = last.map(|it| Primary { members: decision.voters.clone(), ..*it });
         if let Some(known) = known.filter(|it| self.report.has_capacity_for(it)) {
-            self.report.attempt(known.clone());
+            self.report.attempt(known);
         }
         if decision.is_primary && self.report.has_capacity_for(&next) {
             // It may be installed elsewhere, though not here.

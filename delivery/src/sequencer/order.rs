@@ -68,6 +68,8 @@ struct Sequencing {
     base: u64,
     /// By member: so much of the order it holds.
     held: BTreeMap<Slot, u64>,
+    /// Who left by its own word before the view began: it holds nothing of its order.
+    gone: BTreeSet<Slot>,
     /// Whether records wait for stamps, since too much is stamped.
     waits: bool,
     /// When another member's records were sent again last.
@@ -113,7 +115,7 @@ impl Order {
     /// Nothing is stamped after this sequence number, up to which stamps have that hash; some members `left` by their own word,
     /// and are there still.
     pub(super) fn new(me: Slot, members: Vec<Slot>, left: BTreeSet<Slot>, (last, chain): (u64, [u8; 32])) -> Order {
-        let sequencing = Sequencing { said: last, base: last, ..Sequencing::default() };
+        let sequencing = Sequencing { said: last, base: last, gone: left.clone(), ..Sequencing::default() };
         Order {
             me,
             members,
@@ -384,8 +386,9 @@ impl Order {
         while let Some(stamp) = self.stamps.get((self.held + 1 - self.first) as usize)
             && let Some(kept) = self.kept.get(&(stamp.slot, stamp.number))
             && self.fence.is_none_or(|fence| self.held < fence)
-            // Who has said that it leaves counts for nothing that comes after that, as it votes for nothing.
-            && !self.left.contains(&self.me)
+            // Who has said that it leaves counts for nothing that comes after that, as it votes for nothing. At the end of a
+            // view all who are there hold the same.
+            && (!self.left.contains(&self.me) || self.fence.is_some())
         {
             self.held += 1;
             self.tries = 0;
@@ -419,6 +422,9 @@ impl Order {
     pub(super) fn note(&mut self, by: Slot, held: u64) -> Result<Option<bool>, Dropped> {
         if held > self.sequencing.said || self.members.binary_search(&by).is_err() {
             return Err(Dropped::Malformed);
+        }
+        if self.sequencing.gone.contains(&by) {
+            return Ok(None);
         }
         let before = self.sequencing.held.entry(by).or_default();
         // It says what it said before: it did not hear how much a majority holds.

@@ -71,8 +71,9 @@ pub(super) struct Decision {
     pub(super) is_forced: bool,
     /// Whether there is no order, and they may begin one in a while.
     pub(super) is_early: bool,
-    /// The last primary view of any of them.
+    /// The last primary view of any of them, and who of it may still vote.
     pub(super) last: Option<Primary>,
+    pub(super) voters: Members,
     /// How much of its order there is: each sequence number up to here is held by somebody who reported.
     pub(super) cut: u64,
     /// Hash of those stamps.
@@ -245,7 +246,7 @@ pub(super) fn decide(reports: &BTreeMap<Id, Report>, is_whole: bool) -> Decision
         .map(|it| &it.voters)
         .fold(None, |all: Option<Members>, it| Some(all.map_or_else(|| it.clone(), |all| all.in_both(it))));
     let is_here = |id: &Id| reports.contains_key(id);
-    let goes_on = voters.map_or(begins, |it| it.have_majority(is_here));
+    let goes_on = voters.as_ref().map_or(begins, |it| it.have_majority(is_here));
     let next = successor(last.as_ref(), reports, EpochId::default());
     let has_capacity = || reports.values().all(|it| it.takes(&next));
     let may = goes_on && pending.all(|it| it.members.have_majority(is_here)) && has_capacity();
@@ -253,7 +254,7 @@ pub(super) fn decide(reports: &BTreeMap<Id, Report>, is_whole: bool) -> Decision
     let is_primary = may || is_forced;
     let most = of_last().max_by_key(|it| (it.held, it.chain));
     let (cut, chain) = most.map_or((0, [0; 32]), |it| (it.held.min(SEQUENCE_MAX), it.chain));
-    Decision { is_primary, is_early, is_forced, last, cut, chain }
+    Decision { is_primary, is_early, is_forced, last, voters: voters.unwrap_or_default(), cut, chain }
 }
 
 impl Decision {
@@ -338,6 +339,9 @@ mod tests {
         assert!(!decided(&[(3, &knows(&[1]))], false).0, "not the half with the lowest id");
         assert!(decided(&[(2, &knows(&[1]))], false).0);
         assert!(decided(&[(3, &knows(&[1, 2]))], false).0, "who is alone goes on alone");
+        // Where all have left, nobody needs any of them.
+        let all_left = [([1; 8], knows(&[1, 2, 3]))].into();
+        assert_eq!((decide(&all_left, false).is_primary, decide(&all_left, false).voters.len()), (false, 0));
         // What somebody knows who was in an earlier view only says nothing.
         let old = Report { installed: Some(view(3, &[1, 2, 3])), ..knows(&[1, 2]) };
         assert!(!decided(&[(3, &knows(&[])), (9, &old)], false).0);
