@@ -259,8 +259,8 @@ impl Sequencer {
         let hash = decision.hash(&flush.reports);
         flush.said = Some((hash, next.clone()));
         // A newcomer learns that there is an order: without most of those who vote in it it begins no other one.
-        let is_told = !decision.is_primary && self.report.installed.is_none() && decision.voters.len() > 0;
-        let last = decision.last.as_ref().filter(|_| is_told);
+        let is_notified = !decision.is_primary && self.report.installed.is_none() && decision.voters.len() > 0;
+        let last = decision.last.as_ref().filter(|_| is_notified);
         let known = last.map(|it| Primary { members: decision.voters.clone(), ..*it });
         if let Some(known) = known.filter(|it| self.report.has_capacity_for(it)) {
             self.report.attempt(known);
