@@ -64,7 +64,7 @@ impl Sequencer {
         let (epoch, me) = (view.epoch, view.me);
         if let Some(Current { incarnations, order: Some(order), .. }) = ordering(&mut self.current, &mut self.last) {
             (self.report.held, self.report.chain) = order.fence();
-            let left = order.left().iter().filter_map(|slot| incarnations.get(slot)).map(id_of);
+            let left = order.left().filter_map(|slot| incarnations.get(slot)).map(id_of);
             self.report.leave(&left.collect());
         }
         self.report.waits = view.waits || now < self.grew + SETTLES;
@@ -72,7 +72,7 @@ impl Sequencer {
             return self.ready.push_back(Output::Flushed(epoch, [0; 32]));
         };
         if self.leaving.said.is_some() {
-            // Whoever has our report knows that we leave, though our word is not in the order yet.
+            // Who has our report knows that we leave, though our word is not in the order yet.
             self.report.leave(&current.incarnations.get(&current.me).map(id_of).into_iter().collect());
         }
         let members: BTreeSet<Incarnation> = view.members.iter().map(|it| it.id.incarnation).collect();

@@ -46,8 +46,8 @@ pub(super) struct Order {
     chain: [u8; 32],
     /// The view ends: no more than this is held any more.
     fence: Option<u64>,
-    /// Whose word that they leave is among what is here of the order.
-    left: BTreeSet<Slot>,
+    /// Whose word that they leave is among what is here of the order, and its sequence number: they hold nothing after it.
+    left: BTreeMap<Slot, u64>,
     /// All who stay hold that much, and deliver it.
     ends: bool,
     delivered: u64,
@@ -68,8 +68,6 @@ struct Sequencing {
     base: u64,
     /// By member: so much of the order it holds.
     held: BTreeMap<Slot, u64>,
-    /// Who left by its own word before the view began: it holds nothing of its order.
-    gone: BTreeSet<Slot>,
     /// Whether records wait for stamps, since too much is stamped.
     waits: bool,
     /// When another member's records were sent again last.
@@ -115,7 +113,7 @@ impl Order {
     /// Nothing is stamped after this sequence number, up to which stamps have that hash; some members `left` by their own word,
     /// and are there still.
     pub(super) fn new(me: Slot, members: Vec<Slot>, left: BTreeSet<Slot>, (last, chain): (u64, [u8; 32])) -> Order {
-        let sequencing = Sequencing { said: last, base: last, gone: left.clone(), ..Sequencing::default() };
+        let sequencing = Sequencing { said: last, base: last, ..Sequencing::default() };
         Order {
             me,
             members,
@@ -132,7 +130,7 @@ impl Order {
             held: last,
             chain,
             fence: None,
-            left,
+            left: left.into_iter().map(|slot| (slot, last)).collect(),
             ends: false,
             delivered: last,
             stable: (last, last),
@@ -179,8 +177,8 @@ impl Order {
     }
 
     /// Whose word that they leave is among that.
-    pub(super) fn left(&self) -> &BTreeSet<Slot> {
-        &self.left
+    pub(super) fn left(&self) -> impl Iterator<Item = &Slot> {
+        self.left.keys()
     }
 
     /// Hash of those stamps.
@@ -388,11 +386,13 @@ impl Order {
             && self.fence.is_none_or(|fence| self.held < fence)
             // Who has said that it leaves counts for nothing that comes after that, as it votes for nothing. At the end of a
             // view all who are there hold the same.
-            && (!self.left.contains(&self.me) || self.fence.is_some())
+            && (!self.left.contains_key(&self.me) || self.fence.is_some())
         {
             self.held += 1;
             self.tries = 0;
-            self.left.extend(kept.leaves.then_some(stamp.slot));
+            if kept.leaves {
+                self.left.entry(stamp.slot).or_insert(self.held);
+            }
             let t = Transcript::new("sealcast/v1/stamps").add(&self.chain).add(&stamp.slot.to_bytes());
             self.chain = t.add(&stamp.number.to_be_bytes()).add(&stamp.hash).finish();
         }
@@ -423,9 +423,8 @@ impl Order {
         if held > self.sequencing.said || self.members.binary_search(&by).is_err() {
             return Err(Dropped::Malformed);
         }
-        if self.sequencing.gone.contains(&by) {
-            return Ok(None);
-        }
+        // Who goes on saying so after its word that it leaves counts in no majority.
+        let held = self.left.get(&by).map_or(held, |until| held.min(*until));
         let before = self.sequencing.held.entry(by).or_default();
         // It says what it said before: it did not hear how much a majority holds.
         let is_missed = held <= *before && held <= self.stable.0;

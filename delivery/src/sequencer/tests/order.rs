@@ -801,6 +801,25 @@ fn rule_b1_who_leaves_while_a_view_ends_says_so_in_the_next_one() {
     }
 }
 
+/// An insider says that it leaves, and goes on acknowledging: in the order that it says so in, and in that of the next view.
+#[test]
+fn rule_b2_acknowledgements_after_a_word_of_leaving_count_in_no_majority() {
+    for before in [true, false] {
+        let left = BTreeSet::from_iter(before.then_some(Slot(2)));
+        let mut order = Order::new(Slot(0), (0..3).map(Slot).collect(), left, (0, [0; 32]));
+        order.keep(Slot(2), 1, (false, !before), &[2; 100]);
+        order.keep(Slot(1), 1, (false, false), &[1; 100]);
+        order.stamp(Slot(2), 1);
+        order.stamp(Slot(1), 1);
+        order.said(2, 0);
+        order.note(Slot(2), 2).expect("it is stamped");
+        let counted = u64::from(!before);
+        assert_eq!(order.news().map_or(0, |(majority, _)| majority), counted, "its word is the last that it holds");
+        order.note(Slot(1), 2).expect("it is stamped");
+        assert_eq!(order.news(), Some((2, counted)));
+    }
+}
+
 /// Reports overtake what tells one member of the coming view: nobody has to say them again.
 #[test]
 fn rule_b10_a_report_that_comes_before_its_view_is_prepared_counts() {
