@@ -242,7 +242,7 @@ pub struct Contributory {
     replaced: bool,
     /// Members of other groups of whom we heard while in none, by certificate.
     elsewhere: BTreeMap<CertHash, Elsewhere>,
-    /// A member of another group of whom we heard, and that is not in ours; and when somebody came to ours last.
+    /// A member of another group that we heard, and that is not in ours; and when somebody came to ours last.
     apart: Option<CertHash>,
     grew: Monotonic,
     /// Who proposed to us on an epoch that two of its members did not vouch for.

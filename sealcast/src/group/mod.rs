@@ -457,7 +457,7 @@ impl<K: Keys, D: Delivery> Group<K, D> {
         datagram: &mut [u8],
     ) -> std::result::Result<(), Dropped> {
         let disposition = match self.ring.disposition(&header, datagram) {
-            // What members say of the end of a view does not wait for the next one, whoever holds the key. Nor does a record of its
+            // What members say of the end of a view does not wait for the next one, though others hold the key. Nor does a record of its
             // order, which its sender may have sealed long before what it vouches for: the stamps name it.
             Disposition::Wait | Disposition::Old if self.ends_views && header.proves_itself() => {
                 self.ring.held(header.epoch).map_or(Disposition::Wait, Disposition::Open)

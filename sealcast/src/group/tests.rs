@@ -591,8 +591,8 @@ fn a_member_is_sent_to_where_it_was_heard_and_a_transport_gets_what_was_sealed_a
     }
 }
 
-/// A member lacks records of the order before an eviction, which their sender sealed before what it vouches for: whoever has
-/// them hands them on, and nothing else of that epoch counts.
+/// A member lacks records of the order before an eviction, which their sender sealed before what it vouches for: others hand
+/// them on, and nothing else of that epoch counts.
 #[test]
 fn rule_a5_records_of_an_order_are_taken_after_an_eviction_though_no_vouch_names_them() {
     let opened = |counter, members, change| {
